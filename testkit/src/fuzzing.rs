@@ -109,7 +109,7 @@ fn quota(bytes: &mut Bytes<'_>) -> Result<Limit, InvalidQuota> {
     let block = 1 + u64::from(bytes.byte() % 3);
     let rate = Rate::new(units, period);
     Ok(match kind % 8 {
-        0 => TokenBucket::at(rate)
+        0 => TokenBucket::builder(rate)
             .burst(burst)
             .overdraft(overdraft)
             .block(block)
@@ -121,7 +121,7 @@ fn quota(bytes: &mut Bytes<'_>) -> Result<Limit, InvalidQuota> {
             .delay(overdraft)
             .build()?
             .into(),
-        3 => FixedWindow::of(units, Window::Epoch(period))
+        3 => FixedWindow::builder(units, Window::Epoch(period))
             .overdraft(overdraft)
             .build()?
             .into(),
@@ -133,16 +133,16 @@ fn quota(bytes: &mut Bytes<'_>) -> Result<Limit, InvalidQuota> {
                 1 => Calendar::Week,
                 _ => Calendar::Month,
             };
-            FixedWindow::of(units, Window::Calendar(calendar, offset))
+            FixedWindow::builder(units, Window::Calendar(calendar, offset))
                 .build()?
                 .into()
         }
-        5 => SlidingLog::of(units, period)
+        5 => SlidingLog::builder(units, period)
             .overdraft(overdraft)
             .block(block)
             .build()?
             .into(),
-        6 => SlidingCounter::of(units, period)
+        6 => SlidingCounter::builder(units, period)
             .overdraft(overdraft)
             .build()?
             .into(),

@@ -8,10 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Nanos;
 use tollgate_store::register::{
-    Beat, Change, Entry, GONE_FOR, How, Later, MOST_ENTRIES, MOST_NODES, Mark, NodeId, Register,
-    Roll, Said, Seen, check_changes, too_many_entries, too_many_nodes,
+    Heartbeat, MAX_ENTRIES, MAX_NODES, MemberList, NodeId, PutMode, Register, RegisterCursor,
+    RegisterEntry, RegisterFuture, RegisterPut, RegisterSnapshot, RegisteredNode, TOMBSTONE_TTL,
+    too_many_entries, too_many_nodes, validate_puts,
 };
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 /// How a register answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -37,11 +38,11 @@ struct Model {
     epochs: u64,
     /// The last version that was given to an entry; none is given twice.
     issued: u64,
-    mark: Mark,
+    mark: RegisterCursor,
     floor: u64,
     /// The versions that nodes were told of.
     marks: BTreeSet<u64>,
-    nodes: BTreeMap<NodeId, (Beat, Nanos, Nanos)>,
+    nodes: BTreeMap<NodeId, (Heartbeat, Nanos, Nanos)>,
     entries: BTreeMap<Box<str>, Kept>,
     numbers: BTreeMap<NodeId, u64>,
 }
@@ -107,10 +108,10 @@ impl ModelRegister {
         model.calls += 1;
         match model.mood {
             Mood::Well => work(&mut model),
-            Mood::Gone => Err(StoreError::new(ErrorKind::Unreachable, "it is gone")),
+            Mood::Gone => Err(StoreError::new(StoreErrorKind::Unreachable, "it is gone")),
             Mood::Mute => {
                 work(&mut model)?;
-                Err(StoreError::new(ErrorKind::TimedOut, "it is mute"))
+                Err(StoreError::new(StoreErrorKind::TimedOut, "it is mute"))
             }
         }
     }
@@ -119,20 +120,20 @@ impl ModelRegister {
     ///
     /// # Errors
     /// It is in no mood to answer, or full.
-    pub fn beat_now(&self, beat: &Beat, life: Nanos) -> Result<Roll, StoreError> {
+    pub fn beat_now(&self, beat: &Heartbeat, life: Nanos) -> Result<MemberList, StoreError> {
         self.answer(|model| {
             let now = model.now;
             model.nodes.retain(|_, (_, _, ends)| now < *ends);
-            if model.nodes.len() >= MOST_NODES && !model.nodes.contains_key(&beat.node) {
+            if model.nodes.len() >= MAX_NODES && !model.nodes.contains_key(&beat.node) {
                 return Err(too_many_nodes());
             }
             let ends = now.saturating_add(life);
             model.nodes.insert(beat.node, (beat.clone(), now, ends));
-            let seen = model.nodes.values().map(|(beat, heard, _)| Seen {
-                beat: beat.clone(),
+            let seen = model.nodes.values().map(|(beat, heard, _)| RegisteredNode {
+                heartbeat: beat.clone(),
                 age: now.saturating_sub(*heard),
             });
-            Ok(Roll::of(seen.collect(), 0, model.mark))
+            Ok(MemberList::new(seen.collect(), 0, model.mark))
         })
     }
 
@@ -140,7 +141,10 @@ impl ModelRegister {
     ///
     /// # Errors
     /// It is in no mood to answer.
-    pub fn entries_now(&self, since: Option<Mark>) -> Result<Said, StoreError> {
+    pub fn entries_now(
+        &self,
+        since: Option<RegisterCursor>,
+    ) -> Result<RegisterSnapshot, StoreError> {
         self.answer(|model| {
             model.tidy();
             let mark = model.mark;
@@ -155,22 +159,23 @@ impl ModelRegister {
             let known = known.filter(|_| lost.is_none());
             let after = known.map_or(0, |since| since.version);
             let now = model.now;
-            let of = |name: &str, kept: &Kept| Entry {
+            let of = |name: &str, kept: &Kept| RegisterEntry {
                 name: name.into(),
                 body: kept.body.clone(),
-                is_gone: kept.is_gone,
-                left: kept.ends.map(|ends| ends.saturating_sub(now)),
+                is_tombstone: kept.is_gone,
+                expires_in: kept.ends.map(|ends| ends.saturating_sub(now)),
                 version: kept.version,
             };
             let later = model
                 .entries
                 .iter()
                 .filter(|(_, kept)| kept.version > after);
-            let mut entries: Vec<Entry> = later.map(|(name, kept)| of(name, kept)).collect();
+            let mut entries: Vec<RegisterEntry> =
+                later.map(|(name, kept)| of(name, kept)).collect();
             entries.sort_by_key(|entry| entry.version);
-            Ok(Said {
-                mark,
-                is_whole: known.is_none(),
+            Ok(RegisterSnapshot {
+                cursor: mark,
+                is_complete: known.is_none(),
                 lost_after,
                 entries,
             })
@@ -185,18 +190,18 @@ impl ModelRegister {
         &self,
         from: NodeId,
         number: u64,
-        changes: &[Change],
-    ) -> Result<Mark, StoreError> {
-        check_changes(changes)?;
+        changes: &[RegisterPut],
+    ) -> Result<RegisterCursor, StoreError> {
+        validate_puts(changes)?;
         self.answer(|model| {
             if model.mark.epoch != 0 && model.numbers.get(&from).is_some_and(|put| *put >= number) {
                 return Ok(model.mark);
             }
             model.tidy();
-            let is_new = |change: &&Change| {
-                change.how != How::Remove && !model.entries.contains_key(&change.name)
+            let is_new = |change: &&RegisterPut| {
+                change.mode != PutMode::Remove && !model.entries.contains_key(&change.name)
             };
-            if model.entries.len() + changes.iter().filter(is_new).count() > MOST_ENTRIES {
+            if model.entries.len() + changes.iter().filter(is_new).count() > MAX_ENTRIES {
                 return Err(too_many_entries());
             }
             if model.mark.epoch == 0 {
@@ -226,17 +231,21 @@ impl Model {
         self.floor = floor;
     }
 
-    fn put(&mut self, change: &Change) {
+    fn put(&mut self, change: &RegisterPut) {
         let is_known = self.entries.contains_key(&change.name);
-        let is_gone = change.how == How::Remove;
-        if is_known && change.how == How::SetIfAbsent
-            || !is_known && is_gone && self.entries.len() >= MOST_ENTRIES
+        let is_gone = change.mode == PutMode::Remove;
+        if is_known && change.mode == PutMode::SetIfAbsent
+            || !is_known && is_gone && self.entries.len() >= MAX_ENTRIES
         {
             return;
         }
         self.issued += 1;
         self.mark.version = self.issued;
-        let left = if is_gone { Some(GONE_FOR) } else { change.left };
+        let left = if is_gone {
+            Some(TOMBSTONE_TTL)
+        } else {
+            change.expires_in
+        };
         let kept = Kept {
             body: change.body.clone(),
             is_gone,
@@ -248,11 +257,11 @@ impl Model {
 }
 
 impl Register for ModelRegister {
-    fn beat<'a>(&'a self, beat: &'a Beat, life: Nanos) -> Later<'a, Roll> {
+    fn heartbeat<'a>(&'a self, beat: &'a Heartbeat, life: Nanos) -> RegisterFuture<'a, MemberList> {
         Box::pin(async move { self.beat_now(beat, life) })
     }
 
-    fn leave(&self, node: NodeId) -> Later<'_, ()> {
+    fn leave(&self, node: NodeId) -> RegisterFuture<'_, ()> {
         Box::pin(async move {
             self.answer(|model| {
                 model.nodes.remove(&node);
@@ -261,11 +270,16 @@ impl Register for ModelRegister {
         })
     }
 
-    fn entries(&self, since: Option<Mark>) -> Later<'_, Said> {
+    fn entries(&self, since: Option<RegisterCursor>) -> RegisterFuture<'_, RegisterSnapshot> {
         Box::pin(async move { self.entries_now(since) })
     }
 
-    fn put<'a>(&'a self, from: NodeId, number: u64, changes: &'a [Change]) -> Later<'a, Mark> {
+    fn put<'a>(
+        &'a self,
+        from: NodeId,
+        number: u64,
+        changes: &'a [RegisterPut],
+    ) -> RegisterFuture<'a, RegisterCursor> {
         Box::pin(async move { self.put_now(from, number, changes) })
     }
 }

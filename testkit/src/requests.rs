@@ -9,10 +9,10 @@
 
 use std::net::IpAddr;
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{
-    Algorithm, Amount, At, Condition, KeyPart, LimitRule, Match, Period, Policy, QuotaSpec,
+    Algorithm, Amount, Condition, KeyPart, LimitRule, Located, Match, Period, Policy, QuotaSpec,
     RateSpec, Test,
 };
 use tollgate_policy::rules::Rules;
@@ -47,7 +47,7 @@ impl Caller {
     /// There is no such attribute.
     #[must_use]
     pub fn with(mut self, attribute: &str, value: &str) -> Self {
-        let attribute = Attribute::named(attribute).unwrap();
+        let attribute = Attribute::parse(attribute).unwrap();
         self.says.push((attribute, value.as_bytes().to_vec()));
         self
     }
@@ -66,7 +66,7 @@ impl Attributes for Caller {
 
 /// These rates by this algorithm.
 #[must_use]
-pub fn quota(algorithm: Algorithm, rates: &[(u64, Nanos)]) -> At<QuotaSpec> {
+pub fn quota(algorithm: Algorithm, rates: &[(u64, Nanos)]) -> Located<QuotaSpec> {
     let rate = |(units, span): &(u64, Nanos)| RateSpec {
         units: *units,
         period: Period::Span(*span),
@@ -79,37 +79,43 @@ pub fn quota(algorithm: Algorithm, rates: &[(u64, Nanos)]) -> At<QuotaSpec> {
 
 /// A concurrency limit of so many places, leased for a minute.
 #[must_use]
-pub fn places(places: u64) -> At<QuotaSpec> {
+pub fn places(places: u64) -> Located<QuotaSpec> {
     let lease = Nanos::MINUTE;
-    amount(Algorithm::Concurrency, Amount::AtOnce { places, lease })
+    amount(
+        Algorithm::Concurrency,
+        Amount::Concurrency {
+            permits: places,
+            lease,
+        },
+    )
 }
 
-fn amount(algorithm: Algorithm, amount: Amount) -> At<QuotaSpec> {
-    At::from(QuotaSpec {
+fn amount(algorithm: Algorithm, amount: Amount) -> Located<QuotaSpec> {
+    Located::from(QuotaSpec {
         algorithm,
         amount,
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     })
 }
 
 /// So many a second, by token bucket.
 #[must_use]
-pub fn per_second(units: u64) -> At<QuotaSpec> {
+pub fn per_second(units: u64) -> Located<QuotaSpec> {
     quota(Algorithm::TokenBucket, &[(units, Nanos::SECOND)])
 }
 
 /// A key of these attributes.
 #[must_use]
 pub fn key(parts: &[&str]) -> Vec<KeyPart> {
-    let part = |name: &&str| KeyPart::plain(Attribute::named(name).unwrap().into());
+    let part = |name: &&str| KeyPart::new(Attribute::parse(name).unwrap().into());
     parts.iter().map(part).collect()
 }
 
 /// A limit for each user.
 #[must_use]
-pub fn limit(name: &str, quota: At<QuotaSpec>) -> LimitRule {
+pub fn limit(name: &str, quota: Located<QuotaSpec>) -> LimitRule {
     LimitRule {
         key: key(&["header.user"]),
         ..LimitRule::new(Box::from(name), quota)
@@ -120,7 +126,7 @@ pub fn limit(name: &str, quota: At<QuotaSpec>) -> LimitRule {
 #[must_use]
 pub fn matching(attribute: &str, value: &str) -> Match {
     let condition = Condition {
-        attribute: Attribute::named(attribute).unwrap(),
+        attribute: Attribute::parse(attribute).unwrap(),
         test: Test::OneOf(vec![value.into()]),
     };
     Match {

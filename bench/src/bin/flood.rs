@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use tollgate_core::{Rate, Timestamp, TokenBucket};
-use tollgate_store::{Key, LimitId, ManualClock, Memory, Ruled};
+use tollgate_store::{IdentifiedLimit, LimitId, ManualClock, MemoryStore, StoreKey};
 
 /// Keys that are denied before the flood comes.
 const GUARDED: u64 = 10_000;
@@ -55,16 +55,18 @@ fn resident() -> Result<usize, Failure> {
 
 fn run(keys: u64, room: usize) -> Result<(), Failure> {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-    let store = Memory::with_clock(room, clock)?;
-    let quota = TokenBucket::at(Rate::per_minute(1)).burst(10).build()?;
+    let store = MemoryStore::with_clock(room, clock)?;
+    let quota = TokenBucket::builder(Rate::per_minute(1))
+        .burst(10)
+        .build()?;
     let [guarded, passing] = [NonZeroU16::MIN, NonZeroU16::MAX].map(LimitId);
     for id in [guarded, passing] {
         let limit = quota.into();
-        store.learn(&Ruled { id, limit });
+        store.add_limit(&IdentifiedLimit { id, limit });
     }
     let spend = |id, n: u64, cost| -> Result<bool, Failure> {
         let bytes = n.to_le_bytes();
-        let key = Key::of(&bytes)?;
+        let key = StoreKey::new(&bytes)?;
         Ok(store.spend(&key, id, &quota, cost).is_admitted())
     };
     for n in 0..GUARDED {
@@ -83,7 +85,7 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     for n in 0..GUARDED {
         let_in = let_in.saturating_add(u64::from(spend(guarded, n, 1)?));
     }
-    let ruled = Ruled {
+    let ruled = IdentifiedLimit {
         id: passing,
         limit: quota.into(),
     };
@@ -91,10 +93,12 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     for n in 0..keys {
         let bytes = n.to_le_bytes();
         there = there.saturating_add(u64::from(
-            store.inspect(&Key::of(&bytes)?, &ruled).is_some(),
+            store.inspect(&StoreKey::new(&bytes)?, &ruled).is_some(),
         ));
     }
-    let missing = keys.saturating_sub(there).saturating_sub(usage.overflowed);
+    let missing = keys
+        .saturating_sub(there)
+        .saturating_sub(usage.overflow_decisions);
     let per_key = took.as_nanos() / u128::from(keys.max(1));
     println!("keys                {keys}");
     println!("room for            {room}");
@@ -106,8 +110,8 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     println!("memory grew by      {grown} bytes");
     println!("denied, then let in {let_in} of {GUARDED}");
     println!("still there         {there}");
-    println!("overflowed          {}", usage.overflowed);
-    println!("forgiven            {}", usage.forgiven);
+    println!("overflowed          {}", usage.overflow_decisions);
+    println!("forgiven            {}", usage.evictions);
     println!("found missing       {missing}");
     if grown > usage.table_bytes.saturating_add(SLACK) {
         return Err("memory grew by more than the table".into());
@@ -115,7 +119,7 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     if let_in > 0 {
         return Err("keys that were being denied were let in".into());
     }
-    if usage.forgiven != missing {
+    if usage.evictions != missing {
         return Err("what was forgiven is not what is missing".into());
     }
     Ok(())

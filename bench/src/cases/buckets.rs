@@ -14,7 +14,9 @@ fn used(units: u64) -> u64 {
 
 /// 10 a second with a burst of 100, of which `gone` are gone.
 pub(super) fn token(times: u64, gone: u64, cost: u64) -> Ran {
-    let bucket = TokenBucket::at(Rate::per_second(10)).burst(100).build()?;
+    let bucket = TokenBucket::builder(Rate::per_second(10))
+        .burst(100)
+        .build()?;
     let tat = used(gone);
     measured_section(times, || {
         let (tat, now, cost) = black_box((tat, NOW, cost));
@@ -24,7 +26,9 @@ pub(super) fn token(times: u64, gone: u64, cost: u64) -> Ran {
 }
 
 pub(super) fn token_status(times: u64) -> Ran {
-    let bucket = TokenBucket::at(Rate::per_second(10)).burst(100).build()?;
+    let bucket = TokenBucket::builder(Rate::per_second(10))
+        .burst(100)
+        .build()?;
     let tat = used(10);
     measured_section(times, || {
         let (tat, now) = black_box((tat, NOW));
@@ -35,7 +39,7 @@ pub(super) fn token_status(times: u64) -> Ran {
 
 /// Bytes at 10 Gbit/s, charged in blocks of 1,250: the one decision that divides.
 pub(super) fn token_blocks(times: u64) -> Ran {
-    let bucket = TokenBucket::at(Rate::per_second(1_250_000_000))
+    let bucket = TokenBucket::builder(Rate::per_second(1_250_000_000))
         .block(1_250)
         .burst(125_000)
         .build()?;
@@ -47,7 +51,9 @@ pub(super) fn token_blocks(times: u64) -> Ran {
 }
 
 pub(super) fn token_refund(times: u64) -> Ran {
-    let bucket = TokenBucket::at(Rate::per_second(10)).burst(100).build()?;
+    let bucket = TokenBucket::builder(Rate::per_second(10))
+        .burst(100)
+        .build()?;
     let receipt = Receipt {
         cost: 10,
         at: NOW,

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tollgate_core::concurrency::{LeaseId, Leases};
+use tollgate_core::concurrency::{LeaseId, LeaseSet};
 use tollgate_core::sketch::Sketch;
 use tollgate_core::sliding_log::Log;
 use tollgate_core::{Concurrency, Nanos, Rate, SlidingLog, TokenBucket};
@@ -12,7 +12,7 @@ use crate::measure::measured_section;
 
 /// A decision on a log of 100 a minute that holds `held` entries. The edit is not applied.
 pub(super) fn log(times: u64, held: u64) -> Ran {
-    let quota = SlidingLog::of(100, Nanos::MINUTE).build()?;
+    let quota = SlidingLog::builder(100, Nanos::MINUTE).build()?;
     let mut log = Log::default();
     for n in 0..held {
         if let Some(edit) = quota.decide(&log, NOW.after(Nanos::from_millis(n)), 1).next {
@@ -30,7 +30,7 @@ pub(super) fn log(times: u64, held: u64) -> Ran {
 /// A decision on a limit of 100 at once of which `held` are taken. The edit is not applied.
 pub(super) fn acquire(times: u64, held: u128) -> Ran {
     let quota = Concurrency::new(100, Nanos::MINUTE)?;
-    let mut leases = Leases::default();
+    let mut leases = LeaseSet::default();
     for n in 0..held {
         if let Some(edit) = quota.acquire(&leases, NOW, LeaseId(n), 1).next {
             leases.apply(edit);
@@ -45,7 +45,7 @@ pub(super) fn acquire(times: u64, held: u128) -> Ran {
 
 /// An admission through four rows, cells raised.
 pub(super) fn sketch(times: u64) -> Ran {
-    let quota = TokenBucket::at(Rate::per_second(1_000_000)).build()?;
+    let quota = TokenBucket::builder(Rate::per_second(1_000_000)).build()?;
     let mut sketch = Sketch::new(quota, 4, 1_024)?;
     measured_section(times, || {
         let (hash, now, cost) = black_box((7, NOW, 1));

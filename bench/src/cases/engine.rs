@@ -9,7 +9,7 @@ use tollgate_core::Nanos;
 use tollgate_engine::Engine;
 use tollgate_policy::model::{Amount, LimitRule, Period, Policy, RateSpec};
 use tollgate_policy::rules::Rules;
-use tollgate_store::{ManualClock, Memory};
+use tollgate_store::{ManualClock, MemoryStore};
 
 use super::matching::{Request, limit};
 use super::{NOW, Ran};
@@ -50,7 +50,7 @@ pub(super) fn decide_with_candidate(times: u64) -> Ran {
 pub(super) fn engine(
     limits: usize,
     units: u64,
-) -> Result<Engine<Memory<ManualClock>>, Box<dyn Error>> {
+) -> Result<Engine<MemoryStore<ManualClock>>, Box<dyn Error>> {
     let rate = RateSpec {
         units,
         period: Period::Span(Nanos::HOUR),
@@ -63,12 +63,12 @@ pub(super) fn engine(
     engine_of((0..limits).map(with_rate).collect())
 }
 
-fn engine_of(limits: Vec<LimitRule>) -> Result<Engine<Memory<ManualClock>>, Box<dyn Error>> {
+fn engine_of(limits: Vec<LimitRule>) -> Result<Engine<MemoryStore<ManualClock>>, Box<dyn Error>> {
     let policy = Policy {
         limits,
         ..Policy::default()
     };
     let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
-    let store = Memory::with_clock(100_000, ManualClock::at(NOW))?;
+    let store = MemoryStore::with_clock(100_000, ManualClock::at(NOW))?;
     Ok(Engine::new(rules, store)?)
 }

@@ -10,16 +10,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tollgate_core::compose::Verdict;
-use tollgate_core::lending::Book;
 use tollgate_core::limit::Quota;
+use tollgate_core::quota_lease::LeasedBucket;
 use tollgate_core::{Nanos, Rate, TokenBucket};
 use tollgate_engine::CheckOptions;
-use tollgate_fleet::leases::{Leases, Taken, Terms};
-use tollgate_fleet::reconciled::Reconciled;
+use tollgate_fleet::leases::{LeaseOptions, LocalLeases, SpendOutcome};
+use tollgate_fleet::reconcile::Reconciler;
 use tollgate_fleet::{Fleet, FleetEngine};
-use tollgate_store::lending::{Errand, Granted, Lender};
+use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
 use tollgate_store::{
-    Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
+    IdentifiedLimit, LimitId, Op, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreFuture,
+    StoreKey, StoreReply,
 };
 
 use super::engine::engine;
@@ -29,49 +30,52 @@ use crate::measure::measured_section;
 
 /// A lender in this process.
 #[derive(Debug, Default)]
-struct Lending(Mutex<Book>);
+struct Lending(Mutex<LeasedBucket>);
 
 impl Lender for Lending {
     fn lend<'a>(
         &'a self,
-        _place: Option<Key<'a>>,
-        _key: Key<'a>,
-        ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Awaited<'a, Granted> {
+        _place: Option<StoreKey<'a>>,
+        _key: StoreKey<'a>,
+        ruled: &'a IdentifiedLimit,
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant> {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let granted = match ruled.limit.quota() {
-            Quota::TokenBucket(bucket) => Ok(book.run(bucket, NOW, &errand)),
-            _ => Err(StoreError::new(ErrorKind::BadRequest, "not a bucket")),
+            Quota::TokenBucket(bucket) => Ok(book.handle(bucket, NOW, &errand)),
+            _ => Err(StoreError::new(StoreErrorKind::BadRequest, "not a bucket")),
         };
         Box::pin(std::future::ready(granted))
     }
 }
 
-fn ruled(units: u64) -> Result<Ruled, Box<dyn std::error::Error>> {
-    let bucket = TokenBucket::at(Rate::new(units, Nanos::DAY)).burst(units);
-    Ok(Ruled {
+fn ruled(units: u64) -> Result<IdentifiedLimit, Box<dyn std::error::Error>> {
+    let bucket = TokenBucket::builder(Rate::new(units, Nanos::DAY)).burst(units);
+    Ok(IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
         limit: bucket.build()?.into(),
     })
 }
 
-fn check(ruled: &Ruled) -> Result<Check<'_>, Box<dyn std::error::Error>> {
-    Ok(Check {
-        key: Key::of(b"user:42")?,
-        ruled,
+fn check(ruled: &IdentifiedLimit) -> Result<QuotaCheck<'_>, Box<dyn std::error::Error>> {
+    Ok(QuotaCheck {
+        key: StoreKey::new(b"user:42")?,
+        limit: ruled,
         op: Op::Spend(1),
     })
 }
 
 /// Spends from a slice that is large enough, or, of a limit of one, is denied by what is remembered.
 pub(super) fn leased(times: u64, units: u64) -> Ran {
-    let (leases, lender) = (Leases::new(Terms::default()), Lending::default());
+    let (leases, lender) = (
+        LocalLeases::new(LeaseOptions::default()),
+        Lending::default(),
+    );
     let ruled = ruled(units)?;
     let check = check(&ruled)?;
     // Until a slice is there that outlasts the measurement: each is twice as large as the last.
     for _ in 0..40_000 {
-        if leases.spend(&check, NOW) == Taken::Borrow {
+        if leases.spend(&check, NOW) == SpendOutcome::Borrow {
             let mut borrowing = pin!(leases.borrow(&lender, None, &check, || NOW));
             let polled = borrowing
                 .as_mut()
@@ -81,7 +85,7 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
             };
         }
     }
-    let is_admitted = matches!(leases.spend(&check, NOW), Taken::Spent(_));
+    let is_admitted = matches!(leases.spend(&check, NOW), SpendOutcome::Admitted(_));
     if is_admitted != (units > 1) {
         return Err("the limit is not where it should be".into());
     }
@@ -94,33 +98,33 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
 struct Away;
 
 impl RemoteStore for Away {
-    fn parts(&self) -> usize {
+    fn partition_count(&self) -> usize {
         1
     }
 
-    fn part_of(&self, _key: &Key<'_>, _place: Option<&Key<'_>>) -> usize {
+    fn partition_of(&self, _key: &StoreKey<'_>, _place: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
     fn decide<'a>(
         &'a self,
-        _places: &'a [Option<Key<'a>>],
-        _checks: &'a [Check<'a>],
-        _answers: &'a mut [Answer],
-    ) -> Awaited<'a, Verdict> {
+        _places: &'a [Option<StoreKey<'a>>],
+        _checks: &'a [QuotaCheck<'a>],
+        _answers: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, Verdict> {
         Box::pin(std::future::ready(Err(away())))
     }
 
-    fn probe(&self, _part: usize) -> Awaited<'_, ()> {
+    fn probe(&self, _part: usize) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Err(away())))
     }
 
     fn erase<'a>(
         &'a self,
-        _place: Option<Key<'a>>,
-        _key: Key<'a>,
-        _ruled: &'a Ruled,
-    ) -> Awaited<'a, bool> {
+        _place: Option<StoreKey<'a>>,
+        _key: StoreKey<'a>,
+        _ruled: &'a IdentifiedLimit,
+    ) -> StoreFuture<'a, bool> {
         Box::pin(std::future::ready(Err(away())))
     }
 
@@ -130,7 +134,7 @@ impl RemoteStore for Away {
 }
 
 fn away() -> StoreError {
-    StoreError::new(ErrorKind::Unreachable, "it is away")
+    StoreError::new(StoreErrorKind::Unreachable, "it is away")
 }
 
 /// Decides on one request under one bucket whose store is away: the whole way, as `engine/allow_one` is over memory.
@@ -159,11 +163,11 @@ pub(super) fn without_store(times: u64) -> Ran {
 
 /// Spends on an account that the store has not been asked about.
 pub(super) fn reconciled(times: u64) -> Ran {
-    let node = Reconciled::for_keys(1_000, 7);
+    let node = Reconciler::for_keys(1_000, 7);
     let ruled = ruled(1_000_000_000)?;
     let check = check(&ruled)?;
     let spend = || node.spend(black_box(&check), None, Nanos::SECOND, NOW);
-    if !matches!(spend(), Taken::Spent(_)) {
+    if !matches!(spend(), SpendOutcome::Admitted(_)) {
         return Err("the first request was denied".into());
     }
     measured_section(times, spend);

@@ -6,13 +6,13 @@ use std::error::Error;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{
     Algorithm, Amount, Condition, Glob, IpNet, KeyPart, LimitRule, Match, Period, Policy,
     QuotaSpec, RateSpec, Template, Test,
 };
-use tollgate_policy::rules::{Found, KeyBuffer, Keyed, MeterRef, Rules};
+use tollgate_policy::rules::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules};
 
 use super::Ran;
 use crate::measure::measured_section;
@@ -36,14 +36,14 @@ pub(super) enum By {
 pub(super) fn find(times: u64, limits: usize, by: By) -> Ran {
     let rules = rules(limits, by)?;
     let request = Request::of(limits / 2);
-    let mut found = Found::new();
-    rules.find(&request, &mut found);
+    let mut found = MatchedRules::new();
+    rules.match_rules(&request, &mut found);
     let expected = if matches!(by, By::Mixed) { 4 } else { 1 };
     if found.rules().len() != expected {
         return Err(format!("{} limits match instead of {expected}", found.rules().len()).into());
     }
     measured_section(times, || {
-        black_box(&rules).find(black_box(&request), &mut found);
+        black_box(&rules).match_rules(black_box(&request), &mut found);
         found.rules().len()
     });
     Ok(())
@@ -53,15 +53,15 @@ pub(super) fn find(times: u64, limits: usize, by: By) -> Ran {
 pub(super) fn key(times: u64) -> Ran {
     let rules = rules(1, By::Header)?;
     let request = Request::of(0);
-    let mut found = Found::new();
-    rules.find(&request, &mut found);
+    let mut found = MatchedRules::new();
+    rules.match_rules(&request, &mut found);
     let mut buffer = KeyBuffer::new();
     let meter = MeterRef { rule: 0, meter: 0 };
-    if rules.key(meter, &request, &found, &mut buffer) != Keyed::Here {
+    if rules.write_key(meter, &request, &found, &mut buffer) != KeyOutcome::Complete {
         return Err("the request has no key".into());
     }
     measured_section(times, || {
-        black_box(&rules).key(meter, black_box(&request), &found, &mut buffer)
+        black_box(&rules).write_key(meter, black_box(&request), &found, &mut buffer)
     });
     Ok(())
 }
@@ -184,7 +184,7 @@ pub(super) fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
         algorithm: Algorithm::TokenBucket,
         amount: Amount::Rates(vec![rate.into()]),
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     };
     let conditions = conditions.map(|(attribute, test)| Condition { attribute, test }.into());
@@ -193,8 +193,8 @@ pub(super) fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
             conditions: conditions.collect(),
         },
         key: vec![
-            KeyPart::plain(Attribute::Ip.into()),
-            KeyPart::plain(Attribute::Header("x-tenant".into()).into()),
+            KeyPart::new(Attribute::Ip.into()),
+            KeyPart::new(Attribute::Header("x-tenant".into()).into()),
         ],
         ..LimitRule::new(Box::from(format!("limit-{n:05}")), quota.into())
     }

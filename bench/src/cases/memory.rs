@@ -8,7 +8,9 @@ use std::num::NonZeroU16;
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
-use tollgate_store::{Check, Key, LimitId, ManualClock, Memory, Op, Ruled};
+use tollgate_store::{
+    IdentifiedLimit, LimitId, ManualClock, MemoryStore, Op, QuotaCheck, StoreKey,
+};
 
 use super::{NOW, Ran};
 use crate::measure::measured_section;
@@ -18,13 +20,13 @@ const ROOM: usize = 100_000;
 
 /// One an hour, and so many at once.
 fn bucket(burst: u64) -> Result<TokenBucket, Box<dyn std::error::Error>> {
-    Ok(TokenBucket::at(Rate::new(1, Nanos::HOUR))
+    Ok(TokenBucket::builder(Rate::new(1, Nanos::HOUR))
         .burst(burst)
         .build()?)
 }
 
-fn ruled(number: u16, limit: impl Into<Limit>) -> Ruled {
-    Ruled {
+fn ruled(number: u16, limit: impl Into<Limit>) -> IdentifiedLimit {
+    IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN.saturating_add(number)),
         limit: limit.into(),
     }
@@ -32,11 +34,13 @@ fn ruled(number: u16, limit: impl Into<Limit>) -> Ruled {
 
 /// Allowed throughout with a large burst; with a burst of one, denied after the first, which is not counted.
 pub(super) fn spend(times: u64, burst: u64) -> Ran {
-    let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
-    let quota = TokenBucket::at(Rate::per_second(1)).burst(burst).build()?;
+    let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
+    let quota = TokenBucket::builder(Rate::per_second(1))
+        .burst(burst)
+        .build()?;
     let known = ruled(0, quota);
-    store.learn(&known);
-    let key = Key::of(b"user00000042")?;
+    store.add_limit(&known);
+    let key = StoreKey::new(b"user00000042")?;
     store.spend(&key, known.id, &quota, 1);
     measured_section(times, || {
         let (key, quota, cost) = black_box((&key, &quota, 1));
@@ -63,8 +67,8 @@ pub(super) fn ask_eight_buckets(times: u64) -> Ran {
 }
 
 pub(super) fn ask_three_kinds(times: u64) -> Ran {
-    let window = FixedWindow::of(1_000_000, Window::Epoch(Nanos::DAY)).build()?;
-    let counter = SlidingCounter::of(1_000_000, Nanos::MINUTE).build()?;
+    let window = FixedWindow::builder(1_000_000, Window::Epoch(Nanos::DAY)).build()?;
+    let counter = SlidingCounter::builder(1_000_000, Nanos::MINUTE).build()?;
     let bucket = bucket(1_000_000)?;
     ask(
         times,
@@ -74,14 +78,14 @@ pub(super) fn ask_three_kinds(times: u64) -> Ran {
 
 /// Eight buckets of one key, of which only the verdict is asked.
 pub(super) fn spend_eight(times: u64) -> Ran {
-    let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
+    let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
     let quota = bucket(1_000_000)?;
     let buckets = std::array::from_fn::<_, 8, _>(|n| {
         let ruled = ruled(u16::try_from(n).unwrap_or(0), quota);
-        store.learn(&ruled);
+        store.add_limit(&ruled);
         (ruled.id, quota)
     });
-    let key = Key::of(b"user00000042")?;
+    let key = StoreKey::new(b"user00000042")?;
     if !store.spend_all(&key, &buckets, 1)?.is_admitted() {
         return Err("the first request of a key was denied".into());
     }
@@ -92,19 +96,19 @@ pub(super) fn spend_eight(times: u64) -> Ran {
     Ok(())
 }
 
-fn ask<const N: usize>(times: u64, rules: [Ruled; N]) -> Ran {
-    let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
-    rules.iter().for_each(|ruled| store.learn(ruled));
-    let key = Key::of(b"user00000042")?;
-    let checks = rules.each_ref().map(|ruled| Check {
+fn ask<const N: usize>(times: u64, rules: [IdentifiedLimit; N]) -> Ran {
+    let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
+    rules.iter().for_each(|ruled| store.add_limit(ruled));
+    let key = StoreKey::new(b"user00000042")?;
+    let checks = rules.each_ref().map(|ruled| QuotaCheck {
         key,
-        ruled,
+        limit: ruled,
         op: Op::Spend(1),
     });
-    let (verdict, _) = store.ask(checks)?;
+    let (verdict, _) = store.decide_array(checks)?;
     if !verdict.is_admitted() {
         return Err("the first request of a key was denied".into());
     }
-    measured_section(times, || black_box(&store).ask(black_box(checks)));
+    measured_section(times, || black_box(&store).decide_array(black_box(checks)));
     Ok(())
 }

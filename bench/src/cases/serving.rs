@@ -11,12 +11,12 @@ use std::task::{Context, Poll, Waker};
 
 use hyper::Request;
 use tollgate_policy::load;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::App;
-use tollgate_server::grpc::Grpc;
-use tollgate_server::listen::{Peer, Reached};
-use tollgate_server::resp::{Pipeline, Resp};
-use tollgate_store::{ManualClock, Memory};
+use tollgate_server::grpc::GrpcServer;
+use tollgate_server::listen::{LocalEndpoint, Peer};
+use tollgate_server::resp::{Pipeline, RespServer};
+use tollgate_store::{ManualClock, MemoryStore};
 
 use super::{NOW, Ran};
 use crate::measure::measured_section;
@@ -31,15 +31,15 @@ const RLS: &[u8] = b"\x0a\x05bench\x12\x1a\x0a\x18\x0a\x04user\x12\x10user000000
 
 /// So many commands in one read.
 pub(super) fn throttle(times: u64, commands: usize) -> Ran {
-    let server = Resp::new(Memory::with_clock(1_000, ManualClock::at(NOW))?)?;
+    let server = RespServer::new(MemoryStore::with_clock(1_000, ManualClock::at(NOW))?)?;
     feed(times, &server, &THROTTLE.repeat(commands))
 }
 
 /// A request described by its attributes, decided by a policy.
 pub(super) fn resp_check(times: u64) -> Ran {
     let app = app(1_000_000_000)?;
-    let store = Memory::with_clock(1_000, ManualClock::at(NOW))?;
-    let server = Resp::new(store)?.with_checker(Arc::clone(app.engine()) as Arc<_>);
+    let store = MemoryStore::with_clock(1_000, ManualClock::at(NOW))?;
+    let server = RespServer::new(store)?.with_checker(Arc::clone(app.engine()) as Arc<_>);
     feed(times, &server, CHECK)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn http_check(times: u64, units: u64) -> Ran {
     let address = SocketAddr::from(([127, 0, 0, 1], 8080));
     let peer = Peer {
         address: Some(address),
-        local: Reached::Tcp(address),
+        local: LocalEndpoint::Tcp(address),
     };
     let request = Request::post("/v1/check")
         .header("host", "127.0.0.1")
@@ -67,7 +67,7 @@ pub(super) fn http_check(times: u64, units: u64) -> Ran {
 
 /// Envoy's question about one descriptor: the bytes of the message, and those of the answer.
 pub(super) fn grpc_rls(times: u64) -> Ran {
-    let server = Grpc::new(Arc::clone(app(1_000_000_000)?.envoy()));
+    let server = GrpcServer::new(Arc::clone(app(1_000_000_000)?.envoy()));
     let mut out = Vec::with_capacity(4_096);
     let first = at_once(pin!(server.answer_bytes(RLS, &mut out)));
     first
@@ -93,7 +93,7 @@ fn at_once<F: Future>(answer: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-fn feed(times: u64, server: &Resp<ManualClock>, input: &[u8]) -> Ran {
+fn feed(times: u64, server: &RespServer<ManualClock>, input: &[u8]) -> Ran {
     let mut session = server.session(None);
     let (mut input, mut out) = (input.to_vec(), Vec::with_capacity(4_096));
     let mut pipeline = Pipeline::new();
@@ -114,6 +114,6 @@ fn app(units: u64) -> Result<App<ManualClock>, Box<dyn Error>> {
          {{ name: per-user, key: descriptor.user, missing: skip, rate: {units}/h, burst: {units} }}]"
     );
     let policy =
-        load(&text, "bench.yaml", Format::Yaml).map_err(|problems| problems.to_string())?;
+        load(&text, "bench.yaml", SourceFormat::Yaml).map_err(|problems| problems.to_string())?;
     Ok(App::new(&policy, 1_000, ManualClock::at(NOW))?)
 }

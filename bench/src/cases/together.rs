@@ -2,16 +2,20 @@
 
 use std::hint::black_box;
 
-use tollgate_core::lending::{Book, LoanId, Want};
+use tollgate_core::fair_share::{Demand, allocate};
 use tollgate_core::limit::{Limit, Op, State, StateCheck, decide_all};
-use tollgate_core::share::{Demand, allocate};
+use tollgate_core::quota_lease::{LeaseSpec, LeasedBucket, QuotaLeaseId};
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
 
 use super::{NOW, Ran};
 use crate::measure::measured_section;
 
 pub(super) fn one_face(times: u64) -> Ran {
-    let limit = Limit::new(TokenBucket::at(Rate::per_second(10)).burst(100).build()?);
+    let limit = Limit::new(
+        TokenBucket::builder(Rate::per_second(10))
+            .burst(100)
+            .build()?,
+    );
     let state = State::default();
     measured_section(times, || {
         let (state, now, op) = black_box((&state, NOW, Op::Spend(1)));
@@ -23,9 +27,9 @@ pub(super) fn one_face(times: u64) -> Ran {
 /// A bucket, a window and a counter on one request; peeks, so that every round finds the same state.
 pub(super) fn three_limits(times: u64) -> Ran {
     let limits = [
-        Limit::new(TokenBucket::at(Rate::per_second(10)).build()?),
-        Limit::new(FixedWindow::of(1_000, Window::Epoch(Nanos::DAY)).build()?),
-        Limit::new(SlidingCounter::of(100, Nanos::MINUTE).build()?),
+        Limit::new(TokenBucket::builder(Rate::per_second(10)).build()?),
+        Limit::new(FixedWindow::builder(1_000, Window::Epoch(Nanos::DAY)).build()?),
+        Limit::new(SlidingCounter::builder(100, Nanos::MINUTE).build()?),
     ];
     let mut states = [const { State::Empty }; 3];
     measured_section(times, || {
@@ -54,16 +58,16 @@ pub(super) fn three_limits(times: u64) -> Ran {
 
 /// A decision on a bucket of which ten slices are out.
 pub(super) fn lending(times: u64) -> Ran {
-    let quota = TokenBucket::at(Rate::per_second(1_000)).build()?;
-    let mut book = Book::default();
+    let quota = TokenBucket::builder(Rate::per_second(1_000)).build()?;
+    let mut book = LeasedBucket::default();
     for node in 0..10 {
-        let want = Want {
-            id: LoanId(node),
-            least: 1,
-            most: 50,
-            life: Nanos::SECOND,
+        let want = LeaseSpec {
+            id: QuotaLeaseId(node),
+            min_units: 1,
+            max_units: 50,
+            duration: Nanos::SECOND,
         };
-        book.lend(&quota, NOW, &want);
+        book.grant(&quota, NOW, &want);
     }
     measured_section(times, || book.decide(black_box(&quota), NOW, 0));
     Ok(())
@@ -72,7 +76,7 @@ pub(super) fn lending(times: u64) -> Ran {
 pub(super) fn shares(times: u64) -> Ran {
     let demands: Vec<Demand> = (1..=10)
         .map(|n| Demand {
-            wants: n * 30,
+            units: n * 30,
             weight: 1,
         })
         .collect();

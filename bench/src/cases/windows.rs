@@ -11,7 +11,7 @@ use crate::measure::measured_section;
 
 /// 100 a minute, of which `count` are gone.
 pub(super) fn fixed(times: u64, count: u64) -> Ran {
-    let quota = FixedWindow::of(100, Window::Epoch(Nanos::MINUTE)).build()?;
+    let quota = FixedWindow::builder(100, Window::Epoch(Nanos::MINUTE)).build()?;
     let state = WindowState {
         end: NOW.after(Nanos::SECOND).as_nanos(),
         count,
@@ -26,7 +26,7 @@ pub(super) fn fixed(times: u64, count: u64) -> Ran {
 /// The first request of a month: the most that calendar arithmetic costs.
 pub(super) fn calendar(times: u64) -> Ran {
     let window = Window::Calendar(Calendar::Month, UtcOffset::from_minutes(330)?);
-    let quota = FixedWindow::of(100, window).build()?;
+    let quota = FixedWindow::builder(100, window).build()?;
     measured_section(times, || {
         let (state, now, cost) = black_box((WindowState::default(), NOW, 1));
         black_box(&quota).decide(state, now, cost)
@@ -36,7 +36,7 @@ pub(super) fn calendar(times: u64) -> Ran {
 
 /// 100 a minute with 80 in the previous window and `current` in this one, a third of it gone.
 pub(super) fn counter(times: u64, current: u32) -> Ran {
-    let quota = SlidingCounter::of(100, Nanos::MINUTE).build()?;
+    let quota = SlidingCounter::builder(100, Nanos::MINUTE).build()?;
     let state = counters(current);
     measured_section(times, || {
         let (state, now, cost) = black_box((state, NOW, 1));
@@ -46,7 +46,7 @@ pub(super) fn counter(times: u64, current: u32) -> Ran {
 }
 
 pub(super) fn counter_status(times: u64) -> Ran {
-    let quota = SlidingCounter::of(100, Nanos::MINUTE).build()?;
+    let quota = SlidingCounter::builder(100, Nanos::MINUTE).build()?;
     let state = counters(20);
     measured_section(times, || {
         let (state, now) = black_box((state, NOW));

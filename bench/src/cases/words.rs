@@ -5,8 +5,11 @@
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tollgate_core::{Nanos, Outcome, Status, Unit};
-use tollgate_http::{Answer, Cause, Clients, Dialects, Policy, Source, Standing, Words};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
+use tollgate_http::{
+    ClientAddressResolver, Dialects, ForwardedHeader, HeaderFields, ProblemType, QuotaPolicy,
+    RateLimitItem, RateLimitStatus,
+};
 
 use super::{NOW, Ran};
 use crate::measure::measured_section;
@@ -20,9 +23,9 @@ pub(super) fn fields(times: u64, dialects: &str, limits: u64, outcome: Outcome) 
     let dialects: Dialects = dialects.parse()?;
     let policies = policies(limits)?;
     let standings = standings(&policies, outcome);
-    let mut words = Words::new();
+    let mut words = HeaderFields::new();
     measured_section(times, || {
-        let answer = Answer::new(outcome, black_box(&standings)).at(NOW);
+        let answer = RateLimitStatus::new(outcome, black_box(&standings)).with_now(NOW);
         answer.write(black_box(dialects), &mut words);
         words.len()
     });
@@ -40,8 +43,8 @@ pub(super) fn problem(times: u64) -> Ran {
     let mut body = Vec::new();
     measured_section(times, || {
         body.clear();
-        let answer = Answer::new(DENIED, black_box(&standings));
-        answer.write_problem(Cause::QuotaExceeded, 429, &mut body);
+        let answer = RateLimitStatus::new(DENIED, black_box(&standings));
+        answer.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
         body.len()
     });
     Ok(())
@@ -49,37 +52,40 @@ pub(super) fn problem(times: u64) -> Ran {
 
 /// A client behind two proxies, and its key.
 pub(super) fn address(times: u64) -> Ran {
-    let clients = Clients::behind(Source::XForwardedFor, vec!["10.0.0.0/8".parse()?]);
+    let clients = ClientAddressResolver::behind_proxies(
+        ForwardedHeader::XForwardedFor,
+        vec!["10.0.0.0/8".parse()?],
+    );
     let peer = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     let line: &[u8] = b"203.0.113.9, 192.0.2.7, 10.0.0.2";
     measured_section(times, || {
-        let found = clients.client(black_box(peer), [black_box(line)]);
+        let found = clients.resolve(black_box(peer), [black_box(line)]);
         clients.key(found.address)
     });
     Ok(())
 }
 
-fn policies(count: u64) -> Result<Vec<Policy>, tollgate_http::InvalidPolicyName> {
+fn policies(count: u64) -> Result<Vec<QuotaPolicy>, tollgate_http::InvalidPolicyName> {
     (1..=count)
         .map(|n| {
-            Policy::new(
+            QuotaPolicy::new(
                 &format!("limit-{n}"),
                 100 * n,
                 Nanos::MINUTE,
-                Unit::Requests,
+                QuotaUnit::Requests,
             )
         })
         .collect()
 }
 
-fn standings(policies: &[Policy], outcome: Outcome) -> Vec<Standing<'_>> {
-    let status = Status {
+fn standings(policies: &[QuotaPolicy], outcome: Outcome) -> Vec<RateLimitItem<'_>> {
+    let status = QuotaStatus {
         limit: 100,
         remaining: 42,
         reset_after: Nanos::from_millis(34_800),
     };
     policies
         .iter()
-        .map(|policy| Standing::new(policy, outcome, &status).with_cost(1))
+        .map(|policy| RateLimitItem::new(policy, outcome, &status).with_cost(1))
         .collect()
 }

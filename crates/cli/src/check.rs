@@ -6,15 +6,15 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tollgate_envoy::config::{self, FilesRefused};
+use tollgate_envoy::config::{self, InvalidFiles};
+use tollgate_policy::humanize::format_number;
 use tollgate_policy::model::Policy;
-use tollgate_policy::source::Problems;
-use tollgate_policy::words_for::number;
+use tollgate_policy::source::Diagnostics;
 
-use crate::input::{self, How, Kind, Source};
+use crate::input::{self, FileKind, InputOptions, SourceFile};
 use crate::json;
-use crate::output::{Color, Failure, complain, print};
-use crate::testing;
+use crate::output::{Color, CommandError, print, print_error};
+use crate::policy_tests;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: InputOptions,
     /// Let several files of envoyproxy/ratelimit describe one domain, as MERGE_DOMAIN_CONFIG does
     #[arg(long)]
     merge_domains: bool,
@@ -33,44 +33,44 @@ pub(crate) struct Options {
 
 /// What came of one file, or of all files of envoyproxy/ratelimit.
 #[derive(Debug)]
-struct Checked {
+struct CheckResult {
     files: Vec<String>,
-    kind: Kind,
-    result: Result<Contents, Vec<Problems>>,
+    kind: FileKind,
+    result: Result<FileContents, Vec<Diagnostics>>,
 }
 
 /// How much files say.
 #[derive(Debug)]
-struct Contents {
+struct FileContents {
     limits: Option<usize>,
     tests: Option<usize>,
     summary: String,
 }
 
 /// Checks files. Answers whether all of them are right.
-pub(crate) fn check(options: &Options, color: Color) -> Result<bool, Failure> {
+pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandError> {
     let mut all = Vec::new();
     let mut envoy = Vec::new();
     for path in &options.files {
         match input::read(path, options.how) {
-            Ok(source) if source.kind == Kind::Envoy => envoy.push(source),
-            Ok(source) => all.push(native(path, &source)),
-            Err(problems) => all.push(Checked {
+            Ok(source) if source.kind == FileKind::Envoy => envoy.push(source),
+            Ok(source) => all.push(check_native(path, &source)),
+            Err(problems) => all.push(CheckResult {
                 files: vec![problems.file.to_string()],
-                kind: Kind::Policy,
+                kind: FileKind::Policy,
                 result: Err(vec![problems]),
             }),
         }
     }
     if !envoy.is_empty() {
-        all.push(set(&envoy, options.merge_domains));
+        all.push(check_envoy_files(&envoy, options.merge_domains));
     }
     let is_right = all.iter().all(|checked| checked.result.is_ok());
     if options.json {
-        json::answer(&answer(is_right, &all))?;
+        json::print_json(&check_report(is_right, &all))?;
         return Ok(is_right);
     }
-    let colour = color.on(&std::io::stderr());
+    let colour = color.is_enabled(&std::io::stderr());
     for checked in &all {
         match &checked.result {
             Ok(contents) => {
@@ -80,28 +80,30 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, Failure> {
                     contents.summary
                 ))?;
             }
-            Err(files) => files.iter().for_each(|file| complain(&file.render(colour))),
+            Err(files) => files
+                .iter()
+                .for_each(|file| print_error(&file.render(colour))),
         }
     }
     Ok(is_right)
 }
 
-fn native(path: &Path, source: &Source) -> Checked {
+fn check_native(path: &Path, source: &SourceFile) -> CheckResult {
     let result = match source.kind {
-        Kind::Tests => testing::check(path, source).map(|tests| Contents {
+        FileKind::Tests => policy_tests::check(path, source).map(|tests| FileContents {
             limits: None,
             tests: Some(tests),
-            summary: format!("ok, {}", counted(tests, "test")),
+            summary: format!("ok, {}", pluralize(tests, "test")),
         }),
         _ => tollgate_policy::load(&source.text, &source.name, source.format)
             .map_err(|problems| vec![problems])
-            .map(|policy| Contents {
+            .map(|policy| FileContents {
                 limits: Some(policy.limits.len()),
                 tests: None,
                 summary: summary(&policy),
             }),
     };
-    Checked {
+    CheckResult {
         files: vec![source.name.clone()],
         kind: source.kind,
         result,
@@ -109,65 +111,65 @@ fn native(path: &Path, source: &Source) -> Checked {
 }
 
 fn summary(policy: &Policy) -> String {
-    let mut summary = format!("ok, {}", counted(policy.limits.len(), "limit"));
+    let mut summary = format!("ok, {}", pluralize(policy.limits.len(), "limit"));
     for (count, list) in [
         (policy.deny.len(), "`deny`"),
         (policy.exempt.len(), "`exempt`"),
     ] {
         if count > 0 {
-            summary += &format!(", {} in {list}", counted(count, "entry"));
+            summary += &format!(", {} in {list}", pluralize(count, "entry"));
         }
     }
     summary
 }
 
-fn set(sources: &[Source], merge_domains: bool) -> Checked {
+fn check_envoy_files(sources: &[SourceFile], merge_domains: bool) -> CheckResult {
     let files: Vec<_> = sources
         .iter()
         .map(|source| (&*source.name, &*source.text))
         .collect();
-    let options = config::Options {
+    let options = config::LoadOptions {
         merge_domains,
-        ..config::Options::default()
+        ..config::LoadOptions::default()
     };
     let result = config::load_with(&files, options);
-    Checked {
+    CheckResult {
         files: sources.iter().map(|source| source.name.clone()).collect(),
-        kind: Kind::Envoy,
+        kind: FileKind::Envoy,
         result: result
-            .map_err(|FilesRefused(problems)| problems)
-            .map(|policy| Contents {
+            .map_err(|InvalidFiles(problems)| problems)
+            .map(|policy| FileContents {
                 limits: Some(policy.rules().len()),
                 tests: None,
                 summary: format!(
                     "ok, {} in {} (in the format of envoyproxy/ratelimit)",
-                    counted(policy.rules().len(), "limit"),
-                    counted(policy.domains().count(), "domain"),
+                    pluralize(policy.rules().len(), "limit"),
+                    pluralize(policy.domains().count(), "domain"),
                 ),
             }),
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn pluralize(count: usize, what: &str) -> String {
     let what = match (count, what.strip_suffix('y')) {
         (1, _) => what.to_owned(),
         (_, Some(stem)) => format!("{stem}ies"),
         (_, None) => format!("{what}s"),
     };
-    format!("{} {what}", number(count as u64))
+    format!("{} {what}", format_number(count as u64))
 }
 
 /// The answer for programs.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct CheckReport<'a> {
     ok: bool,
-    checked: Vec<CheckedAnswer<'a>>,
+    checked: Vec<CheckedFileReport<'a>>,
     #[serde(flatten)]
-    wrong: json::Wrong,
+    wrong: json::ProblemReport,
 }
 
 #[derive(Serialize)]
-struct CheckedAnswer<'a> {
+struct CheckedFileReport<'a> {
     files: &'a [String],
     kind: &'static str,
     ok: bool,
@@ -175,17 +177,17 @@ struct CheckedAnswer<'a> {
     tests: Option<usize>,
 }
 
-fn answer(ok: bool, all: &[Checked]) -> Answer<'_> {
+fn check_report(ok: bool, all: &[CheckResult]) -> CheckReport<'_> {
     let wrong = all
         .iter()
         .filter_map(|checked| checked.result.as_ref().err());
-    Answer {
+    CheckReport {
         ok,
         checked: all
             .iter()
-            .map(|checked| CheckedAnswer {
+            .map(|checked| CheckedFileReport {
                 files: &checked.files,
-                kind: checked.kind.word(),
+                kind: checked.kind.as_str(),
                 ok: checked.result.is_ok(),
                 limits: checked
                     .result
@@ -199,6 +201,6 @@ fn answer(ok: bool, all: &[Checked]) -> Answer<'_> {
                     .and_then(|contents| contents.tests),
             })
             .collect(),
-        wrong: json::wrong(wrong.flatten()),
+        wrong: json::problem_report(wrong.flatten()),
     }
 }

@@ -5,7 +5,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::output::{self, Failure};
+use crate::output::{self, CommandError};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -14,7 +14,7 @@ pub(crate) struct Options {
     shell: Shell,
 }
 
-pub(crate) fn print<Arguments: CommandFactory>(options: &Options) -> Result<(), Failure> {
+pub(crate) fn print<Arguments: CommandFactory>(options: &Options) -> Result<(), CommandError> {
     let mut command = Arguments::command();
     let name = command.get_name().to_owned();
     let mut script = Vec::new();

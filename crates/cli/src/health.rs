@@ -6,14 +6,14 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tollgate_server::listen::Place;
+use tollgate_server::listen::ListenAddress;
 
-use crate::output::{Failure, complain, print};
+use crate::output::{CommandError, print, print_error};
 
 /// Who does not answer within this is not well.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// More than any answer to this question has.
-const MOST_BYTES: u64 = 16_384;
+const MAX_RESPONSE_BYTES: u64 = 16_384;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -24,13 +24,13 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8088",
         env = "TOLLGATE_LISTEN_ADMIN"
     )]
-    at: Place,
+    at: ListenAddress,
 }
 
 /// Asks, and says what came of it. Answers whether the server is ready.
-pub(crate) fn health(options: &Options) -> Result<bool, Failure> {
+pub(crate) fn health(options: &Options) -> Result<bool, CommandError> {
     let place = &options.at;
-    let answer = ask(place);
+    let answer = fetch_readyz(place);
     let why = match answer.as_ref().map(|answer| answer.split(' ').nth(1)) {
         Ok(Some("200")) => {
             print("ready\n")?;
@@ -42,33 +42,33 @@ pub(crate) fn health(options: &Options) -> Result<bool, Failure> {
             .to_owned(),
         Err(error) => error.to_string(),
     };
-    complain(&format!("not ready: {place}: {why}\n"));
+    print_error(&format!("not ready: {place}: {why}\n"));
     Ok(false)
 }
 
-fn ask(place: &Place) -> io::Result<String> {
+fn fetch_readyz(place: &ListenAddress) -> io::Result<String> {
     match place {
-        Place::Off => Err(io::Error::other("nothing is listened on")),
-        Place::Tcp(address) => {
-            let stream = TcpStream::connect_timeout(&reachable(*address), PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            talk(stream)
+        ListenAddress::Off => Err(io::Error::other("nothing is listened on")),
+        ListenAddress::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(&loopback_if_unspecified(*address), TIMEOUT)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            send_request(stream)
         }
         #[cfg(unix)]
-        Place::Unix(path) => {
+        ListenAddress::Unix(path) => {
             let stream = std::os::unix::net::UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            talk(stream)
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            send_request(stream)
         }
         #[cfg(not(unix))]
-        Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        ListenAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
 /// Whoever listens on all addresses is asked on one of them.
-const fn reachable(mut address: SocketAddr) -> SocketAddr {
+const fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(IpAddr::V6(Ipv6Addr::LOCALHOST)),
@@ -77,9 +77,9 @@ const fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-fn talk(mut stream: impl Read + Write) -> io::Result<String> {
+fn send_request(mut stream: impl Read + Write) -> io::Result<String> {
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
-    stream.take(MOST_BYTES).read_to_end(&mut answer)?;
+    stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

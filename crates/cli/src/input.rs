@@ -6,43 +6,45 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tollgate_policy::read_text;
-use tollgate_policy::source::{Format, Node, Place, Problem, Problems, Value, parse};
+use tollgate_policy::source::{
+    Diagnostic, Diagnostics, SourceFormat, SourceLocation, SourceNode, SourceValue, parse,
+};
 
 /// The name of a file that stands for stdin.
 const STDIN: &str = "-";
 
 /// How a file is written, where its name does not say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Written {
+pub(crate) enum FormatArgument {
     Yaml,
     Toml,
     Json,
 }
 
-impl From<Written> for Format {
-    fn from(written: Written) -> Self {
+impl From<FormatArgument> for SourceFormat {
+    fn from(written: FormatArgument) -> Self {
         match written {
-            Written::Yaml => Self::Yaml,
-            Written::Toml => Self::Toml,
-            Written::Json => Self::Json,
+            FormatArgument::Yaml => Self::Yaml,
+            FormatArgument::Toml => Self::Toml,
+            FormatArgument::Json => Self::Json,
         }
     }
 }
 
 /// What is asked about files, by every command that reads policies.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct How {
+pub(crate) struct InputOptions {
     /// How files are written; by default their endings say so, and stdin is YAML
     #[arg(long, value_enum, value_name = "FORMAT")]
-    format: Option<Written>,
+    format: Option<FormatArgument>,
     /// Take files as those of envoyproxy/ratelimit; by default those with a top-level `domain:`
     #[arg(long)]
     envoy: bool,
 }
 
-impl How {
+impl InputOptions {
     /// The file's own ending decides.
-    pub(crate) const BY_NAME: Self = Self {
+    pub(crate) const DEFAULT: Self = Self {
         format: None,
         envoy: false,
     };
@@ -50,7 +52,7 @@ impl How {
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// A policy of ours.
     Policy,
     /// Limits of envoyproxy/ratelimit, by the flag or by what it says.
@@ -59,9 +61,9 @@ pub(crate) enum Kind {
     Tests,
 }
 
-impl Kind {
+impl FileKind {
     /// For programs.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Policy => "policy",
             Self::Envoy => "envoy",
@@ -72,15 +74,15 @@ impl Kind {
 
 /// A file and what it says.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     pub(crate) name: String,
     pub(crate) text: String,
-    pub(crate) format: Format,
-    pub(crate) kind: Kind,
+    pub(crate) format: SourceFormat,
+    pub(crate) kind: FileKind,
 }
 
 /// Reads a file.
-pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
+pub(crate) fn read(path: &Path, how: InputOptions) -> Result<SourceFile, Diagnostics> {
     let is_stdin = path == Path::new(STDIN);
     let name = if is_stdin {
         "<stdin>".to_owned()
@@ -88,7 +90,7 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
         path.display().to_string()
     };
     if path.is_dir() {
-        return Err(refused(
+        return Err(file_problem(
             &name,
             "it is a directory",
             format!(
@@ -98,11 +100,11 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
         ));
     }
     let by_name = || match is_stdin {
-        true => Some(Format::Yaml),
-        false => Format::of_path(path),
+        true => Some(SourceFormat::Yaml),
+        false => SourceFormat::from_path(path),
     };
-    let Some(format) = how.format.map(Format::from).or_else(by_name) else {
-        return Err(refused(
+    let Some(format) = how.format.map(SourceFormat::from).or_else(by_name) else {
+        return Err(file_problem(
             &name,
             "the name of the file does not say how it is written",
             "name it with the ending `.yaml`, `.toml` or `.json`, or say `--format`",
@@ -112,7 +114,7 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
         read_text(std::io::stdin().lock(), &name)?
     } else {
         let file = File::open(path).map_err(|error| {
-            refused(
+            file_problem(
                 &name,
                 format!("the file cannot be read: {error}"),
                 "check its path and permissions",
@@ -121,18 +123,18 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
         read_text(file, &name)?
     };
     let kind = if how.envoy {
-        Kind::Envoy
+        FileKind::Envoy
     } else {
-        kind_of(&text, format)
+        detect_kind(&text, format)
     };
-    if kind == Kind::Envoy && format != Format::Yaml {
-        return Err(refused(
+    if kind == FileKind::Envoy && format != SourceFormat::Yaml {
+        return Err(file_problem(
             &name,
             "files of envoyproxy/ratelimit are YAML",
             "rewrite it as YAML, or say `--format yaml` if it is",
         ));
     }
-    Ok(Source {
+    Ok(SourceFile {
         name,
         text,
         format,
@@ -142,33 +144,40 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
 
 /// What a file is, by the names it has at the top. A file that cannot be read as a tree is taken for a policy, whose
 /// reader says what is wrong with it.
-fn kind_of(text: &str, format: Format) -> Kind {
+fn detect_kind(text: &str, format: SourceFormat) -> FileKind {
     let tree = parse(text, format).ok();
-    let has = |name| tree.as_ref().is_some_and(|tree| has_name(tree, name));
+    let has = |name| {
+        tree.as_ref()
+            .is_some_and(|tree| has_top_level_field(tree, name))
+    };
     if has("domain") && !has("limits") {
-        Kind::Envoy
+        FileKind::Envoy
     } else if has("tests") {
-        Kind::Tests
+        FileKind::Tests
     } else {
-        Kind::Policy
+        FileKind::Policy
     }
 }
 
-fn has_name(tree: &Node, name: &str) -> bool {
+fn has_top_level_field(tree: &SourceNode, name: &str) -> bool {
     match &tree.value {
-        Value::Map(entries) => entries.iter().any(|entry| &*entry.name.value == name),
+        SourceValue::Map(entries) => entries.iter().any(|entry| &*entry.name.value == name),
         _ => false,
     }
 }
 
 /// Something is wrong with a file as a whole.
-pub(crate) fn refused(name: &str, message: impl Into<String>, help: impl Into<String>) -> Problems {
-    let nowhere = Place::default();
-    Problems::new(name, "", vec![Problem::new(nowhere, message, help)])
+pub(crate) fn file_problem(
+    name: &str,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Diagnostics {
+    let nowhere = SourceLocation::default();
+    Diagnostics::new(name, "", vec![Diagnostic::new(nowhere, message, help)])
 }
 
 /// A file that another file names, looked for beside it.
-pub(crate) fn beside(file: &Path, named: &str) -> PathBuf {
+pub(crate) fn resolve_beside(file: &Path, named: &str) -> PathBuf {
     match file.parent() {
         Some(folder) => folder.join(named),
         None => PathBuf::from(named),
@@ -182,26 +191,29 @@ mod tests {
     #[test]
     fn files_are_told_apart_by_their_names_at_the_top() {
         let cases = [
-            ("domain: edge\ndescriptors: []", Kind::Envoy),
-            ("limits: []", Kind::Policy),
-            ("limits: []\ndomain: edge", Kind::Policy),
-            ("policy: a.yaml\ntests: []", Kind::Tests),
-            ("tests: []", Kind::Tests),
-            ("limits: [", Kind::Policy),
-            ("domain", Kind::Policy),
+            ("domain: edge\ndescriptors: []", FileKind::Envoy),
+            ("limits: []", FileKind::Policy),
+            ("limits: []\ndomain: edge", FileKind::Policy),
+            ("policy: a.yaml\ntests: []", FileKind::Tests),
+            ("tests: []", FileKind::Tests),
+            ("limits: [", FileKind::Policy),
+            ("domain", FileKind::Policy),
         ];
         for (text, kind) in cases {
-            assert_eq!(kind_of(text, Format::Yaml), kind, "{text}");
+            assert_eq!(detect_kind(text, SourceFormat::Yaml), kind, "{text}");
         }
     }
 
     #[test]
     fn a_file_is_looked_for_beside_the_one_that_names_it() {
         let file = Path::new("policies/a.test.yaml");
-        assert_eq!(beside(file, "a.yaml"), Path::new("policies/a.yaml"));
-        assert_eq!(beside(file, "/etc/a.yaml"), Path::new("/etc/a.yaml"));
+        assert_eq!(resolve_beside(file, "a.yaml"), Path::new("policies/a.yaml"));
         assert_eq!(
-            beside(Path::new("a.test.yaml"), "a.yaml"),
+            resolve_beside(file, "/etc/a.yaml"),
+            Path::new("/etc/a.yaml")
+        );
+        assert_eq!(
+            resolve_beside(Path::new("a.test.yaml"), "a.yaml"),
             Path::new("a.yaml")
         );
     }

@@ -3,21 +3,21 @@
 //! Must not know: what is answered.
 
 use serde::Serialize;
-use tollgate_policy::source::Problems;
+use tollgate_policy::source::Diagnostics;
 
-use crate::output::{Failure, print};
+use crate::output::{CommandError, print};
 
 /// Everything that is wrong, of all files together.
 #[derive(Debug, Serialize)]
-pub(crate) struct Wrong {
-    problems: Vec<Told>,
+pub(crate) struct ProblemReport {
+    problems: Vec<ReportedProblem>,
     /// How many more there are than are told.
     more: usize,
 }
 
 /// One problem.
 #[derive(Debug, Serialize)]
-struct Told {
+struct ReportedProblem {
     file: String,
     line: Option<u32>,
     column: Option<u32>,
@@ -27,8 +27,10 @@ struct Told {
 }
 
 /// The problems of several files.
-pub(crate) fn wrong<'a>(files: impl IntoIterator<Item = &'a Problems>) -> Wrong {
-    let mut all = Wrong {
+pub(crate) fn problem_report<'a>(
+    files: impl IntoIterator<Item = &'a Diagnostics>,
+) -> ProblemReport {
+    let mut all = ProblemReport {
         problems: Vec::new(),
         more: 0,
     };
@@ -36,12 +38,12 @@ pub(crate) fn wrong<'a>(files: impl IntoIterator<Item = &'a Problems>) -> Wrong 
         all.more = all.more.saturating_add(file.more);
         all.problems.extend(file.list.iter().map(|problem| {
             // A problem that stands nowhere has no line.
-            let somewhere = |number| (problem.place.line > 0).then_some(number);
-            Told {
+            let somewhere = |number| (problem.location.line > 0).then_some(number);
+            ReportedProblem {
                 file: file.file.to_string(),
-                line: somewhere(problem.place.line),
-                column: somewhere(problem.place.column),
-                width: somewhere(problem.place.width),
+                line: somewhere(problem.location.line),
+                column: somewhere(problem.location.column),
+                width: somewhere(problem.location.width),
                 message: problem.message.to_string(),
                 help: problem.help.as_deref().map(str::to_owned),
             }
@@ -51,9 +53,9 @@ pub(crate) fn wrong<'a>(files: impl IntoIterator<Item = &'a Problems>) -> Wrong 
 }
 
 /// Prints one answer.
-pub(crate) fn answer(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
     let mut text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::Other(error.into()))?;
+        serde_json::to_string_pretty(value).map_err(|error| CommandError::Other(error.into()))?;
     text.push('\n');
     print(&text)
 }

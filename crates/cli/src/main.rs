@@ -10,17 +10,17 @@ mod health;
 mod input;
 mod json;
 mod output;
-mod request;
+mod policy_tests;
+mod request_description;
 mod schema;
 mod serve;
 mod settings;
-mod testing;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use output::{Color, Failure, complain};
+use output::{Color, CommandError, print_error};
 
 /// A rate limiter: ask it whether a request may proceed.
 #[derive(Debug, Parser)]
@@ -44,7 +44,7 @@ enum Command {
     /// Say in plain words what a policy does, or what it does with one request
     Explain(Box<explain::Options>),
     /// Run tests of policies: requests at points in time, and what should come of them
-    Test(testing::Options),
+    Test(policy_tests::Options),
     /// Print the JSON Schema of policy files, for editors
     Schema,
     /// Print every setting of `serve` as a page of Markdown
@@ -56,11 +56,11 @@ enum Command {
 fn main() -> ExitCode {
     let Arguments { command, color } = Arguments::parse();
     let done = match command {
-        Command::Serve(options) => serve::serve(&options).map_err(Failure::Other),
-        Command::Health(options) => return ended(health::health(&options)),
-        Command::Check(options) => return ended(check::check(&options, color)),
-        Command::Explain(options) => return ended(explain::explain(&options, color)),
-        Command::Test(options) => return ended(testing::test(&options, color)),
+        Command::Serve(options) => serve::serve(&options).map_err(CommandError::Other),
+        Command::Health(options) => return exit_code(health::health(&options)),
+        Command::Check(options) => return exit_code(check::check(&options, color)),
+        Command::Explain(options) => return exit_code(explain::explain(&options, color)),
+        Command::Test(options) => return exit_code(policy_tests::test(&options, color)),
         Command::Schema => schema::print(),
         Command::Settings => match Arguments::command().find_subcommand("serve") {
             Some(serve) => settings::print_page(serve),
@@ -68,22 +68,22 @@ fn main() -> ExitCode {
         },
         Command::Completions(options) => completions::print::<Arguments>(&options),
     };
-    ended(done.map(|()| true))
+    exit_code(done.map(|()| true))
 }
 
 /// What the process ends with: 0 if all is well, 1 if not, 2 if it was called wrongly.
-fn ended(done: Result<bool, Failure>) -> ExitCode {
+fn exit_code(done: Result<bool, CommandError>) -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(Failure::Usage(message)) => {
-            complain(&format!(
+        Err(CommandError::Usage(message)) => {
+            print_error(&format!(
                 "error: {message}\n\nFor more information, try '--help'.\n"
             ));
             ExitCode::from(2)
         }
-        Err(Failure::Other(error)) => {
-            complain(&format!("error: {error}\n"));
+        Err(CommandError::Other(error)) => {
+            print_error(&format!("error: {error}\n"));
             ExitCode::FAILURE
         }
     }

@@ -8,14 +8,14 @@ use std::io::{self, IsTerminal, Write};
 
 /// Why a command did not come to an answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     /// It was called wrongly.
     Usage(String),
     /// Something else failed.
     Other(Box<dyn Error>),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         Self::Other(format!("cannot write to stdout: {error}").into())
     }
@@ -32,7 +32,7 @@ pub(crate) enum Color {
 
 impl Color {
     /// Whether to colour what goes to this stream.
-    pub(crate) fn on(self, stream: &impl IsTerminal) -> bool {
+    pub(crate) fn is_enabled(self, stream: &impl IsTerminal) -> bool {
         let variable = |name| std::env::var_os(name).unwrap_or_default();
         self.choose(
             stream.is_terminal(),
@@ -52,7 +52,7 @@ impl Color {
 }
 
 /// Writes to stdout. A reader that has seen enough, such as `head`, is no error.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let written = stdout
         .write_all(text.as_bytes())
@@ -64,7 +64,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes to stderr. If nobody listens there is nobody left to tell.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_error(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
 }
 

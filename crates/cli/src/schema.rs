@@ -3,8 +3,8 @@
 //! Must not know: what is in it.
 
 use crate::json;
-use crate::output::Failure;
+use crate::output::CommandError;
 
-pub(crate) fn print() -> Result<(), Failure> {
-    json::answer(&tollgate_policy::schema::schema())
+pub(crate) fn print() -> Result<(), CommandError> {
+    json::print_json(&tollgate_policy::schema::schema())
 }

@@ -4,7 +4,7 @@
 
 use clap::{Arg, Command};
 
-use crate::output::{Failure, print};
+use crate::output::{CommandError, print};
 
 const INTRODUCTION: &str = "# Settings of `tollgate serve`
 
@@ -15,7 +15,7 @@ names it, before anything is listened on.
 ";
 
 /// Prints the page of this command.
-pub(crate) fn print_page(serve: &Command) -> Result<(), Failure> {
+pub(crate) fn print_page(serve: &Command) -> Result<(), CommandError> {
     print(&page(serve))
 }
 

@@ -23,7 +23,7 @@ pub struct InvalidQuota {
     /// The value that was given.
     pub value: u64,
     /// What is wrong with it.
-    pub reason: Reason,
+    pub reason: InvalidReason,
     /// The nearest value that the same field would accept, where there is one. For a rate that is too fine it is the
     /// nearer of the two that whole intervals beside the asked one express, not the last one within the tolerance of
     /// 0.1 %. Another field may still be wrong then.
@@ -33,7 +33,7 @@ pub struct InvalidQuota {
 /// What is wrong with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum InvalidReason {
     /// It must be at least one.
     Zero,
     /// It is above what this field can hold.
@@ -50,7 +50,7 @@ pub enum Reason {
     BelowOneBlock,
 }
 
-impl Reason {
+impl InvalidReason {
     const fn text(self) -> &'static str {
         match self {
             Self::Zero => "it must be at least 1",

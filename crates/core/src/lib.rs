@@ -77,22 +77,22 @@ mod time;
 
 pub mod compose;
 pub mod concurrency;
+pub mod fair_share;
 pub mod fixed_window;
 pub mod leaky_bucket;
-pub mod lending;
 pub mod limit;
+pub mod quota_lease;
 pub mod reservation;
-pub mod share;
 pub mod sketch;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod token_bucket;
 
 pub use concurrency::Concurrency;
-pub use error::{InvalidQuota, Reason};
+pub use error::{InvalidQuota, InvalidReason};
 pub use fixed_window::{Calendar, FixedWindow, UtcOffset, Window, WindowState};
 pub use leaky_bucket::LeakyBucket;
-pub use outcome::{Outcome, Receipt, Status, Transition, Unit};
+pub use outcome::{Outcome, QuotaStatus, QuotaUnit, Receipt, Transition};
 pub use rate::Rate;
 pub use sliding_counter::{CounterState, SlidingCounter};
 pub use sliding_log::SlidingLog;

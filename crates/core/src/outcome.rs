@@ -30,7 +30,7 @@ impl Outcome {
 
 /// What a client may be told about a limit, all from one state at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct QuotaStatus {
     /// The most the limit admits at once, in its own units.
     pub limit: u64,
     /// What it would admit right now, rounded down.
@@ -39,11 +39,11 @@ pub struct Status {
     pub reset_after: Nanos,
 }
 
-impl Status {
+impl QuotaStatus {
     /// Whether a smaller part is left than of the other: `remaining / limit` compared without dividing. A limit of
     /// nothing counts as one of one.
     #[must_use]
-    pub fn has_less_left_than(&self, other: &Self) -> bool {
+    pub fn is_closer_to_limit_than(&self, other: &Self) -> bool {
         let part = |of: &Self, by: &Self| {
             u128::from(of.remaining).saturating_mul(u128::from(by.limit.max(1)))
         };
@@ -69,7 +69,7 @@ pub struct Receipt {
 impl Receipt {
     /// Of a decision at `now` that charged nothing: a peek, a denial, a correction.
     #[must_use]
-    pub const fn of_nothing(now: Timestamp) -> Self {
+    pub const fn empty(now: Timestamp) -> Self {
         Self {
             cost: 0,
             at: now,
@@ -106,7 +106,7 @@ impl<S> Transition<S> {
 /// What the numbers of a limit count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Unit {
+pub enum QuotaUnit {
     /// Requests, whatever their size.
     #[default]
     Requests,
@@ -116,7 +116,7 @@ pub enum Unit {
     Tokens,
 }
 
-impl Unit {
+impl QuotaUnit {
     /// The unit's name as people write it.
     #[must_use]
     pub const fn name(self) -> &'static str {

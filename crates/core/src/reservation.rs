@@ -18,18 +18,18 @@ pub struct ReservationId(pub u128);
 
 /// How long reservations stay open, how long they are remembered after that, and how many there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ReservationOptions {
     /// Time in which a reservation can be settled downwards or cancelled.
     pub hold: Nanos,
     /// Time for which an expired one is still known.
-    pub memory: Nanos,
+    pub retention: Nanos,
     /// The most that one ledger remembers, open or not.
-    pub most: usize,
+    pub max_records: usize,
 }
 
 /// What a ledger knows of an id before a reservation is made under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReservationStatus {
     /// Nothing: decide, and if admitted call [`Reservations::open`].
     Fresh,
     /// It was reserved before: answer as then, and charge nothing.
@@ -58,7 +58,7 @@ pub enum Correction {
 
 /// One reservation, as a ledger remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct ReservationRecord {
     /// Its name.
     pub id: ReservationId,
     /// What was charged for it.
@@ -72,15 +72,15 @@ pub struct Record {
 /// The reservations made on one key of one limit, oldest first. The default is none.
 ///
 /// ```
-/// use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
+/// use tollgate_core::reservation::{Correction, ReservationId, ReservationLedger, ReservationStatus, ReservationOptions};
 /// use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 ///
 /// let bucket = TokenBucket::at(Rate::per_minute(1_000)).build()?;
-/// let terms = Terms { hold: Nanos::MINUTE, memory: Nanos::MINUTE, most: 100 };
-/// let (mut ledger, id, now) = (Reservations::default(), ReservationId(7), Timestamp::from_secs(60));
+/// let terms = ReservationOptions { hold: Nanos::MINUTE, memory: Nanos::MINUTE, most: 100 };
+/// let (mut ledger, id, now) = (ReservationLedger::default(), ReservationId(7), Timestamp::from_secs(60));
 ///
 /// // Reserve 800 tokens for an answer that turns out to need 300.
-/// assert_eq!(ledger.standing(now, &terms, id), Standing::Fresh);
+/// assert_eq!(ledger.standing(now, &terms, id), ReservationStatus::Fresh);
 /// let reserved = bucket.decide(0, now, 800);
 /// ledger.open(now, &terms, id, reserved.receipt);
 /// let Correction::Settle { receipt, actual } = ledger.settle(now, &terms, id, 300) else { panic!() };
@@ -92,22 +92,22 @@ pub struct Record {
 /// # Ok::<(), tollgate_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Reservations {
-    records: VecDeque<Record>,
+pub struct ReservationLedger {
+    records: VecDeque<ReservationRecord>,
 }
 
-impl FromIterator<Record> for Reservations {
+impl FromIterator<ReservationRecord> for ReservationLedger {
     /// The ledger of these records, oldest first, each under a name of its own: how a store that kept them elsewhere shows
     /// them to the ledger again.
-    fn from_iter<I: IntoIterator<Item = Record>>(records: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = ReservationRecord>>(records: I) -> Self {
         let records = records.into_iter().collect();
         Self { records }
     }
 }
 
-impl Reservations {
+impl ReservationLedger {
     /// The records, oldest first, those included that are no longer remembered.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Record> + ExactSizeIterator {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ReservationRecord> + ExactSizeIterator {
         self.records.iter()
     }
 
@@ -125,48 +125,63 @@ impl Reservations {
 
     /// What is known of `id`. Ask before deciding on the charge.
     #[must_use]
-    pub fn standing(&self, now: Timestamp, terms: &Terms, id: ReservationId) -> Standing {
+    pub fn status(
+        &self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+        id: ReservationId,
+    ) -> ReservationStatus {
         let mut remembered = self
             .records
             .iter()
             .filter(|record| record.is_remembered(now, terms));
         if let Some(record) = remembered.clone().find(|record| record.id == id) {
-            return Standing::Known(record.receipt);
+            return ReservationStatus::Known(record.receipt);
         }
-        if terms.most == 0 || remembered.nth(terms.most.saturating_sub(1)).is_some() {
-            return Standing::Full;
+        if terms.max_records == 0
+            || remembered
+                .nth(terms.max_records.saturating_sub(1))
+                .is_some()
+        {
+            return ReservationStatus::Full;
         }
-        Standing::Fresh
+        ReservationStatus::Fresh
     }
 
     /// Time until the ledger forgets its oldest record, and so has room again if it is full.
     #[must_use]
-    pub fn room_after(&self, now: Timestamp, terms: &Terms) -> Nanos {
+    pub fn time_until_room(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
         let forgotten = self
             .records
             .iter()
-            .map(|record| record.expires.after(terms.memory));
+            .map(|record| record.expires.after(terms.retention));
         forgotten.min().map_or(Nanos::ZERO, |at| at.since(now))
     }
 
     /// Time until the ledger has forgotten all of its records, and so is as good as empty.
     #[must_use]
-    pub fn forgotten_after(&self, now: Timestamp, terms: &Terms) -> Nanos {
+    pub fn time_until_empty(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
         let forgotten = self
             .records
             .iter()
-            .map(|record| record.expires.after(terms.memory));
+            .map(|record| record.expires.after(terms.retention));
         forgotten.max().map_or(Nanos::ZERO, |at| at.since(now))
     }
 
     /// Remembers a charge as reserved, and forgets what is no longer remembered. Only after
     /// [`standing`](Self::standing) said [`Standing::Fresh`]; otherwise it changes nothing.
-    pub fn open(&mut self, now: Timestamp, terms: &Terms, id: ReservationId, receipt: Receipt) {
+    pub fn open(
+        &mut self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+        id: ReservationId,
+        receipt: Receipt,
+    ) {
         self.records
             .retain(|record| record.is_remembered(now, terms));
-        if self.standing(now, terms, id) == Standing::Fresh {
+        if self.status(now, terms, id) == ReservationStatus::Fresh {
             let expires = now.after(terms.hold);
-            self.records.push_back(Record {
+            self.records.push_back(ReservationRecord {
                 id,
                 receipt,
                 expires,
@@ -179,7 +194,7 @@ impl Reservations {
     pub fn settle(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         actual: u64,
     ) -> Correction {
@@ -188,7 +203,12 @@ impl Reservations {
     }
 
     /// Closes a reservation whose work did not happen. After its expiry nothing comes back.
-    pub fn cancel(&mut self, now: Timestamp, terms: &Terms, id: ReservationId) -> Correction {
+    pub fn cancel(
+        &mut self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+        id: ReservationId,
+    ) -> Correction {
         let correction = self.correction(now, terms, id, None);
         self.close_known(id, correction)
     }
@@ -199,7 +219,7 @@ impl Reservations {
     pub fn correction(
         &self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         actual: Option<u64>,
     ) -> Correction {
@@ -241,11 +261,11 @@ impl Reservations {
     }
 }
 
-impl Record {
+impl ReservationRecord {
     /// Whether it is still known at `now`. A clock that went back keeps it known for longer, by as much as it went back:
     /// a reservation forgotten too early would be charged again by a retried call, one forgotten late is not.
-    fn is_remembered(&self, now: Timestamp, terms: &Terms) -> bool {
-        now < self.expires.after(terms.memory)
+    fn is_remembered(&self, now: Timestamp, terms: &ReservationOptions) -> bool {
+        now < self.expires.after(terms.retention)
     }
 }
 
@@ -253,10 +273,10 @@ impl Record {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms {
+    const TERMS: ReservationOptions = ReservationOptions {
         hold: Nanos::from_secs(10),
-        memory: Nanos::from_secs(5),
-        most: 2,
+        retention: Nanos::from_secs(5),
+        max_records: 2,
     };
     const RECEIPT: Receipt = Receipt {
         cost: 100,
@@ -269,8 +289,8 @@ mod tests {
         Timestamp::from_secs(second)
     }
 
-    fn reserved() -> Reservations {
-        let mut ledger = Reservations::default();
+    fn reserved() -> ReservationLedger {
+        let mut ledger = ReservationLedger::default();
         ledger.open(at(0), &TERMS, ID, RECEIPT);
         ledger
     }
@@ -278,7 +298,10 @@ mod tests {
     #[test]
     fn reserving_again_under_the_same_id_is_known() {
         let mut ledger = reserved();
-        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+        assert_eq!(
+            ledger.status(at(1), &TERMS, ID),
+            ReservationStatus::Known(RECEIPT)
+        );
         ledger.open(
             at(1),
             &TERMS,
@@ -289,7 +312,10 @@ mod tests {
             },
         );
         assert_eq!(ledger.len(), 1);
-        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+        assert_eq!(
+            ledger.status(at(1), &TERMS, ID),
+            ReservationStatus::Known(RECEIPT)
+        );
     }
 
     #[test]
@@ -301,7 +327,10 @@ mod tests {
         };
         assert_eq!(ledger.settle(at(1), &TERMS, ID, 40), settle);
         assert_eq!(ledger.cancel(at(1), &TERMS, ID), Correction::AlreadyClosed);
-        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+        assert_eq!(
+            ledger.status(at(1), &TERMS, ID),
+            ReservationStatus::Known(RECEIPT)
+        );
     }
 
     #[test]
@@ -328,10 +357,10 @@ mod tests {
         let mut ledger = reserved();
         ledger.open(at(3), &TERMS, ReservationId(2), RECEIPT);
         let secs = Nanos::from_secs;
-        assert_eq!(ledger.room_after(at(4), &TERMS), secs(11));
-        assert_eq!(ledger.forgotten_after(at(4), &TERMS), secs(14));
+        assert_eq!(ledger.time_until_room(at(4), &TERMS), secs(11));
+        assert_eq!(ledger.time_until_empty(at(4), &TERMS), secs(14));
         assert_eq!(
-            Reservations::default().forgotten_after(at(4), &TERMS),
+            ReservationLedger::default().time_until_empty(at(4), &TERMS),
             Nanos::ZERO
         );
     }
@@ -354,12 +383,12 @@ mod tests {
         let mut ledger = reserved();
         ledger.open(at(3), &TERMS, ReservationId(2), RECEIPT);
         assert_eq!(
-            ledger.standing(at(3), &TERMS, ReservationId(3)),
-            Standing::Full
+            ledger.status(at(3), &TERMS, ReservationId(3)),
+            ReservationStatus::Full
         );
         assert_eq!(
-            ledger.standing(at(15), &TERMS, ReservationId(3)),
-            Standing::Fresh
+            ledger.status(at(15), &TERMS, ReservationId(3)),
+            ReservationStatus::Fresh
         );
         ledger.open(at(15), &TERMS, ReservationId(3), RECEIPT);
         assert_eq!(ledger.len(), 2);

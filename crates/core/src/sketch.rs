@@ -18,8 +18,8 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::error::{InvalidQuota, Reason};
-use crate::outcome::{Outcome, Status};
+use crate::error::{InvalidQuota, InvalidReason};
+use crate::outcome::{Outcome, QuotaStatus};
 use crate::time::Timestamp;
 use crate::token_bucket::{Tat, TokenBucket};
 
@@ -70,11 +70,11 @@ impl Sketch {
 
     /// Decides on `cost` units for the identity with this hash. The hash must be keyed with a secret, or an
     /// attacker can aim at the cells of a victim.
-    pub fn decide(&mut self, hash: u64, now: Timestamp, cost: u64) -> (Outcome, Status) {
-        let owed = self.owed(hash);
+    pub fn decide(&mut self, hash: u64, now: Timestamp, cost: u64) -> (Outcome, QuotaStatus) {
+        let owed = self.tat(hash);
         let transition = self.quota.decide(owed, now, cost);
         if let Some(next) = transition.next {
-            self.owe(hash, next);
+            self.set_tat(hash, next);
         }
         (
             transition.outcome,
@@ -84,8 +84,8 @@ impl Sketch {
 
     /// What the identity with this hash may be told.
     #[must_use]
-    pub fn status(&self, hash: u64, now: Timestamp) -> Status {
-        self.quota.status(self.owed(hash), now)
+    pub fn status(&self, hash: u64, now: Timestamp) -> QuotaStatus {
+        self.quota.status(self.tat(hash), now)
     }
 
     /// Memory taken by the cells, in bytes.
@@ -99,15 +99,15 @@ impl Sketch {
     /// before any is charged. Identities of different limits may share a sketch if their hashes differ: states are
     /// instants, so what they share still only over-counts.
     #[must_use]
-    pub fn owed(&self, hash: u64) -> Tat {
+    pub fn tat(&self, hash: u64) -> Tat {
         let cells = (0..self.rows).filter_map(|row| self.cells.get(self.index(hash, row)));
         cells.copied().min().unwrap_or(0)
     }
 
     /// Stores what [`owed`](Self::owed) became. Cells below it are raised. Where it was corrected downwards (a clock
     /// that went back), the cells that held it follow.
-    pub fn owe(&mut self, hash: u64, next: Tat) {
-        let owed = self.owed(hash);
+    pub fn set_tat(&mut self, hash: u64, next: Tat) {
+        let owed = self.tat(hash);
         for row in 0..self.rows {
             let index = self.index(hash, row);
             if let Some(cell) = self.cells.get_mut(index) {
@@ -125,7 +125,7 @@ impl Sketch {
 
     /// Raises one of the [`cells`](Self::cells) to what it was, in a sketch of the same rows and width. Answers whether there
     /// is such a cell.
-    pub fn raise(&mut self, index: usize, tat: Tat) -> bool {
+    pub fn raise_cell(&mut self, index: usize, tat: Tat) -> bool {
         let cell = self.cells.get_mut(index);
         cell.map(|cell| *cell = tat.max(*cell)).is_some()
     }
@@ -157,8 +157,8 @@ fn wide(n: usize) -> u64 {
 
 fn check(field: &'static str, value: usize, most: usize) -> Result<(), InvalidQuota> {
     let (reason, nearest) = match value {
-        0 => (Reason::Zero, 1),
-        _ if value > most => (Reason::TooLarge, wide(most)),
+        0 => (InvalidReason::Zero, 1),
+        _ if value > most => (InvalidReason::TooLarge, wide(most)),
         _ => return Ok(()),
     };
     Err(InvalidQuota {
@@ -176,7 +176,7 @@ mod tests {
     use crate::time::Nanos;
 
     fn quota() -> TokenBucket {
-        TokenBucket::at(Rate::per_second(1))
+        TokenBucket::builder(Rate::per_second(1))
             .burst(5)
             .build()
             .unwrap()
@@ -212,9 +212,9 @@ mod tests {
         let now = Timestamp::from_secs(10);
         sketch.decide(1, now, 5);
         for (index, tat) in sketch.cells().iter().enumerate() {
-            assert!(again.raise(index, *tat));
+            assert!(again.raise_cell(index, *tat));
         }
-        assert!(!again.raise(4 * 64, 1), "there is no such cell");
+        assert!(!again.raise_cell(4 * 64, 1), "there is no such cell");
         assert_eq!(sketch.decide(1, now, 1), again.decide(1, now, 1));
     }
 

@@ -6,7 +6,7 @@ use crate::sharded_counters::ShardedCounters;
 
 /// What can be counted of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LimitEvent {
     /// The limit admitted the request, and so did all others.
     Allowed,
     /// The limit refused the request.
@@ -26,7 +26,7 @@ pub enum Event {
 /// What a limit has decided since the process began, whatever its quota was meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Counted {
+pub struct LimitTotals {
     /// Requests that it admitted and that were admitted.
     pub allowed: u64,
     /// Requests that it refused.
@@ -45,9 +45,9 @@ pub struct Counted {
 
 /// The counters of one limit, one for each [`Event`].
 #[derive(Debug, Default)]
-pub struct Counters(ShardedCounters<7>);
+pub struct LimitCounters(ShardedCounters<7>);
 
-impl Counters {
+impl LimitCounters {
     /// Nothing was counted yet.
     #[must_use]
     pub fn new() -> Self {
@@ -55,13 +55,13 @@ impl Counters {
     }
 
     /// Counts one request.
-    pub fn count(&self, event: Event) {
+    pub fn count(&self, event: LimitEvent) {
         self.0.add(event as usize, 1);
     }
 
     /// What was counted so far.
     #[must_use]
-    pub fn read(&self) -> Counted {
+    pub fn read(&self) -> LimitTotals {
         let [
             allowed,
             denied,
@@ -71,7 +71,7 @@ impl Counters {
             errors,
             overflow,
         ] = self.0.read();
-        Counted {
+        LimitTotals {
             allowed,
             denied,
             would_deny,
@@ -90,20 +90,20 @@ mod tests {
     /// Every event has a number of its own, and each is read where it was counted.
     #[test]
     fn what_is_counted_is_read() {
-        let counters = Counters::new();
+        let counters = LimitCounters::new();
         let events = [
-            Event::Allowed,
-            Event::Denied,
-            Event::WouldDeny,
-            Event::Waited,
-            Event::NearLimit,
-            Event::Error,
-            Event::Overflow,
+            LimitEvent::Allowed,
+            LimitEvent::Denied,
+            LimitEvent::WouldDeny,
+            LimitEvent::Waited,
+            LimitEvent::NearLimit,
+            LimitEvent::Error,
+            LimitEvent::Overflow,
         ];
         for (index, event) in events.into_iter().enumerate() {
             (0..=index).for_each(|_| counters.count(event));
         }
-        let expected = Counted {
+        let expected = LimitTotals {
             allowed: 1,
             denied: 2,
             would_deny: 3,

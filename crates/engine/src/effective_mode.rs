@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use tollgate_policy::model::{Mode, Percent};
-use tollgate_policy::rules::MOST_LIMITS;
+use tollgate_policy::rules::MAX_LIMITS;
 
 use crate::plan::{Plan, PlanContext};
 
@@ -14,12 +14,12 @@ use crate::plan::{Plan, PlanContext};
 pub(crate) fn effective_modes(
     context: &PlanContext<'_>,
     plan: &mut Plan,
-    modes: &mut ArrayVec<Mode, MOST_LIMITS>,
+    modes: &mut ArrayVec<Mode, MAX_LIMITS>,
 ) {
     if context.overrides.is_none() && context.generation.is_all_enforced() {
         return;
     }
-    let found = context.found.rules().iter();
+    let found = context.matched.rules().iter();
     modes.extend(found.map(|index| effective_mode(context, *index, plan)));
 }
 

@@ -14,12 +14,12 @@ use tollgate_store::StoreError;
 use crate::candidate::Divergence;
 use crate::carried_over::CarriedOverCounters;
 use crate::check_options::{CheckMode, CheckOptions};
-use crate::control::{self, Control, Controls, Log, Sharing};
-use crate::counters::{Counted, Counters};
+use crate::control::{self, AuditLog, Control, OperatorState, RegisterOutbox};
+use crate::counters::{LimitCounters, LimitTotals};
 use crate::decision::Decision;
-use crate::generation::{Generation, Prepared};
+use crate::generation::{Generation, PreparedGeneration};
 use crate::lease_ids::LeaseIdGenerator;
-use crate::limit_ids::{LimitIdAllocator, Numbers, OutOfNumbers};
+use crate::limit_ids::{LimitIdAllocator, LimitIdTable, LimitIdsExhausted};
 use crate::settlement::SettleAction;
 use crate::steps::run_local;
 use crate::store::StateStore;
@@ -34,7 +34,7 @@ use crate::verdict::Verdict;
 /// use tollgate_policy::attributes::{Attribute, Attributes};
 /// use tollgate_policy::model::Policy;
 /// use tollgate_policy::rules::Rules;
-/// use tollgate_store::Memory;
+/// use tollgate_store::MemoryStore;
 ///
 /// struct Nothing;
 /// impl Attributes for Nothing {
@@ -44,7 +44,7 @@ use crate::verdict::Verdict;
 /// }
 ///
 /// let rules = Rules::compile(&Policy::default(), [7; 16]).map_err(|problems| format!("{problems:?}"))?;
-/// let engine = Engine::new(rules, Memory::for_keys(1_000)?)?;
+/// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
 /// assert_eq!(engine.decide(&Nothing).outcome(), Outcome::Allow);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -59,14 +59,14 @@ pub struct Engine<S> {
 /// What outlives a generation.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    numbering: LimitIdAllocator,
+    limit_ids: LimitIdAllocator,
     carried_over: CarriedOverCounters,
     /// What operators have said.
-    pub(crate) controls: Controls,
+    pub(crate) operator_state: OperatorState,
     /// What they have done.
-    pub(crate) log: Log,
+    pub(crate) audit_log: AuditLog,
     /// What of it a fleet has heard.
-    pub(crate) sharing: Sharing,
+    pub(crate) outbox: RegisterOutbox,
 }
 
 impl<S: StateStore> Engine<S> {
@@ -74,21 +74,21 @@ impl<S: StateStore> Engine<S> {
     ///
     /// # Errors
     /// There are more states to be numbered than numbers.
-    pub fn new(rules: Rules, store: S) -> Result<Self, OutOfNumbers> {
-        Self::sharing(rules, store, &LimitIdAllocator::default())
+    pub fn new(rules: Rules, store: S) -> Result<Self, LimitIdsExhausted> {
+        Self::with_limit_ids(rules, store, &LimitIdAllocator::default())
     }
 
     /// The same on a store that others have a part in, who share its numbering.
     ///
     /// # Errors
     /// There are more states to be numbered than numbers.
-    pub fn sharing(
+    pub fn with_limit_ids(
         rules: Rules,
         store: S,
         numbering: &LimitIdAllocator,
-    ) -> Result<Self, OutOfNumbers> {
+    ) -> Result<Self, LimitIdsExhausted> {
         let mut registry = Registry {
-            numbering: numbering.clone(),
+            limit_ids: numbering.clone(),
             ..Registry::default()
         };
         let mut given = numbering.lock();
@@ -96,7 +96,7 @@ impl<S: StateStore> Engine<S> {
         for (_, new) in prepared.generation.quotas(None) {
             store.learn(new);
         }
-        *given = prepared.numbers;
+        *given = prepared.limit_ids;
         drop(given);
         Ok(Self {
             store,
@@ -111,16 +111,16 @@ impl<S: StateStore> Engine<S> {
     ///
     /// # Errors
     /// There are no numbers left for new states. Then nothing changes.
-    pub fn replace(&self, rules: Rules) -> Result<u64, OutOfNumbers> {
+    pub fn replace(&self, rules: Rules) -> Result<u64, LimitIdsExhausted> {
         let mut registry = self.registry();
-        let numbering = registry.numbering.clone();
+        let numbering = registry.limit_ids.clone();
         let mut given = numbering.lock();
         let before = self.current.load_full();
         let number = before.number().saturating_add(1);
-        let Prepared {
+        let PreparedGeneration {
             generation,
-            numbers,
-            gone,
+            limit_ids: numbers,
+            retired: gone,
         } = registry.prepare(rules, &given, number, &self.store)?;
         // Quotas of one number decide on the same states, and a window's counts are carried over to another length once.
         let mut carried = HashSet::new();
@@ -135,7 +135,7 @@ impl<S: StateStore> Engine<S> {
         for (_, new) in generation.quotas(None) {
             self.store.learn(new);
         }
-        self.apply_overrides(&generation, &registry.controls);
+        self.apply_overrides(&generation, &registry.operator_state);
         self.current.store(Arc::new(generation));
         for id in gone {
             self.store.forget(id);
@@ -241,15 +241,15 @@ impl<S: StateStore> Engine<S> {
 
     /// What the limit of this name has decided so far; `None` if the policy has none of this name.
     #[must_use]
-    pub fn counted(&self, rule: &str) -> Option<Counted> {
-        self.current.load().counters(rule).map(Counters::read)
+    pub fn totals(&self, rule: &str) -> Option<LimitTotals> {
+        self.current.load().counters(rule).map(LimitCounters::read)
     }
 
     /// How the candidate of the limit of this name compares with what is enforced; `None` if it has none.
     #[must_use]
     pub fn divergence(&self, rule: &str) -> Option<Divergence> {
         let generation = self.current.load();
-        generation.divergence(generation.index(rule)?)
+        generation.divergence(generation.rule_index(rule)?)
     }
 
     /// The same of every limit that has a candidate, in the order of the policy.
@@ -265,7 +265,7 @@ impl<S: StateStore> Engine<S> {
     /// What operators can do.
     #[must_use]
     pub const fn control(&self) -> Control<'_, S> {
-        Control::of(self)
+        Control::new(self)
     }
 
     /// The generation in force.
@@ -276,12 +276,12 @@ impl<S: StateStore> Engine<S> {
 
     /// The numbers of its store, for whoever else has a part in that.
     #[must_use]
-    pub fn numbering(&self) -> LimitIdAllocator {
-        self.registry().numbering.clone()
+    pub fn limit_ids(&self) -> LimitIdAllocator {
+        self.registry().limit_ids.clone()
     }
 
     /// Makes denials void that drivers have cached: those of one key under one limit, or all.
-    pub(crate) fn forget_denials(&self) {
+    pub(crate) fn clear_cached_denials(&self) {
         self.current.load().overrides().bump();
     }
 
@@ -291,12 +291,12 @@ impl<S: StateStore> Engine<S> {
     }
 
     /// Puts in force for one generation what operators have said.
-    pub(crate) fn apply_overrides(&self, generation: &Generation, controls: &Controls) {
-        let (snapshot, quotas) = control::snapshot(generation, controls);
+    pub(crate) fn apply_overrides(&self, generation: &Generation, controls: &OperatorState) {
+        let (snapshot, quotas) = control::compile_snapshot(generation, controls);
         for ruled in &quotas {
             self.store.learn(ruled);
         }
-        generation.overrides().put(snapshot);
+        generation.overrides().replace(snapshot);
     }
 
     pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -309,11 +309,11 @@ impl Registry {
     fn prepare<S: StateStore>(
         &mut self,
         rules: Rules,
-        numbers: &Numbers,
+        numbers: &LimitIdTable,
         number: u64,
         store: &S,
-    ) -> Result<Prepared, OutOfNumbers> {
-        self.carried_over.tidy(&rules);
+    ) -> Result<PreparedGeneration, LimitIdsExhausted> {
+        self.carried_over.prune(&rules);
         Generation::prepare(rules, numbers, &mut self.carried_over, number, store.now())
     }
 }

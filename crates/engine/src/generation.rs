@@ -10,16 +10,18 @@ use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{Count, KeyPart, Mode, Penalty, Percent};
-use tollgate_policy::rules::{Chosen, Meter, MeterRef, Recipe, Role, Rule, Rules};
-use tollgate_store::{LimitId, Ruled};
+use tollgate_policy::rules::{KeySpec, Meter, MeterRef, MeterRole, Rule, Rules, SelectedQuota};
+use tollgate_store::{IdentifiedLimit, LimitId};
 
-use crate::candidate::{Comparison, Comparisons, Divergence};
+use crate::candidate::{Comparison, ComparisonTotals, Divergence};
 use crate::carried_over::CarriedOverCounters;
-use crate::counters::{Counted, Counters};
-use crate::limit_ids::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
+use crate::counters::{LimitCounters, LimitTotals};
+use crate::limit_ids::{
+    IdAssignment, IdRequest, Kind, LimitIdTable, LimitIdsExhausted, state_lifetime,
+};
 use crate::override_snapshot::OverrideSlot;
 use crate::plan::QuotaRef;
-use crate::queueing::{Queueing, QueueingQuota, bound};
+use crate::queueing::{QueueingOptions, QueueingQuota, bound_queue};
 use crate::rollout::RolloutSampler;
 use crate::sharing::DenialCaching;
 
@@ -43,7 +45,7 @@ pub struct Generation {
 #[derive(Debug)]
 pub(crate) struct LimitEntry {
     pub(crate) meters: Box<[MeterState]>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<LimitCounters>,
     /// Whether values are counted and not requests.
     pub(crate) counts_values: bool,
     /// Whether some of its charges wait for the response.
@@ -64,11 +66,11 @@ pub(crate) struct MeterState {
     /// Which recipe makes the key that says where a fleet keeps its states, if not its own.
     pub(crate) slot_key: Option<u32>,
     /// Its quotas with that number, in the order of the meter's.
-    pub(crate) listed: Box<[Ruled]>,
+    pub(crate) quotas: Box<[IdentifiedLimit]>,
     /// The same quotas where they may be waited for.
-    pub(crate) queueing: Box<[Option<(Ruled, QueueingQuota)>]>,
+    pub(crate) queueing_quotas: Box<[Option<(IdentifiedLimit, QueueingQuota)>]>,
     /// How quotas computed for a request may be waited for.
-    pub(crate) patience: Option<Queueing>,
+    pub(crate) queueing_options: Option<QueueingOptions>,
     /// The quota that decides on every request, where it depends neither on the request nor on its key.
     pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
@@ -79,11 +81,11 @@ pub(crate) struct MeterState {
 }
 
 /// A generation that is ready to be put in force, and what a store has to be told first.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedGeneration {
     pub(crate) generation: Generation,
-    pub(crate) numbers: Numbers,
+    pub(crate) limit_ids: LimitIdTable,
     /// Numbers whose states are gone.
-    pub(crate) gone: Vec<LimitId>,
+    pub(crate) retired: Vec<LimitId>,
 }
 
 impl Generation {
@@ -112,7 +114,7 @@ impl Generation {
 
     /// What a rule has decided so far, by its index in the policy, whatever its quota was meanwhile.
     #[must_use]
-    pub fn counted(&self, rule: usize) -> Option<Counted> {
+    pub fn totals(&self, rule: usize) -> Option<LimitTotals> {
         let entry = self.limits.get(rule)?;
         Some(entry.counters.read())
     }
@@ -120,9 +122,9 @@ impl Generation {
     /// How often a rule's candidate was compared and decided differently, by the rule's index in the policy; `None` if it
     /// has no candidate. Unlike [`Engine::divergence`](crate::Engine::divergence) this holds up nobody who counts.
     #[must_use]
-    pub fn compared(&self, rule: usize) -> Option<Comparisons> {
+    pub fn comparison_totals(&self, rule: usize) -> Option<ComparisonTotals> {
         let entry = self.limits.get(rule)?;
-        entry.comparison.as_ref().map(|one| one.comparisons())
+        entry.comparison.as_ref().map(|one| one.totals())
     }
 
     /// One rule and what the engine knows of it.
@@ -131,13 +133,13 @@ impl Generation {
     }
 
     /// The counters of the rule of this name.
-    pub(crate) fn counters(&self, name: &str) -> Option<&Counters> {
-        let entry = self.limits.get(self.index(name)?);
+    pub(crate) fn counters(&self, name: &str) -> Option<&LimitCounters> {
+        let entry = self.limits.get(self.rule_index(name)?);
         entry.map(|entry| &*entry.counters)
     }
 
     /// Where the rule of this name stands.
-    pub(crate) fn index(&self, name: &str) -> Option<usize> {
+    pub(crate) fn rule_index(&self, name: &str) -> Option<usize> {
         let mut rules = self.rules.rules().iter();
         rules.position(|rule| &*rule.name == name)
     }
@@ -149,7 +151,7 @@ impl Generation {
 
     /// The counters of a rule, by its index.
     #[inline]
-    pub(crate) fn counters_of(&self, rule: usize) -> Option<&Counters> {
+    pub(crate) fn counters_at(&self, rule: usize) -> Option<&LimitCounters> {
         self.limits.get(rule).map(|entry| &*entry.counters)
     }
 
@@ -184,10 +186,10 @@ impl Generation {
     /// How a rule's candidate compares, if it has one.
     pub(crate) fn divergence(&self, index: usize) -> Option<Divergence> {
         let (rule, entry) = self.rule(index)?;
-        let of_candidate = |meter: &Meter| meter.role == Role::Candidate;
+        let of_candidate = |meter: &Meter| meter.role == MeterRole::Candidate;
         let recipe = rule.meters.iter().position(of_candidate).and_then(|meter| {
             let place = MeterRef { rule: index, meter };
-            self.rules.recipe(place)
+            self.rules.key_spec(place)
         });
         let threshold = self.rules.divergence_threshold();
         Some(
@@ -202,7 +204,7 @@ impl Generation {
     pub(crate) fn quotas<'a>(
         &'a self,
         before: Option<&'a Self>,
-    ) -> impl Iterator<Item = (Option<&'a Ruled>, &'a Ruled)> {
+    ) -> impl Iterator<Item = (Option<&'a IdentifiedLimit>, &'a IdentifiedLimit)> {
         let old: HashMap<LimitId, &MeterState> = before
             .into_iter()
             .flat_map(Self::meters)
@@ -211,8 +213,12 @@ impl Generation {
         self.meters().flat_map(move |state| {
             let old = old.get(&state.id).copied();
             let all = |state: &'a MeterState| {
-                let patient = state.queueing.iter().flatten().map(|(ruled, _)| ruled);
-                state.listed.iter().chain(patient)
+                let patient = state
+                    .queueing_quotas
+                    .iter()
+                    .flatten()
+                    .map(|(ruled, _)| ruled);
+                state.quotas.iter().chain(patient)
             };
             all(state)
                 .enumerate()
@@ -227,23 +233,27 @@ impl Generation {
     /// Numbers the states of rules and makes the next generation of them. Nothing is in force yet.
     pub(crate) fn prepare(
         rules: Rules,
-        numbers: &Numbers,
+        numbers: &LimitIdTable,
         carried_over: &mut CarriedOverCounters,
         number: u64,
         now: Timestamp,
-    ) -> Result<Prepared, OutOfNumbers> {
-        let wanted: Vec<Wanted<'_>> = rules
+    ) -> Result<PreparedGeneration, LimitIdsExhausted> {
+        let wanted: Vec<IdRequest<'_>> = rules
             .rules()
             .iter()
-            .flat_map(|rule| rule.meters.iter().map(|meter| wanted(rule, meter)))
+            .flat_map(|rule| rule.meters.iter().map(|meter| id_request(rule, meter)))
             .collect();
-        let Assigned { ids, gone, numbers } = numbers.assign(&wanted, now)?;
+        let IdAssignment {
+            ids,
+            retired: gone,
+            table: numbers,
+        } = numbers.assign(&wanted, now)?;
         let mut uses: HashMap<LimitId, usize> = HashMap::new();
         for id in &ids {
             *uses.entry(*id).or_default() += 1;
         }
         let mut ids = ids.into_iter();
-        let mut recipes = Recipes::default();
+        let mut recipes = KeySpecIndex::default();
         let entry = |(index, rule): (usize, &Rule)| {
             let meters = rule.meters.iter().enumerate().zip(&mut ids);
             let state = meters.map(|((position, meter), id)| {
@@ -251,17 +261,22 @@ impl Generation {
                     rule: index,
                     meter: position,
                 };
-                let key = recipes.number(rules.recipe(place));
-                let lies = rules.placing(place).map(|part| recipes.of_place(part));
+                let key = recipes.index_of(rules.key_spec(place));
+                let lies = rules
+                    .colocation_part(place)
+                    .map(|part| recipes.slot_index_of(part));
                 let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
                 MeterState::new(rule, meter, (id, key, lies), is_shared)
             });
             LimitEntry {
                 meters: state.collect(),
                 counters: carried_over.counters(rule),
-                counts_values: rule.meters.iter().any(|meter| meter.role == Role::Seen),
+                counts_values: rule
+                    .meters
+                    .iter()
+                    .any(|meter| meter.role == MeterRole::Distinct),
                 awaits_response: awaits_response(rule),
-                rollout: RolloutSampler::of(rule, &rules),
+                rollout: RolloutSampler::new(rule, &rules),
                 comparison: carried_over.comparison(rule),
             }
         };
@@ -272,7 +287,7 @@ impl Generation {
         });
         let is_enforced = |rule: &Rule| rule.mode == Mode::Enforce && rule.enforce == Percent::ALL;
         let is_all_enforced = rules.rules().iter().all(is_enforced);
-        Ok(Prepared {
+        Ok(PreparedGeneration {
             generation: Self {
                 is_all_enforced,
                 number,
@@ -282,8 +297,8 @@ impl Generation {
                 has_tickets,
                 overrides: OverrideSlot::default(),
             },
-            numbers,
-            gone,
+            limit_ids: numbers,
+            retired: gone,
         })
     }
 }
@@ -295,30 +310,33 @@ impl MeterState {
         (id, key, slot_key): (LimitId, u32, Option<u32>),
         is_shared: bool,
     ) -> Self {
-        let ruled = |limit: Limit| Ruled { id, limit };
-        let may_wait = matches!(meter.role, Role::Main | Role::Local | Role::Candidate)
-            && rule.count == Count::Requests;
+        let ruled = |limit: Limit| IdentifiedLimit { id, limit };
+        let may_wait = matches!(
+            meter.role,
+            MeterRole::Main | MeterRole::Local | MeterRole::Candidate
+        ) && rule.count == Count::Requests;
         let wait = rule.wait.filter(|_| may_wait);
-        let patience = wait.and_then(|wait| Queueing::of(&meter.quotas, wait));
+        let patience = wait.and_then(|wait| QueueingOptions::for_quotas(&meter.quotas, wait));
         let own = |limit: &Limit| match (patience, wait) {
-            (Some(patience), _) => patience.own(limit),
-            (None, Some(wait)) => bound(limit, wait),
+            (Some(patience), _) => patience.without_wait(limit),
+            (None, Some(wait)) => bound_queue(limit, wait),
             (None, None) => *limit,
         };
         let stretch = |limit: &Limit| {
-            let patient = patience?.stretch(limit)?;
+            let patient = patience?.with_wait(limit)?;
             Some((ruled(patient.limit), patient))
         };
-        let is_concurrency = meter.quotas.first().map(Limit::kind) == Some(Kind::Concurrency);
+        let is_concurrency =
+            meter.quotas.first().map(Limit::algorithm_kind) == Some(Kind::Concurrency);
         let queueing: Box<[_]> = meter.quotas.iter().map(stretch).collect();
         Self {
             id,
             key,
             slot_key,
-            listed: meter.quotas.iter().map(own).map(ruled).collect(),
+            quotas: meter.quotas.iter().map(own).map(ruled).collect(),
             only_quota: only_quota(rule, meter).filter(|_| queueing.iter().all(Option::is_none)),
-            queueing,
-            patience,
+            queueing_quotas: queueing,
+            queueing_options: patience,
             is_concurrency,
             is_shared,
             denial_caching: denial_caching(rule, is_concurrency),
@@ -328,12 +346,12 @@ impl MeterState {
 
 /// The quota of a meter that has only one.
 fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
-    if !rule.choice.is_own() || meter.is_computed(0) {
+    if !rule.selector.is_own_quota_only() || meter.is_computed(0) {
         return None;
     }
-    match meter.chosen(0, &NoAttributes, None) {
-        Chosen::Listed(index) => u32::try_from(index).ok().map(QuotaRef::Listed),
-        Chosen::Computed(_) | Chosen::Unlimited => None,
+    match meter.select_quota(0, &NoAttributes, None) {
+        SelectedQuota::Index(index) => u32::try_from(index).ok().map(QuotaRef::Listed),
+        SelectedQuota::Computed(_) | SelectedQuota::Unlimited => None,
     }
 }
 
@@ -348,33 +366,33 @@ impl Attributes for NoAttributes {
 
 /// Numbers for recipes, so that a request's keys are each made once.
 #[derive(Default)]
-struct Recipes {
+struct KeySpecIndex {
     known: HashMap<String, u32>,
 }
 
-impl Recipes {
-    fn number(&mut self, recipe: Option<&Recipe>) -> u32 {
+impl KeySpecIndex {
+    fn index_of(&mut self, recipe: Option<&KeySpec>) -> u32 {
         let mut words = String::new();
         let parts = recipe.map_or(&[][..], |recipe| &recipe.parts);
         for part in parts {
-            words.push_str(&in_words(part));
+            words.push_str(&key_part_text(part));
         }
         words.push_str(&format!("{:?}", recipe.map(|recipe| &recipe.distinct)));
-        self.number_of(words)
+        self.index_of_text(words)
     }
 
     /// Where a fleet keeps states is made like a key, and numbered among them.
-    fn of_place(&mut self, part: &KeyPart) -> u32 {
-        self.number_of(format!("place {}", in_words(part)))
+    fn slot_index_of(&mut self, part: &KeyPart) -> u32 {
+        self.index_of_text(format!("place {}", key_part_text(part)))
     }
 
-    fn number_of(&mut self, words: String) -> u32 {
+    fn index_of_text(&mut self, words: String) -> u32 {
         let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
         *self.known.entry(words).or_insert(next)
     }
 }
 
-fn in_words(part: &KeyPart) -> String {
+fn key_part_text(part: &KeyPart) -> String {
     let how = (
         part.lower,
         part.hash,
@@ -385,20 +403,23 @@ fn in_words(part: &KeyPart) -> String {
     format!("{:?} {how:?};", part.attribute.value)
 }
 
-fn wanted<'a>(rule: &'a Rule, meter: &'a Meter) -> Wanted<'a> {
-    let longest = meter.quotas.iter().map(lifetime).max();
+fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
+    let longest = meter.quotas.iter().map(state_lifetime).max();
     let longest = longest.unwrap_or_default();
-    Wanted {
+    IdRequest {
         identity: &meter.identity,
-        asked: meter.number,
-        kind: meter.quotas.first().map_or(Kind::TokenBucket, Limit::kind),
+        requested: meter.fixed_id,
+        kind: meter
+            .quotas
+            .first()
+            .map_or(Kind::TokenBucket, Limit::algorithm_kind),
         lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
     }
 }
 
 /// Whether something about a request of this rule is charged or corrected only when its response is known.
 fn awaits_response(rule: &Rule) -> bool {
-    rule.price.response_header().is_some() || matches!(rule.count, Count::Responses(_))
+    rule.cost.response_header().is_some() || matches!(rule.count, Count::Responses(_))
 }
 
 /// What may be given back must not be denied from memory for long, and what costs something not at all.
@@ -406,8 +427,8 @@ fn denial_caching(rule: &Rule, is_concurrency: bool) -> DenialCaching {
     if is_concurrency || rule.penalty != Penalty::None {
         DenialCaching::Never
     } else if awaits_response(rule) || rule.wait.is_some() {
-        DenialCaching::Briefly
+        DenialCaching::OneSecond
     } else {
-        DenialCaching::UntilOver
+        DenialCaching::UntilRetryAfter
     }
 }

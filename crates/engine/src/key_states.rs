@@ -2,8 +2,8 @@
 //!
 //! Must not know: stores, who resets and why.
 
-use tollgate_policy::rules::{KeyBuffer, Meter, MeterRef, Role};
-use tollgate_store::Ruled;
+use tollgate_policy::rules::{KeyBuffer, Meter, MeterRef, MeterRole};
+use tollgate_store::IdentifiedLimit;
 
 use crate::generation::{Generation, MeterState};
 
@@ -15,14 +15,14 @@ pub struct KeyState {
     /// The key that says which hash slot the state lies in, if not its own.
     pub slot_key: Option<Vec<u8>>,
     /// The limit that the state belongs to.
-    pub ruled: Ruled,
+    pub limit: IdentifiedLimit,
 }
 
 impl Generation {
     /// Every state that a key of these values has under the limit of this name.
     #[must_use]
     pub fn key_states(&self, limit: &str, values: &[&str]) -> Vec<KeyState> {
-        let Some(index) = self.index(limit) else {
+        let Some(index) = self.rule_index(limit) else {
             return Vec::new();
         };
         let Some((rule, entry)) = self.rule(index) else {
@@ -32,16 +32,16 @@ impl Generation {
         let of_meter = |(meter, (of, state)): (usize, (&Meter, &MeterState))| {
             let at = MeterRef { rule: index, meter };
             let mut buffer = KeyBuffer::new();
-            if of.role == Role::Seen {
+            if of.role == MeterRole::Distinct {
                 return None;
             }
-            rules.key_of(at, values, &mut buffer)?;
+            rules.write_key_of_values(at, values, &mut buffer)?;
             let key = buffer.as_bytes().to_vec();
-            let has_slot_key = rules.place_of(at, values, &mut buffer);
+            let has_slot_key = rules.write_colocation_of_values(at, values, &mut buffer);
             Some(KeyState {
                 key,
                 slot_key: has_slot_key.then(|| buffer.as_bytes().to_vec()),
-                ruled: *state.listed.first()?,
+                limit: *state.quotas.first()?,
             })
         };
         let meters = rule.meters.iter().zip(&entry.meters).enumerate();

@@ -16,8 +16,8 @@ mod counters;
 mod decision;
 mod effective_mode;
 mod engine;
+mod external_counters;
 mod generation;
-mod guest_counters;
 mod key_states;
 mod lease_ids;
 mod limit_ids;
@@ -39,16 +39,16 @@ mod ticket;
 mod verdict;
 mod verdict_builder;
 
-pub use candidate::{Agreement, Comparisons, Divergence};
+pub use candidate::{Agreement, ComparisonTotals, Divergence};
 pub use check_options::{CheckMode, CheckOptions};
 pub use control::Control;
-pub use counters::{Counted, Counters as LimitCounters, Event as LimitEvent};
+pub use counters::{LimitCounters, LimitEvent, LimitTotals};
 pub use decision::Decision;
 pub use engine::Engine;
+pub use external_counters::ExternalCounters;
 pub use generation::Generation;
-pub use guest_counters::GuestCounters;
 pub use key_states::KeyState;
-pub use limit_ids::{LimitIdAllocator, OutOfNumbers};
+pub use limit_ids::{LimitIdAllocator, LimitIdsExhausted};
 pub use quota_info::QuotaInfo;
 pub use settlement::{SettleAction, Settlement};
 pub use sharded_counters::ShardedCounters;
@@ -58,7 +58,7 @@ pub use store::StateStore;
 pub use ticket::{Response, Ticket};
 #[expect(deprecated, reason = "the old name works for one release")]
 pub use verdict::Standing;
-pub use verdict::{Degraded, EnforcementMode, LimitState, Reason, Verdict};
+pub use verdict::{Degradation, DenialReason, EnforcementMode, LimitState, Verdict};
 
 /// The former name of [`LimitIdAllocator`].
 #[deprecated(since = "0.2.0", note = "renamed to `LimitIdAllocator`")]

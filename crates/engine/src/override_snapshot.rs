@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::{ArcSwapOption, Guard};
 use tollgate_core::{Outcome, Timestamp};
 use tollgate_policy::model::{IpNet, Mode, Percent};
-use tollgate_policy::rules::{Chosen, Rule, Rules};
+use tollgate_policy::rules::{Rule, Rules, SelectedQuota};
 
 /// Another mode of one limit, or of all of them: only ever less force than the policy gives it, except for the share of
 /// keys, which may be any.
@@ -26,12 +26,12 @@ pub(crate) struct ModeOverride {
 pub(crate) struct OverrideExpiry(pub(crate) Option<Timestamp>);
 
 impl OverrideExpiry {
-    pub(crate) fn holds(self, now: Timestamp) -> bool {
+    pub(crate) fn is_active(self, now: Timestamp) -> bool {
         self.0.is_none_or(|until| now < until)
     }
 
     /// The outcome of a request that is blocked until then.
-    pub(crate) fn refusal(self, now: Timestamp) -> Outcome {
+    pub(crate) fn outcome(self, now: Timestamp) -> Outcome {
         match self.0 {
             Some(until) => Outcome::Deny {
                 retry_after: until.since(now),
@@ -44,9 +44,9 @@ impl OverrideExpiry {
 /// Everything that is overridden in one generation.
 #[derive(Debug, Default)]
 pub(crate) struct OverrideSnapshot {
-    pub(crate) everything: ModeOverride,
+    pub(crate) global: ModeOverride,
     pub(crate) rules: HashMap<usize, RuleOverrides>,
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: BlockedAddresses,
 }
 
 /// What is overridden of one rule.
@@ -61,12 +61,12 @@ pub(crate) struct RuleOverrides {
 #[derive(Debug, Default)]
 pub(crate) struct KeyOverrides {
     pub(crate) blocked: Option<OverrideExpiry>,
-    pub(crate) quota: Option<(OverrideExpiry, Box<[Option<Chosen>]>)>,
+    pub(crate) quota: Option<(OverrideExpiry, Box<[Option<SelectedQuota>]>)>,
 }
 
 /// Addresses that are refused.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses {
+pub(crate) struct BlockedAddresses {
     blocked: HashMap<IpNet, OverrideExpiry>,
     /// Every length that a blocked network has.
     lengths: Vec<(bool, u8)>,
@@ -75,12 +75,12 @@ pub(crate) struct Addresses {
 impl OverrideSnapshot {
     /// Whether nothing is decided at all.
     pub(crate) fn is_off(&self) -> bool {
-        self.everything.mode == Mode::Off
+        self.global.mode == Mode::Off
     }
 
     /// Whether nothing is overridden.
     pub(crate) fn is_empty(&self) -> bool {
-        self.everything == ModeOverride::default()
+        self.global == ModeOverride::default()
             && self.rules.is_empty()
             && self.addresses.blocked.is_empty()
     }
@@ -89,13 +89,18 @@ impl OverrideSnapshot {
     pub(crate) fn mode_of(&self, index: usize, rule: &Rule) -> (Mode, Percent) {
         let mode_override = self.rules.get(&index).map(|of| of.mode_override);
         let mode_override = mode_override.unwrap_or_default();
-        let mode = rule.mode.max(mode_override.mode).max(self.everything.mode);
+        let mode = rule.mode.max(mode_override.mode).max(self.global.mode);
         let share = mode_override.enforce.unwrap_or(rule.enforce);
-        let most = self.everything.enforce.unwrap_or(Percent::ALL);
+        let most = self.global.enforce.unwrap_or(Percent::ALL);
         (mode, share.min(most))
     }
 
-    pub(crate) fn of_key(&self, rules: &Rules, rule: usize, key: &[u8]) -> Option<&KeyOverrides> {
+    pub(crate) fn key_overrides(
+        &self,
+        rules: &Rules,
+        rule: usize,
+        key: &[u8],
+    ) -> Option<&KeyOverrides> {
         let keys = &self.rules.get(&rule)?.keys;
         // A digest is made only where some key has an override.
         let keys = Some(keys).filter(|keys| !keys.is_empty())?;
@@ -105,26 +110,26 @@ impl OverrideSnapshot {
 
 impl KeyOverrides {
     pub(crate) fn blocked(&self, now: Timestamp) -> Option<OverrideExpiry> {
-        self.blocked.filter(|until| until.holds(now))
+        self.blocked.filter(|until| until.is_active(now))
     }
 
     pub(crate) fn has_quota(&self, now: Timestamp) -> bool {
         let quota = self.quota.as_ref();
-        quota.is_some_and(|(until, _)| until.holds(now))
+        quota.is_some_and(|(until, _)| until.is_active(now))
     }
 
     /// The quota that one of the rule's meters has for this key.
-    pub(crate) fn quota(&self, meter: usize, now: Timestamp) -> Option<Chosen> {
+    pub(crate) fn quota(&self, meter: usize, now: Timestamp) -> Option<SelectedQuota> {
         let (until, quotas) = self.quota.as_ref()?;
         quotas
             .get(meter)
             .copied()
             .flatten()
-            .filter(|_| until.holds(now))
+            .filter(|_| until.is_active(now))
     }
 }
 
-impl Addresses {
+impl BlockedAddresses {
     pub(crate) fn insert(&mut self, network: IpNet, until: OverrideExpiry) {
         let length = (network.addr().is_ipv4(), network.prefix_len());
         if !self.lengths.contains(&length) {
@@ -142,7 +147,7 @@ impl Addresses {
             self.blocked.get(&network).copied()
         });
         found
-            .filter(|until| until.holds(now))
+            .filter(|until| until.is_active(now))
             .max_by_key(|until| until.0.map_or(u64::MAX, Timestamp::as_nanos))
     }
 }
@@ -165,7 +170,7 @@ impl OverrideSlot {
     }
 
     /// Holds for every decision that begins after this.
-    pub(crate) fn put(&self, snapshot: OverrideSnapshot) {
+    pub(crate) fn replace(&self, snapshot: OverrideSnapshot) {
         let is_used = !snapshot.is_empty();
         self.snapshot.store(is_used.then(|| Arc::new(snapshot)));
         self.is_used.store(is_used, Ordering::Release);

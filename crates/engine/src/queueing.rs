@@ -9,7 +9,7 @@
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate, TokenBucket};
-use tollgate_store::Answer;
+use tollgate_store::StoreReply;
 
 /// A quota and how long one may wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,24 +17,24 @@ pub(crate) struct QueueingQuota {
     /// What decides: the quota with the wait added to its capacity.
     pub(crate) limit: Limit,
     /// The most that is admitted at once. A larger cost is never admitted, however long it waits.
-    pub(crate) most: u64,
+    pub(crate) max_cost: u64,
     /// The debt from which on one waits.
     capacity: Nanos,
     /// What the capacity has too much of, in units.
-    added: u64,
+    added_units: u64,
 }
 
 /// What a meter's quotas become if they may be waited for: all with the same ceiling, because they share states.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Queueing {
+pub(crate) struct QueueingOptions {
     wait: Nanos,
     /// Accepts as much debt as any quota of the meter with the wait added.
-    widest: TokenBucket,
+    shared_ceiling: TokenBucket,
 }
 
-impl Queueing {
+impl QueueingOptions {
     /// For a meter of these quotas. `None` where nobody can be promised anything.
-    pub(crate) fn of(quotas: &[Limit], wait: Nanos) -> Option<Self> {
+    pub(crate) fn for_quotas(quotas: &[Limit], wait: Nanos) -> Option<Self> {
         let ceilings = quotas
             .iter()
             .map(|limit| limit.denying_bucket().map(TokenBucket::ceiling));
@@ -43,19 +43,22 @@ impl Queueing {
             .into_iter()
             .max()?;
         let widest = Rate::new(1, ceiling.saturating_add(wait));
-        let widest = TokenBucket::at(widest).build().ok()?;
-        Some(Self { wait, widest })
+        let widest = TokenBucket::builder(widest).build().ok()?;
+        Some(Self {
+            wait,
+            shared_ceiling: widest,
+        })
     }
 
     /// The quota itself, deciding on states that may owe for waits.
-    pub(crate) fn own(&self, limit: &Limit) -> Limit {
+    pub(crate) fn without_wait(&self, limit: &Limit) -> Limit {
         limit.denying_bucket().map_or(*limit, |bucket| {
-            Limit::new(bucket.sharing_state_with(&self.widest)).counting(limit.unit())
+            Limit::new(bucket.sharing_state_with(&self.shared_ceiling)).with_unit(limit.unit())
         })
     }
 
     /// The quota with the wait added. `None` for one that admits nothing, and where the wait is shorter than one unit.
-    pub(crate) fn stretch(&self, limit: &Limit) -> Option<QueueingQuota> {
+    pub(crate) fn with_wait(&self, limit: &Limit) -> Option<QueueingQuota> {
         let own = limit.denying_bucket().filter(|bucket| bucket.limit() > 0)?;
         let interval = own.interval().as_nanos();
         let blocks = |span: u64| span.checked_div(interval).unwrap_or(0);
@@ -63,19 +66,19 @@ impl Queueing {
         if added == 0 {
             return None;
         }
-        let debt = own.saturation().saturating_sub(own.refill());
-        let stretched = TokenBucket::at(Rate::new(own.block(), own.interval()))
+        let debt = own.saturation().saturating_sub(own.refill_time());
+        let stretched = TokenBucket::builder(Rate::new(own.block(), own.interval()))
             .block(own.block())
             .burst(own.limit().saturating_add(added))
             .overdraft(blocks(debt.as_nanos()).saturating_mul(own.block()))
             .build()
             .ok()?
-            .sharing_state_with(&self.widest);
+            .sharing_state_with(&self.shared_ceiling);
         Some(QueueingQuota {
-            limit: Limit::new(stretched).counting(limit.unit()),
-            most: own.limit(),
-            capacity: own.refill(),
-            added,
+            limit: Limit::new(stretched).with_unit(limit.unit()),
+            max_cost: own.limit(),
+            capacity: own.refill_time(),
+            added_units: added,
         })
     }
 }
@@ -87,7 +90,7 @@ impl QueueingQuota {
     }
 
     /// The answer to spending `cost`, in the quota's own terms: how long the wait is, and what remains without waiting.
-    pub(crate) fn translate(&self, answer: &mut Answer, cost: u64) {
+    pub(crate) fn translate(&self, answer: &mut StoreReply, cost: u64) {
         if answer.outcome == Outcome::Allow && cost > 0 {
             let owed = match answer.receipt.mark {
                 // Nothing was charged, because it was a look or another limit refused.
@@ -99,8 +102,8 @@ impl QueueingQuota {
                 answer.outcome = Outcome::Wait(wait);
             }
         }
-        answer.status.limit = self.most;
-        answer.status.remaining = answer.status.remaining.saturating_sub(self.added);
+        answer.status.limit = self.max_cost;
+        answer.status.remaining = answer.status.remaining.saturating_sub(self.added_units);
     }
 
     fn price(&self, cost: u64) -> Nanos {
@@ -113,7 +116,7 @@ impl QueueingQuota {
 }
 
 /// A leaky queue in which nobody waits longer than this. Anything else is left as it is.
-pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
+pub(crate) fn bound_queue(limit: &Limit, wait: Nanos) -> Limit {
     let Quota::LeakyBucket(queue) = limit.quota() else {
         return *limit;
     };
@@ -130,7 +133,7 @@ pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
         .burst(places)
         .build();
     shorter.map_or(*limit, |shorter| {
-        Limit::new(shorter.sharing_state_with(queue)).counting(limit.unit())
+        Limit::new(shorter.sharing_state_with(queue)).with_unit(limit.unit())
     })
 }
 
@@ -138,36 +141,36 @@ pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
 mod tests {
     use super::*;
     use tollgate_core::limit::{Op, State};
-    use tollgate_core::{FixedWindow, Receipt, Status, Timestamp, Window};
-    use tollgate_store::Note;
+    use tollgate_core::{FixedWindow, QuotaStatus, Receipt, Timestamp, Window};
+    use tollgate_store::ReplyNote;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn asked(patient: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> Answer {
+    fn asked(patient: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> StoreReply {
         let decided = patient.limit.decide(state, now, Op::Spend(cost)).unwrap();
         if let Some(edit) = decided.next {
             state.apply(edit);
         }
-        let mut answer = Answer {
+        let mut answer = StoreReply {
             outcome: decided.outcome,
             status: patient.limit.status(state, now),
             receipt: decided.receipt,
-            note: Note::Plain,
+            note: ReplyNote::Plain,
         };
         patient.translate(&mut answer, cost);
         answer
     }
 
     fn patient(limit: Limit, wait: Nanos) -> QueueingQuota {
-        Queueing::of(&[limit], wait)
+        QueueingOptions::for_quotas(&[limit], wait)
             .unwrap()
-            .stretch(&limit)
+            .with_wait(&limit)
             .unwrap()
     }
 
     #[test]
     fn who_waits_proceeds_when_the_bucket_would_have_admitted_them() {
-        let bucket = TokenBucket::at(Rate::per_second(2))
+        let bucket = TokenBucket::builder(Rate::per_second(2))
             .burst(3)
             .build()
             .unwrap();
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_large_cost_waits_until_all_of_it_is_there() {
-        let bucket = TokenBucket::at(Rate::per_second(1))
+        let bucket = TokenBucket::builder(Rate::per_second(1))
             .burst(5)
             .build()
             .unwrap();
@@ -207,18 +210,18 @@ mod tests {
         asked(&patient, &mut state, NOW, 4);
         let answer = asked(&patient, &mut state, NOW, 5);
         assert_eq!(answer.outcome, Outcome::Wait(Nanos::from_secs(4)));
-        let expected = Status {
+        let expected = QuotaStatus {
             limit: 5,
             remaining: 0,
             reset_after: Nanos::from_secs(9),
         };
         assert_eq!(answer.status, expected);
-        assert_eq!(patient.most, 5, "six are never admitted");
+        assert_eq!(patient.max_cost, 5, "six are never admitted");
     }
 
     #[test]
     fn what_remains_is_what_can_be_had_without_waiting() {
-        let bucket = TokenBucket::at(Rate::per_second(3_000))
+        let bucket = TokenBucket::builder(Rate::per_second(3_000))
             .block(1_000)
             .burst(5_000);
         let limit: Limit = bucket.build().unwrap().into();
@@ -228,19 +231,22 @@ mod tests {
             asked(&patient, &mut state, NOW, 1_500).status.remaining,
             3_000
         );
-        assert_eq!(patient.most, 5_000);
+        assert_eq!(patient.max_cost, 5_000);
     }
 
     #[test]
     fn a_window_cannot_be_waited_for_and_a_bucket_not_for_less_than_a_unit() {
-        let window: Limit = FixedWindow::of(5, Window::Epoch(Nanos::MINUTE))
+        let window: Limit = FixedWindow::builder(5, Window::Epoch(Nanos::MINUTE))
             .build()
             .unwrap()
             .into();
-        assert!(Queueing::of(&[window], Nanos::SECOND).is_none());
-        let bucket: Limit = TokenBucket::at(Rate::per_minute(1)).build().unwrap().into();
-        let patience = Queueing::of(&[bucket], Nanos::SECOND).unwrap();
-        assert!(patience.stretch(&bucket).is_none());
+        assert!(QueueingOptions::for_quotas(&[window], Nanos::SECOND).is_none());
+        let bucket: Limit = TokenBucket::builder(Rate::per_minute(1))
+            .build()
+            .unwrap()
+            .into();
+        let patience = QueueingOptions::for_quotas(&[bucket], Nanos::SECOND).unwrap();
+        assert!(patience.with_wait(&bucket).is_none());
     }
 
     #[test]
@@ -249,7 +255,7 @@ mod tests {
             .burst(10)
             .build()
             .unwrap();
-        let limit = bound(&queue.into(), Nanos::from_millis(2_500));
+        let limit = bound_queue(&queue.into(), Nanos::from_millis(2_500));
         let mut state = State::default();
         let outcomes: Vec<Outcome> = (0..4)
             .map(|_| {
@@ -263,16 +269,19 @@ mod tests {
             retry_after: Nanos::SECOND,
         };
         assert_eq!(outcomes, [Outcome::Allow, wait(1), wait(2), denied]);
-        assert_eq!(bound(&queue.into(), Nanos::MINUTE), queue.into());
+        assert_eq!(bound_queue(&queue.into(), Nanos::MINUTE), queue.into());
     }
 
     #[test]
     fn who_is_not_charged_hears_of_the_wait_all_the_same() {
-        let bucket: Limit = TokenBucket::at(Rate::per_second(1)).build().unwrap().into();
-        let mut answer = Answer {
+        let bucket: Limit = TokenBucket::builder(Rate::per_second(1))
+            .build()
+            .unwrap()
+            .into();
+        let mut answer = StoreReply {
             outcome: Outcome::Allow,
             receipt: Receipt::default(),
-            ..Answer::EMPTY
+            ..StoreReply::EMPTY
         };
         answer.status.reset_after = Nanos::from_millis(700);
         patient(bucket, Nanos::SECOND).translate(&mut answer, 1);

@@ -4,53 +4,53 @@
 //! how header fields are written.
 
 use tollgate_core::limit::{Limit, RefillPeriod};
-use tollgate_core::{Nanos, Status, TokenBucket, Unit};
+use tollgate_core::{Nanos, QuotaStatus, QuotaUnit, TokenBucket};
 
-use crate::verdict::Reason;
+use crate::verdict::DenialReason;
 
 /// What is to be known of a quota that decided.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaInfo<'a> {
-    pub(crate) unit: Unit,
+    pub(crate) unit: QuotaUnit,
     /// Why it refuses, if it does.
-    pub(crate) reason: Reason,
+    pub(crate) reason: DenialReason,
     /// The time in which the whole of it comes back; zero where there is no one such time.
-    comes_back_in: Nanos,
+    refill_time: Nanos,
     bucket: Option<&'a TokenBucket>,
 }
 
 impl<'a> QuotaInfo<'a> {
     /// Of a check that has no quota, which is never asked.
-    pub(crate) const NOTHING: Self = Self {
-        unit: Unit::Requests,
-        reason: Reason::Rate,
-        comes_back_in: Nanos::ZERO,
+    pub(crate) const EMPTY: Self = Self {
+        unit: QuotaUnit::Requests,
+        reason: DenialReason::Rate,
+        refill_time: Nanos::ZERO,
         bucket: None,
     };
 
     /// Of a quota. `capacity` is the debt that it admits of its own, where waits were added to what decides.
-    pub(crate) fn of(limit: &'a Limit, capacity: Option<Nanos>) -> Self {
+    pub(crate) fn new(limit: &'a Limit, capacity: Option<Nanos>) -> Self {
         let bucket = limit.bucket();
         let (comes_back_in, reason) = match bucket {
-            Some(bucket) => of_length(capacity.unwrap_or(bucket.refill())),
+            Some(bucket) => length_and_reason(capacity.unwrap_or(bucket.refill_time())),
             None => match limit.refill_period() {
-                Some(RefillPeriod::Span(span)) => of_length(span),
+                Some(RefillPeriod::Span(span)) => length_and_reason(span),
                 // Months have no one length, and the shortest calendar window is a day.
-                Some(RefillPeriod::Calendar) => (Nanos::ZERO, Reason::Quota),
-                None => (Nanos::ZERO, Reason::Concurrency),
+                Some(RefillPeriod::Calendar) => (Nanos::ZERO, DenialReason::Quota),
+                None => (Nanos::ZERO, DenialReason::Concurrency),
             },
         };
         Self {
             unit: limit.unit(),
             reason,
-            comes_back_in,
+            refill_time: comes_back_in,
             bucket,
         }
     }
 
     /// What it counts.
     #[must_use]
-    pub const fn unit(&self) -> Unit {
+    pub const fn unit(&self) -> QuotaUnit {
         self.unit
     }
 
@@ -60,7 +60,7 @@ impl<'a> QuotaInfo<'a> {
     /// length.
     #[must_use]
     pub fn window(&self) -> Nanos {
-        let exact = self.comes_back_in.as_nanos();
+        let exact = self.refill_time.as_nanos();
         let intervals = self.bucket.map_or(0, |bucket| {
             let interval = bucket.interval().as_nanos();
             exact.checked_div(interval).unwrap_or(0)
@@ -73,24 +73,24 @@ impl<'a> QuotaInfo<'a> {
     /// Where nothing remains of a bucket: time until there is one more. Zero for anything else: windows give everything
     /// back together, and when a place is free nobody knows.
     #[must_use]
-    pub fn time_to_next_unit(&self, status: &Status) -> Nanos {
+    pub fn time_to_next_unit(&self, status: &QuotaStatus) -> Nanos {
         match self.bucket {
             // What is owed, less what may be owed while one more is admitted.
             Some(bucket) if status.remaining == 0 => status
                 .reset_after
                 .saturating_add(bucket.interval())
-                .saturating_sub(self.comes_back_in),
+                .saturating_sub(self.refill_time),
             _ => Nanos::ZERO,
         }
     }
 }
 
 /// A quota is what takes a day or longer to come back as a whole.
-fn of_length(length: Nanos) -> (Nanos, Reason) {
+fn length_and_reason(length: Nanos) -> (Nanos, DenialReason) {
     let reason = if length >= Nanos::DAY {
-        Reason::Quota
+        DenialReason::Quota
     } else {
-        Reason::Rate
+        DenialReason::Rate
     };
     (length, reason)
 }

@@ -17,7 +17,7 @@ pub(crate) struct RolloutSampler {
 }
 
 impl RolloutSampler {
-    pub(crate) fn of(rule: &Rule, rules: &Rules) -> Self {
+    pub(crate) fn new(rule: &Rule, rules: &Rules) -> Self {
         let identity = rule
             .meters
             .first()

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use tollgate_core::compose::Verdict as BatchOutcome;
-use tollgate_store::{Answer, Check, Note, Op, StoreError};
+use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreReply};
 
 use crate::sharing::Sharing;
 use crate::steps::StoreSteps;
@@ -31,9 +31,9 @@ pub struct Settlement<'t> {
     action: SettleAction<'t>,
     /// Which of the ticket's debts it has come to.
     position: usize,
-    is_held: bool,
+    are_permits_held: bool,
     result: Result<(), StoreError>,
-    room: Vec<Answer>,
+    reply_buffer: Vec<StoreReply>,
 }
 
 impl<'t> Settlement<'t> {
@@ -42,9 +42,9 @@ impl<'t> Settlement<'t> {
             ticket,
             action,
             position: 0,
-            is_held: true,
+            are_permits_held: true,
             result: Ok(()),
-            room: Vec::new(),
+            reply_buffer: Vec::new(),
         }
     }
 
@@ -53,7 +53,7 @@ impl<'t> Settlement<'t> {
     /// # Errors
     /// The store did not carry out some of it; this is its first error. The rest was carried out.
     pub fn finish(self) -> Result<bool, StoreError> {
-        self.result.map(|()| self.is_held)
+        self.result.map(|()| self.are_permits_held)
     }
 
     /// The next debt that the store is asked about.
@@ -68,7 +68,7 @@ impl StoreSteps for Settlement<'_> {
         usize::from(self.current().is_some())
     }
 
-    fn check(&self, _position: usize) -> Option<Check<'_>> {
+    fn check(&self, _position: usize) -> Option<QuotaCheck<'_>> {
         let (at, op) = self.current()?;
         self.ticket.check_at(at, op)
     }
@@ -78,14 +78,14 @@ impl StoreSteps for Settlement<'_> {
         current.map_or(Sharing::EXACT, |(at, _)| self.ticket.sharing_at(at))
     }
 
-    fn take_replies(&mut self) -> Vec<Answer> {
-        let mut room = std::mem::take(&mut self.room);
+    fn take_replies(&mut self) -> Vec<StoreReply> {
+        let mut room = std::mem::take(&mut self.reply_buffer);
         room.clear();
-        room.resize(1, Answer::EMPTY);
+        room.resize(1, StoreReply::EMPTY);
         room
     }
 
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {
         let Some((at, op)) = self.current() else {
             return;
         };
@@ -96,13 +96,13 @@ impl StoreSteps for Settlement<'_> {
                 }
             }
             Ok(_) if matches!(op, Op::Renew(_)) => {
-                let is_held = |reply: &Answer| reply.note != Note::LeaseNotHeld;
-                self.is_held &= replies.first().is_some_and(is_held);
+                let is_held = |reply: &StoreReply| reply.note != ReplyNote::LeaseNotHeld;
+                self.are_permits_held &= replies.first().is_some_and(is_held);
             }
             Ok(_) => {}
         }
         self.position = at.saturating_add(1);
-        self.room = replies;
+        self.reply_buffer = replies;
     }
 }
 

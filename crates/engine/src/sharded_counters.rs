@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 /// No machine needs more lines than this: beyond it, threads share.
-const MOST_LINES: usize = 16;
+const MAX_SHARDS: usize = 16;
 
 /// N counters, each of which only grows.
 ///
@@ -19,23 +19,23 @@ const MOST_LINES: usize = 16;
 /// ```
 #[derive(Debug)]
 pub struct ShardedCounters<const N: usize> {
-    lines: Box<[Line<N>]>,
+    shards: Box<[CounterShard<N>]>,
 }
 
 /// Whole cache lines, written by few threads.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Line<const N: usize>([AtomicU64; N]);
+struct CounterShard<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> ShardedCounters<N> {
     /// With one line for each core, within bounds.
     #[must_use]
     pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let lines = cores.next_power_of_two().min(MOST_LINES);
-        let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
+        let lines = cores.next_power_of_two().min(MAX_SHARDS);
+        let line = |_| CounterShard(std::array::from_fn(|_| AtomicU64::new(0)));
         Self {
-            lines: (0..lines).map(line).collect(),
+            shards: (0..lines).map(line).collect(),
         }
     }
 
@@ -43,9 +43,9 @@ impl<const N: usize> ShardedCounters<N> {
     #[inline]
     pub fn add(&self, counter: usize, amount: u64) {
         // The number of lines is a power of two.
-        let mask = self.lines.len().wrapping_sub(1);
-        let line = self.lines.get(own_index() & mask);
-        if let Some(counter) = line.and_then(|Line(line)| line.get(counter)) {
+        let mask = self.shards.len().wrapping_sub(1);
+        let line = self.shards.get(thread_index() & mask);
+        if let Some(counter) = line.and_then(|CounterShard(line)| line.get(counter)) {
             counter.fetch_add(amount, Ordering::Relaxed);
         }
     }
@@ -54,7 +54,7 @@ impl<const N: usize> ShardedCounters<N> {
     #[must_use]
     pub fn read(&self) -> [u64; N] {
         let mut sums = [0_u64; N];
-        for Line(line) in &self.lines {
+        for CounterShard(line) in &self.shards {
             for (sum, counter) in sums.iter_mut().zip(line) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
@@ -70,7 +70,7 @@ impl<const N: usize> Default for ShardedCounters<N> {
 }
 
 /// A number that this thread keeps; threads that begin one after another have different ones.
-pub(crate) fn own_index() -> usize {
+pub(crate) fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -106,7 +106,10 @@ mod tests {
 
     #[test]
     fn threads_do_not_share_a_cache_line() {
-        assert_eq!(align_of::<Line<1>>(), 64);
-        assert_eq!((size_of::<Line<7>>(), size_of::<Line<9>>()), (64, 128));
+        assert_eq!(align_of::<CounterShard<1>>(), 64);
+        assert_eq!(
+            (size_of::<CounterShard<7>>(), size_of::<CounterShard<9>>()),
+            (64, 128)
+        );
     }
 }

@@ -4,7 +4,7 @@
 
 use tollgate_core::limit::Limit;
 use tollgate_policy::model::{Consistency, OnStoreFailure};
-use tollgate_store::Key;
+use tollgate_store::StoreKey;
 
 /// How a fleet shares the state that one check is about.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +21,11 @@ pub struct Sharing<'a> {
     /// How long a denial may be answered without asking the store again.
     pub denial_caching: DenialCaching,
     /// The key that says which hash slot the state lies in, if not the check's own.
-    pub slot_key: Option<Key<'a>>,
+    pub slot_key: Option<StoreKey<'a>>,
     /// The policy's own quota, where the check's quota has a wait added to it.
-    pub plain: Option<&'a Limit>,
+    pub base_limit: Option<&'a Limit>,
     /// Whether it is a counter of envoyproxy/ratelimit: the last unit is one too many, and refused hits count too.
-    pub is_counter: bool,
+    pub is_envoy_counter: bool,
 }
 
 /// How long a denial may be answered from a cache.
@@ -34,9 +34,9 @@ pub enum DenialCaching {
     /// Not at all: concurrency, penalties.
     Never,
     /// For at most a second: something may be given back.
-    Briefly,
+    OneSecond,
     /// Until it is over.
-    UntilOver,
+    UntilRetryAfter,
 }
 
 impl Sharing<'_> {
@@ -48,13 +48,13 @@ impl Sharing<'_> {
         on_failure: OnStoreFailure::Local,
         denial_caching: DenialCaching::Never,
         slot_key: None,
-        plain: None,
-        is_counter: false,
+        base_limit: None,
+        is_envoy_counter: false,
     };
 
     /// A counter of envoyproxy/ratelimit.
-    pub const COUNTER: Self = Self {
-        is_counter: true,
+    pub const ENVOY_COUNTER: Self = Self {
+        is_envoy_counter: true,
         ..Self::EXACT
     };
 }

@@ -7,7 +7,7 @@
 use arrayvec::ArrayVec;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, Store, StoreError};
+use tollgate_store::{QuotaCheck, Store, StoreError, StoreReply};
 
 use crate::sharing::Sharing;
 
@@ -20,16 +20,16 @@ pub trait StoreSteps {
     fn batch_len(&self) -> usize;
 
     /// One of these checks.
-    fn check(&self, position: usize) -> Option<Check<'_>>;
+    fn check(&self, position: usize) -> Option<QuotaCheck<'_>>;
 
     /// How a fleet shares the state that this check is about.
     fn sharing(&self, position: usize) -> Sharing<'_>;
 
     /// Room for the replies, one for each check.
-    fn take_replies(&mut self) -> Vec<Answer>;
+    fn take_replies(&mut self) -> Vec<StoreReply>;
 
     /// Goes on with what the store said.
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>);
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>);
 }
 
 /// Runs a procedure over a store that answers at once.
@@ -37,24 +37,24 @@ pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     loop {
         match steps.batch_len() {
             0 => return,
-            1 => ask::<1, P, S>(steps, store),
-            2 => ask::<2, P, S>(steps, store),
-            3..=4 => ask::<4, P, S>(steps, store),
-            5..=8 => ask::<8, P, S>(steps, store),
-            _ => ask::<MAX_CHECKS, P, S>(steps, store),
+            1 => decide_batch::<1, P, S>(steps, store),
+            2 => decide_batch::<2, P, S>(steps, store),
+            3..=4 => decide_batch::<4, P, S>(steps, store),
+            5..=8 => decide_batch::<8, P, S>(steps, store),
+            _ => decide_batch::<MAX_CHECKS, P, S>(steps, store),
         }
     }
 }
 
 /// Made for each of a few sizes: room for the largest batch would be cleared in every decision.
-fn ask<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
+fn decide_batch<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     let mut replies = steps.take_replies();
     let outcome = store.decide(&checks::<N, P>(steps), &mut replies);
     steps.resume(replies, outcome);
 }
 
 /// The checks that a procedure asks next, as far as they are at most `N`.
-pub fn checks<const N: usize, P: StoreSteps>(steps: &P) -> ArrayVec<Check<'_>, N> {
+pub fn checks<const N: usize, P: StoreSteps>(steps: &P) -> ArrayVec<QuotaCheck<'_>, N> {
     let positions = 0..steps.batch_len().min(N);
     positions.filter_map(|at| steps.check(at)).collect()
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_store::{Clock, Key, LimitId, Memory, Ruled, Store};
+use tollgate_store::{Clock, IdentifiedLimit, LimitId, MemoryStore, Store, StoreKey};
 
 /// A store that answers at once and can be told about limits. What a store does not need to know it may ignore.
 pub trait StateStore: Store {
@@ -13,12 +13,12 @@ pub trait StateStore: Store {
     fn now(&self) -> Timestamp;
 
     /// A quota is in force from now on, beside all others of the same number.
-    fn learn(&self, ruled: &Ruled) {
+    fn learn(&self, ruled: &IdentifiedLimit) {
         let _ = ruled;
     }
 
     /// A quota takes the place of another of the same number and algorithm; what is owed stays owed.
-    fn replace(&self, old: &Ruled, new: &Ruled) {
+    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         let _ = old;
         self.learn(new);
     }
@@ -29,7 +29,7 @@ pub trait StateStore: Store {
     }
 
     /// Forgets what one key has used of one limit. Answers whether there was anything.
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool;
+    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool;
 }
 
 /// A store that several engines share, whose numbers must then come [from one place](crate::LimitIdAllocator).
@@ -38,11 +38,11 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).now()
     }
 
-    fn learn(&self, ruled: &Ruled) {
+    fn learn(&self, ruled: &IdentifiedLimit) {
         (**self).learn(ruled);
     }
 
-    fn replace(&self, old: &Ruled, new: &Ruled) {
+    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         (**self).replace(old, new);
     }
 
@@ -50,29 +50,29 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).forget(id);
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
         (**self).erase(key, ruled)
     }
 }
 
-impl<C: Clock> StateStore for Memory<C> {
+impl<C: Clock> StateStore for MemoryStore<C> {
     fn now(&self) -> Timestamp {
         Self::now(self)
     }
 
-    fn learn(&self, ruled: &Ruled) {
-        Self::learn(self, ruled);
+    fn learn(&self, ruled: &IdentifiedLimit) {
+        Self::add_limit(self, ruled);
     }
 
-    fn replace(&self, old: &Ruled, new: &Ruled) {
-        Self::replace(self, old, new);
+    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+        Self::replace_limit(self, old, new);
     }
 
     fn forget(&self, id: LimitId) {
-        Self::forget(self, id);
+        Self::remove_limit(self, id);
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
         Self::erase(self, key, ruled)
     }
 }

@@ -6,7 +6,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::LimitRule;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{ManualClock, Memory};
+use tollgate_store::{ManualClock, MemoryStore};
 
 pub(crate) use tollgate_testkit::dice::Dice;
 pub(crate) use tollgate_testkit::requests::{
@@ -17,25 +17,25 @@ use crate::{CheckMode, CheckOptions, Engine, StateStore, Verdict};
 
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-pub(crate) type TestEngine = Engine<Memory<Arc<ManualClock>>>;
+pub(crate) type TestEngine = Engine<MemoryStore<Arc<ManualClock>>>;
 
 /// An engine on a clock that stands at [`START`].
 pub(crate) fn engine(limits: Vec<LimitRule>) -> (TestEngine, Arc<ManualClock>) {
-    engine_of(rules(limits))
+    engine_with(rules(limits))
 }
 
-pub(crate) fn engine_of(rules: Rules) -> (TestEngine, Arc<ManualClock>) {
+pub(crate) fn engine_with(rules: Rules) -> (TestEngine, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
-    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
     (Engine::new(rules, store).unwrap(), clock)
 }
 
 impl<S: StateStore> Engine<S> {
-    pub(crate) fn decide_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
+    pub(crate) fn decide_with_cost(&self, request: &dyn Attributes, cost: u64) -> Verdict {
         self.check(request, CheckOptions::default().with_cost(cost))
     }
 
-    pub(crate) fn peek_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
+    pub(crate) fn peek_with_cost(&self, request: &dyn Attributes, cost: u64) -> Verdict {
         self.check(request, CheckOptions::new(CheckMode::Peek).with_cost(cost))
     }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tollgate_core::Receipt;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_policy::model::{Consistency, Count};
-use tollgate_policy::rules::{Role, Rule};
-use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
+use tollgate_policy::rules::{MeterRole, Rule};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
@@ -44,27 +44,27 @@ impl Response for u16 {
 #[must_use = "hand it back with the response, or its places are held until their leases end"]
 pub struct Ticket {
     generation: Arc<Generation>,
-    owed: Vec<Owed>,
+    items: Vec<TicketItem>,
     /// The keys of all that is owed, one after another.
     keys: Vec<u8>,
 }
 
-struct Owed {
+struct TicketItem {
     rule: usize,
-    ruled: Ruled,
+    limit: IdentifiedLimit,
     key: Range<usize>,
     /// The key that says where a fleet keeps it, if not its own.
     slot_key: Option<Range<usize>>,
     denial_caching: DenialCaching,
-    role: Role,
+    role: MeterRole,
     cost: u64,
-    what: Due,
+    kind: TicketItemKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Due {
+enum TicketItemKind {
     /// A place to give back.
-    Place(LeaseId),
+    Permit(LeaseId),
     /// An estimate to correct.
     Estimate(Receipt),
     /// A response that may have to be counted.
@@ -79,13 +79,13 @@ impl Ticket {
         plan: &Plan,
         reserves: bool,
     ) {
-        for (planned, answer) in plan.answered() {
+        for (planned, answer) in plan.with_replies() {
             let Some((rule, entry)) = generation.rule(planned.rule) else {
                 continue;
             };
             // What a value was charged for stays seen, so it is not given back either.
             let is_open = entry.awaits_response || (reserves && !entry.counts_values);
-            let Some(what) = due(rule, is_open, planned, answer) else {
+            let Some(what) = item_kind(rule, is_open, planned, answer) else {
                 continue;
             };
             Self::push(ticket, generation, plan, planned, what);
@@ -94,7 +94,7 @@ impl Ticket {
 
     /// Adds places that a batch under way may have taken, whatever the store has answered. Giving back a place that is not
     /// held changes nothing.
-    pub(crate) fn collect_places(
+    pub(crate) fn collect_permits(
         ticket: &mut Option<Self>,
         generation: &Arc<Generation>,
         plan: &Plan,
@@ -103,7 +103,13 @@ impl Ticket {
             if let Op::Acquire { id, weight } = planned.op
                 && weight > 0
             {
-                Self::push(ticket, generation, plan, planned, Due::Place(id));
+                Self::push(
+                    ticket,
+                    generation,
+                    plan,
+                    planned,
+                    TicketItemKind::Permit(id),
+                );
             }
         }
     }
@@ -113,14 +119,14 @@ impl Ticket {
         generation: &Arc<Generation>,
         plan: &Plan,
         planned: &PlannedCheck,
-        what: Due,
+        what: TicketItemKind,
     ) {
-        let Some(ruled) = plan.ruled(generation, planned) else {
+        let Some(ruled) = plan.limit_of(generation, planned) else {
             return;
         };
         let ticket = ticket.get_or_insert_with(|| Self {
             generation: Arc::clone(generation),
-            owed: Vec::new(),
+            items: Vec::new(),
             keys: Vec::new(),
         });
         let mut add = |bytes: &[u8]| {
@@ -130,15 +136,15 @@ impl Ticket {
         };
         let (key, slot_key) = (add(plan.key(planned.key)), plan.slot_key(planned).map(add));
         let meter = generation.meter(planned.rule, planned.meter);
-        ticket.owed.push(Owed {
+        ticket.items.push(TicketItem {
             rule: planned.rule,
-            ruled: *ruled,
+            limit: *ruled,
             key,
             slot_key,
             denial_caching: meter.map_or(DenialCaching::Never, |meter| meter.denial_caching),
             role: planned.role,
             cost: planned.cost,
-            what,
+            kind: what,
         });
     }
 
@@ -149,108 +155,118 @@ impl Ticket {
 
     /// Whether it holds places that must be renewed while the work goes on.
     #[must_use]
-    pub fn holds_places(&self) -> bool {
-        let is_place = |owed: &Owed| matches!(owed.what, Due::Place(_));
-        self.owed.iter().any(is_place)
+    pub fn has_permits(&self) -> bool {
+        let is_place = |owed: &TicketItem| matches!(owed.kind, TicketItemKind::Permit(_));
+        self.items.iter().any(is_place)
     }
 
     /// How many things are owed.
     pub(crate) const fn len(&self) -> usize {
-        self.owed.len()
+        self.items.len()
     }
 
     /// What the store is asked about one of them, if anything.
     pub(crate) fn op_at(&self, position: usize, action: SettleAction<'_>) -> Option<Op> {
-        self.op(self.owed.get(position)?, action)
+        self.op(self.items.get(position)?, action)
     }
 
-    pub(crate) fn check_at(&self, position: usize, op: Op) -> Option<Check<'_>> {
-        self.check(self.owed.get(position)?, op)
+    pub(crate) fn check_at(&self, position: usize, op: Op) -> Option<QuotaCheck<'_>> {
+        self.check(self.items.get(position)?, op)
     }
 
     pub(crate) fn sharing_at(&self, position: usize) -> Sharing<'_> {
-        self.owed
+        self.items
             .get(position)
             .map_or(Sharing::EXACT, |owed| self.sharing(owed))
     }
 
-    fn sharing(&self, owed: &Owed) -> Sharing<'_> {
+    fn sharing(&self, owed: &TicketItem) -> Sharing<'_> {
         let Some((rule, _)) = self.generation.rule(owed.rule) else {
             return Sharing::EXACT;
         };
         let slot_key = owed.slot_key.clone().and_then(|key| self.keys.get(key));
         Sharing {
             version: self.generation.version(),
-            is_local: owed.role == Role::Local,
+            is_local: owed.role == MeterRole::Local,
             consistency: match owed.role {
-                Role::Main => rule.consistency,
+                MeterRole::Main => rule.consistency,
                 _ => Consistency::Exact,
             },
             on_failure: rule.on_store_failure,
             denial_caching: owed.denial_caching,
-            slot_key: slot_key.and_then(|key| Key::of(key).ok()),
-            plain: None,
-            is_counter: false,
+            slot_key: slot_key.and_then(|key| StoreKey::new(key).ok()),
+            base_limit: None,
+            is_envoy_counter: false,
         }
     }
 
-    fn check<'a>(&'a self, owed: &'a Owed, op: Op) -> Option<Check<'a>> {
+    fn check<'a>(&'a self, owed: &'a TicketItem, op: Op) -> Option<QuotaCheck<'a>> {
         let bytes = self.keys.get(owed.key.clone())?;
-        Some(Check {
-            key: Key::of(bytes).ok()?,
-            ruled: &owed.ruled,
+        Some(QuotaCheck {
+            key: StoreKey::new(bytes).ok()?,
+            limit: &owed.limit,
             op,
         })
     }
 
     /// What the store is asked about one thing that is owed.
-    fn op(&self, owed: &Owed, action: SettleAction<'_>) -> Option<Op> {
-        match (owed.what, action) {
-            (Due::Place(id), SettleAction::Renew) => Some(Op::Renew(id)),
-            (Due::Place(id), _) => Some(Op::Release(id)),
-            (Due::Estimate(receipt), SettleAction::Respond(response)) => {
+    fn op(&self, owed: &TicketItem, action: SettleAction<'_>) -> Option<Op> {
+        match (owed.kind, action) {
+            (TicketItemKind::Permit(id), SettleAction::Renew) => Some(Op::Renew(id)),
+            (TicketItemKind::Permit(id), _) => Some(Op::Release(id)),
+            (TicketItemKind::Estimate(receipt), SettleAction::Respond(response)) => {
                 let (rule, _) = self.generation.rule(owed.rule)?;
                 let actual = actual_cost(rule, response)?;
                 Some(Op::Settle { receipt, actual })
             }
-            (Due::Estimate(receipt), SettleAction::Settle(actual)) => {
+            (TicketItemKind::Estimate(receipt), SettleAction::Settle(actual)) => {
                 Some(Op::Settle { receipt, actual })
             }
-            (Due::Estimate(receipt), SettleAction::Cancel) => {
+            (TicketItemKind::Estimate(receipt), SettleAction::Cancel) => {
                 Some(Op::Settle { receipt, actual: 0 })
             }
-            (Due::Response, SettleAction::Respond(response)) => {
+            (TicketItemKind::Response, SettleAction::Respond(response)) => {
                 let (rule, _) = self.generation.rule(owed.rule)?;
                 let is_counted = match &rule.count {
-                    Count::Responses(of) => of.iter().any(|one| one.holds(response.status())),
+                    Count::Responses(of) => of.iter().any(|one| one.matches(response.status())),
                     _ => false,
                 };
                 let cost = actual_cost(rule, response).unwrap_or(owed.cost);
                 is_counted.then_some(Op::ChargeAlways(cost))
             }
-            (Due::Estimate(_) | Due::Response, _) => None,
+            (TicketItemKind::Estimate(_) | TicketItemKind::Response, _) => None,
         }
     }
 }
 
 fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
-    let header = rule.price.response_header()?;
-    rule.price.of_response(response.header(header))
+    let header = rule.cost.response_header()?;
+    rule.cost.response_cost(response.header(header))
 }
 
 /// What one check leaves to be done.
-fn due(rule: &Rule, is_open: bool, planned: &PlannedCheck, answer: &Answer) -> Option<Due> {
+fn item_kind(
+    rule: &Rule,
+    is_open: bool,
+    planned: &PlannedCheck,
+    answer: &StoreReply,
+) -> Option<TicketItemKind> {
     if let Op::Acquire { id, weight } = planned.op {
-        return (weight > 0).then_some(Due::Place(id));
+        return (weight > 0).then_some(TicketItemKind::Permit(id));
     }
-    let counts = matches!(planned.role, Role::Main | Role::Local | Role::Candidate);
+    let counts = matches!(
+        planned.role,
+        MeterRole::Main | MeterRole::Local | MeterRole::Candidate
+    );
     if !is_open || !counts {
         return None;
     }
     match (&rule.count, planned.op) {
-        (Count::Responses(_), _) => Some(Due::Response),
-        (Count::Requests, Op::Spend(_) | Op::ChargeAlways(_)) if answer.note == Note::Plain => {
-            Some(Due::Estimate(answer.receipt))
+        (Count::Responses(_), _) => Some(TicketItemKind::Response),
+        (Count::Requests, Op::Spend(_) | Op::ChargeAlways(_))
+            if answer.note == ReplyNote::Plain =>
+        {
+            Some(TicketItemKind::Estimate(answer.receipt))
         }
         _ => None,
     }
@@ -261,7 +277,7 @@ impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticket")
             .field("generation", &self.generation.number())
-            .field("owed", &self.owed.len())
+            .field("owed", &self.items.len())
             .finish_non_exhaustive()
     }
 }

@@ -8,20 +8,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Nanos, Outcome, Status};
-use tollgate_policy::rules::{Role, Rule};
+use tollgate_core::{Nanos, Outcome, QuotaStatus};
+use tollgate_policy::rules::{MeterRole, Rule};
 
 use crate::decision::PooledScratch;
 use crate::generation::Generation;
 use crate::plan::{KeyRef, QuotaRef};
 use crate::quota_info::QuotaInfo;
 use crate::ticket::Ticket;
-use crate::verdict_builder::{Refuser, VerdictBuilder};
+use crate::verdict_builder::{DenialSource, VerdictBuilder};
 
 /// Why a request is refused or has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum DenialReason {
     /// Too many in too short a time.
     Rate,
     /// An allowance of a day or longer is used up: the whole of it takes at least a day to come back.
@@ -41,7 +41,7 @@ pub enum Reason {
     Unreadable,
 }
 
-impl Reason {
+impl DenialReason {
     /// All there are, each at its own number.
     pub const ALL: [Self; 8] = [
         Self::Rate,
@@ -56,7 +56,7 @@ impl Reason {
 
     /// The word for it, wherever it is told.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rate => "rate",
             Self::Quota => "quota",
@@ -85,7 +85,7 @@ pub type Standing = EnforcementMode;
 
 /// What kept a verdict from being as exact as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Degraded {
+pub struct Degradation {
     /// A key had no room in the store and was decided by the overflow, which may deny too much.
     pub overflow: bool,
     /// The store did not answer; what limits say in that case was decided.
@@ -99,9 +99,9 @@ pub struct LimitState {
     pub(crate) meter: u16,
     pub(crate) key: KeyRef,
     pub(crate) quota: QuotaRef,
-    pub(crate) role: Role,
+    pub(crate) role: MeterRole,
     /// Why it refuses or makes wait, if it does.
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<DenialReason>,
     /// Whether it decides.
     pub enforcement: EnforcementMode,
     /// What the request costs here.
@@ -109,7 +109,7 @@ pub struct LimitState {
     /// What it says by itself.
     pub outcome: Outcome,
     /// What it admits at most and what is left.
-    pub status: Status,
+    pub status: QuotaStatus,
 }
 
 impl LimitState {
@@ -136,7 +136,7 @@ impl LimitState {
 
     /// The part that the meter plays in its rule.
     #[must_use]
-    pub const fn role(&self) -> Role {
+    pub const fn role(&self) -> MeterRole {
         self.role
     }
 
@@ -166,46 +166,46 @@ impl Verdict {
         }
     }
 
-    fn built(&self) -> &VerdictBuilder {
+    fn builder(&self) -> &VerdictBuilder {
         &self.scratch.work.verdict
     }
 
     /// What is to be done: go on, go on after a while, refuse for a while, or refuse for good.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.built().outcome
+        self.builder().outcome
     }
 
     /// Whether the request may go on, at once or after its wait.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
-        self.built().outcome.is_admitted()
+        self.builder().outcome.is_admitted()
     }
 
     /// Why it is refused or has to wait.
     #[must_use]
-    pub fn reason(&self) -> Option<Reason> {
-        self.built().reason
+    pub fn reason(&self) -> Option<DenialReason> {
+        self.builder().reason
     }
 
     /// Every limit that was asked, in the order of the policy: those that are enforced, then those in shadow. At most 32;
     /// shadow limits beyond that are counted but not listed.
     #[must_use]
     pub fn limits(&self) -> &[LimitState] {
-        self.built().states()
+        self.builder().states()
     }
 
     /// The limit that decided: of several that refuse, the one to wait for longest. If nobody refuses, the enforced one
     /// of which the smallest part is left.
     #[must_use]
     pub fn binding(&self) -> Option<&LimitState> {
-        self.limits().get(self.built().binding?)
+        self.limits().get(self.builder().binding?)
     }
 
     /// What kept the verdict from being exact.
     #[must_use]
-    pub fn degraded(&self) -> Degraded {
-        self.built().degraded
+    pub fn degraded(&self) -> Degradation {
+        self.builder().degraded
     }
 
     /// The quota that decided on a state, as far as header fields tell of it.
@@ -250,15 +250,16 @@ impl Verdict {
         if self.is_admitted() {
             return None;
         }
-        let status = match (self.built().refused_by, self.built().reason) {
-            (Some(Refuser::List(index)), _) => {
+        let status = match (self.builder().denied_by, self.builder().reason) {
+            (Some(DenialSource::List(index)), _) => {
                 let entry = self.generation.rules().denials().get(index);
                 entry.map_or(403, |entry| entry.status)
             }
-            (Some(Refuser::Operator), _) => 403,
-            (_, Some(Reason::Unreadable)) => 400,
-            (Some(Refuser::Rule(_)), Some(Reason::Capacity)) | (Some(Refuser::Engine), _) => 503,
-            _ => self.refusing_rule().map_or(429, |rule| rule.status),
+            (Some(DenialSource::Operator), _) => 403,
+            (_, Some(DenialReason::Unreadable)) => 400,
+            (Some(DenialSource::Rule(_)), Some(DenialReason::Capacity))
+            | (Some(DenialSource::Engine), _) => 503,
+            _ => self.denying_rule().map_or(429, |rule| rule.status),
         };
         Some(status)
     }
@@ -269,17 +270,17 @@ impl Verdict {
         if self.is_admitted() {
             return None;
         }
-        if let Some(Refuser::List(index)) = self.built().refused_by {
+        if let Some(DenialSource::List(index)) = self.builder().denied_by {
             let entry = self.generation.rules().denials().get(index)?;
             return entry.message.as_deref();
         }
-        self.refusing_rule()?.message.as_deref()
+        self.denying_rule()?.message.as_deref()
     }
 
     /// The name of the rule that refuses, or makes wait.
     #[must_use]
     pub fn rule_name(&self) -> Option<&str> {
-        self.refusing_rule().map(|rule| &*rule.name)
+        self.denying_rule().map(|rule| &*rule.name)
     }
 
     /// What has to be settled when the response is known, or given up: hand it to
@@ -288,13 +289,13 @@ impl Verdict {
         self.scratch.work.verdict.ticket.take()
     }
 
-    fn refusing_rule(&self) -> Option<&Rule> {
-        let index = match self.built().refused_by {
-            Some(Refuser::Rule(index)) => index,
+    fn denying_rule(&self) -> Option<&Rule> {
+        let index = match self.builder().denied_by {
+            Some(DenialSource::Rule(index)) => index,
             Some(_) => return None,
             None => self
                 .binding()
-                .filter(|_| self.built().reason.is_some())?
+                .filter(|_| self.builder().reason.is_some())?
                 .rule_index(),
         };
         self.generation.rules().rules().get(index)
@@ -305,10 +306,10 @@ impl fmt::Debug for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verdict")
             .field("generation", &self.generation.number())
-            .field("outcome", &self.built().outcome)
-            .field("reason", &self.built().reason)
-            .field("binding", &self.built().binding)
-            .field("degraded", &self.built().degraded)
+            .field("outcome", &self.builder().outcome)
+            .field("reason", &self.builder().reason)
+            .field("binding", &self.builder().binding)
+            .field("degraded", &self.builder().degraded)
             .field("limits", &self.limits())
             .finish_non_exhaustive()
     }

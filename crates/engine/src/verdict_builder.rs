@@ -7,18 +7,18 @@ use tollgate_core::{Outcome, compose};
 use tollgate_store::contract::MAX_CHECKS;
 
 use crate::ticket::Ticket;
-use crate::verdict::{Degraded, EnforcementMode, LimitState, Reason};
+use crate::verdict::{Degradation, DenialReason, EnforcementMode, LimitState};
 
 /// What is known of a request so far.
 #[derive(Debug)]
 pub(crate) struct VerdictBuilder {
     pub(crate) outcome: Outcome,
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<DenialReason>,
     /// The state that decided, or the tightest of those enforced.
     pub(crate) binding: Option<usize>,
     /// Who refused without being asked how much is left.
-    pub(crate) refused_by: Option<Refuser>,
-    pub(crate) degraded: Degraded,
+    pub(crate) denied_by: Option<DenialSource>,
+    pub(crate) degraded: Degradation,
     pub(crate) ticket: Option<Ticket>,
     /// Room that is not written before it is used: clearing it for every request took as long as the rest of a decision.
     states: ArrayVec<LimitState, MAX_CHECKS>,
@@ -26,7 +26,7 @@ pub(crate) struct VerdictBuilder {
 
 /// Who refused a request before any limit was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refuser {
+pub(crate) enum DenialSource {
     /// An entry of the `deny` list.
     List(usize),
     /// A rule whose key cannot be made, or whose store does not answer.
@@ -44,8 +44,8 @@ impl VerdictBuilder {
             outcome: Outcome::Allow,
             reason: None,
             binding: None,
-            refused_by: None,
-            degraded: Degraded {
+            denied_by: None,
+            degraded: Degradation {
                 overflow: false,
                 store: false,
             },
@@ -59,8 +59,8 @@ impl VerdictBuilder {
         self.outcome = Outcome::Allow;
         self.reason = None;
         self.binding = None;
-        self.refused_by = None;
-        self.degraded = Degraded::default();
+        self.denied_by = None;
+        self.degraded = Degradation::default();
         self.ticket = None;
         self.states.clear();
     }
@@ -82,15 +82,15 @@ impl VerdictBuilder {
         &mut self.states
     }
 
-    pub(crate) const fn refuse(&mut self, by: Refuser, reason: Reason, outcome: Outcome) {
-        self.refused_by = Some(by);
+    pub(crate) const fn deny(&mut self, by: DenialSource, reason: DenialReason, outcome: Outcome) {
+        self.denied_by = Some(by);
         self.reason = Some(reason);
         self.outcome = outcome;
     }
 
     /// Whether somebody has refused already.
-    pub(crate) const fn is_refused(&self) -> bool {
-        self.refused_by.is_some()
+    pub(crate) const fn is_denied_early(&self) -> bool {
+        self.denied_by.is_some()
     }
 
     /// Draws the conclusion from the states of the limits that are enforced.
@@ -111,7 +111,7 @@ impl VerdictBuilder {
         let tightest = || {
             let states = states.clone().enumerate();
             let tightest = states.reduce(|best, next| {
-                if next.1.status.has_less_left_than(&best.1.status) {
+                if next.1.status.is_closer_to_limit_than(&best.1.status) {
                     next
                 } else {
                     best

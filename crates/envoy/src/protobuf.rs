@@ -6,17 +6,17 @@
 use std::fmt;
 
 /// How deep groups may lie in each other. Nobody has sent any for fifteen years.
-const MOST_GROUPS: u32 = 16;
+const MAX_GROUP_DEPTH: u32 = 16;
 
 /// The fields of one message, in the order in which they were sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields<'a> {
+pub struct MessageFields<'a> {
     rest: &'a [u8],
 }
 
 /// What a field holds, as far as the wire says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum WireValue<'a> {
     /// Numbers, truths and enumerations.
     Number(u64),
     /// Texts, bytes and messages.
@@ -27,7 +27,7 @@ pub enum Value<'a> {
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum WireError {
     /// It ends in the middle of a field.
     Truncated,
     /// A number is longer than any number.
@@ -38,10 +38,10 @@ pub enum Malformed {
     Text(&'static str),
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     /// The fields of these bytes.
     #[must_use]
-    pub const fn of(message: &'a [u8]) -> Self {
+    pub const fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
@@ -49,31 +49,31 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// The bytes are no message.
-    pub fn next_field(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
+    pub fn next_field(&mut self) -> Result<Option<(u64, WireValue<'a>)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let (number, kind) = self.tag()?;
         let value = match kind {
-            0 => Value::Number(self.number()?),
+            0 => WireValue::Number(self.read_varint()?),
             1 => self.skip(8)?,
-            2 => Value::Bytes(self.bytes()?),
+            2 => WireValue::Bytes(self.bytes()?),
             3 => self.group()?,
             5 => self.skip(4)?,
-            _ => return Err(Malformed::Field),
+            _ => return Err(WireError::Field),
         };
         Ok(Some((number, value)))
     }
 
-    fn tag(&mut self) -> Result<(u64, u64), Malformed> {
-        let tag = self.number()?;
+    fn tag(&mut self) -> Result<(u64, u64), WireError> {
+        let tag = self.read_varint()?;
         match (tag >> 3, tag & 7) {
             (1..=0x1fff_ffff, kind) => Ok((tag >> 3, kind)),
-            _ => Err(Malformed::Field),
+            _ => Err(WireError::Field),
         }
     }
 
-    fn number(&mut self) -> Result<u64, Malformed> {
+    fn read_varint(&mut self) -> Result<u64, WireError> {
         let mut number = 0_u64;
         for (index, byte) in self.rest.iter().enumerate().take(10) {
             let shift = u32::try_from(index).unwrap_or(0).saturating_mul(7);
@@ -85,52 +85,53 @@ impl<'a> Fields<'a> {
             }
         }
         Err(if self.rest.len() < 10 {
-            Malformed::Truncated
+            WireError::Truncated
         } else {
-            Malformed::Number
+            WireError::Number
         })
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(self.number()?).map_err(|_too_long| Malformed::Truncated)?;
+    fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let length =
+            usize::try_from(self.read_varint()?).map_err(|_too_long| WireError::Truncated)?;
         let (bytes, rest) = self
             .rest
             .split_at_checked(length)
-            .ok_or(Malformed::Truncated)?;
+            .ok_or(WireError::Truncated)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    fn skip(&mut self, length: usize) -> Result<Value<'a>, Malformed> {
-        self.rest = self.rest.get(length..).ok_or(Malformed::Truncated)?;
-        Ok(Value::Other)
+    fn skip(&mut self, length: usize) -> Result<WireValue<'a>, WireError> {
+        self.rest = self.rest.get(length..).ok_or(WireError::Truncated)?;
+        Ok(WireValue::Other)
     }
 
     /// Passes over a group, which ends where its end says so.
-    fn group(&mut self) -> Result<Value<'a>, Malformed> {
+    fn group(&mut self) -> Result<WireValue<'a>, WireError> {
         let mut depth = 1_u32;
         while depth > 0 {
             let (_, kind) = self.tag()?;
             match kind {
-                0 => drop(self.number()?),
+                0 => drop(self.read_varint()?),
                 1 => drop(self.skip(8)?),
                 2 => drop(self.bytes()?),
-                3 if depth < MOST_GROUPS => depth = depth.saturating_add(1),
+                3 if depth < MAX_GROUP_DEPTH => depth = depth.saturating_add(1),
                 4 => depth = depth.saturating_sub(1),
                 5 => drop(self.skip(4)?),
-                _ => return Err(Malformed::Field),
+                _ => return Err(WireError::Field),
             }
         }
-        Ok(Value::Other)
+        Ok(WireValue::Other)
     }
 }
 
 /// A text of a message.
-pub fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
-    std::str::from_utf8(bytes).map_err(|_not_utf8| Malformed::Text(field))
+pub fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, WireError> {
+    std::str::from_utf8(bytes).map_err(|_not_utf8| WireError::Text(field))
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated => f.write_str("the message ends in the middle of a field"),
@@ -143,11 +144,11 @@ impl fmt::Display for Malformed {
 
 /// A message that is being written, at the end of what is there.
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct MessageWriter<'a> {
     out: &'a mut Vec<u8>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> MessageWriter<'a> {
     /// Appends to these bytes.
     pub const fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out }
@@ -182,18 +183,18 @@ impl<'a> Writer<'a> {
     }
 
     /// A truth or an enumeration, even if it is zero: an alternative.
-    pub fn chosen(&mut self, field: u32, number: u64) {
+    pub fn oneof_number(&mut self, field: u32, number: u64) {
         self.varint(u64::from(field) << 3);
         self.varint(number);
     }
 
     /// A message within this one.
-    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Writer<'_>)) {
+    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut MessageWriter<'_>)) {
         self.varint(u64::from(field) << 3 | 2);
         // Most are shorter than 128 bytes, so there is one byte for the length, and the rest moves where there is not.
         let at = self.out.len();
         self.out.push(0);
-        write(&mut Writer { out: self.out });
+        write(&mut MessageWriter { out: self.out });
         let length = self.out.len().saturating_sub(at).saturating_sub(1);
         if let Ok(short @ 0..0x80) = u8::try_from(length) {
             if let Some(place) = self.out.get_mut(at) {
@@ -201,7 +202,7 @@ impl<'a> Writer<'a> {
             }
             return;
         }
-        let (digits, count) = digits(length as u64);
+        let (digits, count) = encode_varint(length as u64);
         let digits = digits.get(..count).unwrap_or_default();
         drop(self.out.splice(at..=at, digits.iter().copied()));
     }
@@ -210,14 +211,14 @@ impl<'a> Writer<'a> {
         if let Ok(small @ 0..0x80) = u8::try_from(number) {
             return self.out.push(small);
         }
-        let (digits, count) = digits(number);
+        let (digits, count) = encode_varint(number);
         self.out
             .extend_from_slice(digits.get(..count).unwrap_or_default());
     }
 }
 
 /// A number in sevens of bits, the lowest first.
-fn digits(mut number: u64) -> ([u8; 10], usize) {
+fn encode_varint(mut number: u64) -> ([u8; 10], usize) {
     let mut digits = [0; 10];
     let mut count = 0;
     for place in &mut digits {
@@ -237,8 +238,8 @@ fn digits(mut number: u64) -> ([u8; 10], usize) {
 mod tests {
     use super::*;
 
-    fn fields(bytes: &[u8]) -> Result<Vec<(u64, Value<'_>)>, Malformed> {
-        let mut fields = Fields::of(bytes);
+    fn fields(bytes: &[u8]) -> Result<Vec<(u64, WireValue<'_>)>, WireError> {
+        let mut fields = MessageFields::new(bytes);
         let mut all = Vec::new();
         while let Some(field) = fields.next_field()? {
             all.push(field);
@@ -249,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out);
+        let mut writer = MessageWriter::new(&mut out);
         for number in [1, 127, 128, 16_384, u64::MAX] {
             writer.number(3, number);
         }
@@ -261,20 +262,20 @@ mod tests {
             inner.text(1, &long);
             inner.message(2, |_empty| {});
         });
-        writer.chosen(536_870_911, 0);
+        writer.oneof_number(536_870_911, 0);
         let read = fields(&out).unwrap();
         let numbers: Vec<_> = read.iter().take(5).map(|field| field.1).collect();
-        let expected = [1, 127, 128, 16_384, u64::MAX].map(Value::Number);
+        let expected = [1, 127, 128, 16_384, u64::MAX].map(WireValue::Number);
         assert_eq!(numbers, expected);
-        assert_eq!(read[5], (5, Value::Bytes(b"")));
-        let Value::Bytes(inner) = read[6].1 else {
+        assert_eq!(read[5], (5, WireValue::Bytes(b"")));
+        let WireValue::Bytes(inner) = read[6].1 else {
             panic!("{read:?}");
         };
         assert_eq!(
             fields(inner).unwrap(),
-            [(1, Value::Bytes(&long)), (2, Value::Bytes(b""))]
+            [(1, WireValue::Bytes(&long)), (2, WireValue::Bytes(b""))]
         );
-        assert_eq!(read[7], (536_870_911, Value::Number(0)));
+        assert_eq!(read[7], (536_870_911, WireValue::Number(0)));
         assert_eq!(read.len(), 8);
     }
 
@@ -284,24 +285,28 @@ mod tests {
         let read = fields(&fixed).unwrap();
         assert_eq!(
             read,
-            [(1, Value::Other), (2, Value::Other), (3, Value::Number(7))]
+            [
+                (1, WireValue::Other),
+                (2, WireValue::Other),
+                (3, WireValue::Number(7))
+            ]
         );
         // A group of field 1 with a number and another group in it, then a number.
         let group = [0x0b, 0x10, 5, 0x1b, 0x1c, 0x0c, 0x20, 9];
         assert_eq!(
             fields(&group).unwrap(),
-            [(1, Value::Other), (4, Value::Number(9))]
+            [(1, WireValue::Other), (4, WireValue::Number(9))]
         );
         let deep = [0x0b; 100];
-        let cases: [(&[u8], Malformed); 8] = [
-            (&[0x08], Malformed::Truncated),
-            (&[0x0a, 5, 1], Malformed::Truncated),
-            (&[0x09, 1], Malformed::Truncated),
-            (&[0x08, 0x80], Malformed::Truncated),
-            (&[0xff; 11], Malformed::Number),
-            (&[0x00, 0x00], Malformed::Field),
-            (&[0x0e], Malformed::Field),
-            (&deep, Malformed::Field),
+        let cases: [(&[u8], WireError); 8] = [
+            (&[0x08], WireError::Truncated),
+            (&[0x0a, 5, 1], WireError::Truncated),
+            (&[0x09, 1], WireError::Truncated),
+            (&[0x08, 0x80], WireError::Truncated),
+            (&[0xff; 11], WireError::Number),
+            (&[0x00, 0x00], WireError::Field),
+            (&[0x0e], WireError::Field),
+            (&deep, WireError::Field),
         ];
         for (bytes, error) in cases {
             assert_eq!(fields(bytes), Err(error), "{bytes:x?}");

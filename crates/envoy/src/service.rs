@@ -7,17 +7,19 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_engine::control::{Adopted, By, Refused, Switch, ToPut, Wake};
-use tollgate_engine::{Counted, OutOfNumbers};
-use tollgate_service::fleet::{Node, NodeTotals};
-use tollgate_service::reload::{Reload, Reloader, Status};
+use tollgate_engine::control::{
+    Attribution, OperatorError, RegisterChanges, Switch, SyncOutcome, WakeCallback,
+};
+use tollgate_engine::{LimitIdsExhausted, LimitTotals};
+use tollgate_service::fleet::{LocalNode, NodeTotals};
+use tollgate_service::reload::{ReloadHandle, ReloadStatus, Reloader};
 use tollgate_service::{InvalidService, RateLimitService};
 use tollgate_store::Clock;
-use tollgate_store::register::Said;
+use tollgate_store::register::RegisterSnapshot;
 
 use crate::config::{EnvoyPolicy, Modes};
 use crate::engine::{EnvoyEngine, EnvoyReloader, SharedStore};
-use crate::rlqs::{QuotaBounds, QuotaCounts, Quotas};
+use crate::rlqs::{QuotaBounds, QuotaCounts, SharedQuotaTable};
 use crate::rls::{RulePolicies, overrides};
 
 /// Envoy's rate limit service (RLS) and rate limit quota service (RLQS) over a rate limit service.
@@ -27,14 +29,14 @@ pub struct EnvoyService<C> {
     /// Whether files of envoyproxy/ratelimit decide, and not the service's policy.
     by_files: bool,
     pub(crate) rule_policies: RulePolicies,
-    pub(crate) quotas: Quotas,
+    pub(crate) quotas: SharedQuotaTable,
 }
 
 /// Rules that count descriptors as envoyproxy/ratelimit does. Where a policy decides, they count limits that come with
 /// descriptors.
 enum DescriptorRules<C> {
     /// From somewhere else.
-    Given(EnvoyEngine<SharedStore<C>>),
+    Static(EnvoyEngine<SharedStore<C>>),
     /// From files, which are loaded again.
     Reloaded(Arc<EnvoyReloader<SharedStore<C>>>),
 }
@@ -44,28 +46,36 @@ impl<C: Clock> EnvoyService<C> {
     ///
     /// # Errors
     /// There are more states than numbers for them.
-    pub fn new(service: Arc<RateLimitService<C>>) -> Result<Self, OutOfNumbers> {
+    pub fn new(service: Arc<RateLimitService<C>>) -> Result<Self, LimitIdsExhausted> {
         let engine = engine(&service, overrides())?;
-        Ok(Self::over(service, DescriptorRules::Given(engine), false))
+        Ok(Self::with_rules(
+            service,
+            DescriptorRules::Static(engine),
+            false,
+        ))
     }
 
     /// Decides by files of envoyproxy/ratelimit that were read elsewhere.
     ///
     /// # Errors
     /// There are more counters than numbers for them.
-    pub fn by_files(
+    pub fn from_config(
         service: Arc<RateLimitService<C>>,
         files: EnvoyPolicy,
-    ) -> Result<Self, OutOfNumbers> {
+    ) -> Result<Self, LimitIdsExhausted> {
         let engine = engine(&service, files)?;
-        Ok(Self::over(service, DescriptorRules::Given(engine), true))
+        Ok(Self::with_rules(
+            service,
+            DescriptorRules::Static(engine),
+            true,
+        ))
     }
 
     /// Decides by the files of envoyproxy/ratelimit at a path: one file, or a directory of files.
     ///
     /// # Errors
     /// Everything that is wrong with the files.
-    pub fn from_files(
+    pub fn from_path(
         service: Arc<RateLimitService<C>>,
         path: &Path,
     ) -> Result<Self, InvalidService> {
@@ -73,11 +83,15 @@ impl<C: Clock> EnvoyService<C> {
         let reloader = Reloader::open(path, secret, |files| engine(&service, files))
             .map_err(InvalidService::Files)?;
         let rules = DescriptorRules::Reloaded(Arc::new(reloader));
-        Ok(Self::over(service, rules, true))
+        Ok(Self::with_rules(service, rules, true))
     }
 
-    fn over(service: Arc<RateLimitService<C>>, rules: DescriptorRules<C>, by_files: bool) -> Self {
-        let quotas = Quotas::new(QuotaBounds::default(), service.now());
+    fn with_rules(
+        service: Arc<RateLimitService<C>>,
+        rules: DescriptorRules<C>,
+        by_files: bool,
+    ) -> Self {
+        let quotas = SharedQuotaTable::new(QuotaBounds::default(), service.now());
         Self {
             service,
             rules,
@@ -90,13 +104,13 @@ impl<C: Clock> EnvoyService<C> {
     /// The same service, which assigns quotas within these bounds.
     #[must_use]
     pub fn with_quota_bounds(mut self, bounds: QuotaBounds) -> Self {
-        self.quotas = Quotas::new(bounds, self.service.now());
+        self.quotas = SharedQuotaTable::new(bounds, self.service.now());
         self
     }
 
     /// The same over a service that is configured by `change`. A service that is shared already stays as it is.
     #[must_use]
-    pub fn configured(
+    pub fn map_service(
         mut self,
         change: impl FnOnce(RateLimitService<C>) -> RateLimitService<C>,
     ) -> Self {
@@ -123,13 +137,13 @@ impl<C: Clock> EnvoyService<C> {
     }
 
     /// What loads the file or files that decide, whichever kind they are, if there are any.
-    pub fn reload(&self) -> Option<Arc<dyn Reload>>
+    pub fn reloader(&self) -> Option<Arc<dyn ReloadHandle>>
     where
         C: 'static,
     {
         match &self.rules {
             DescriptorRules::Reloaded(reloader) => Some(Arc::<EnvoyReloader<_>>::clone(reloader)),
-            DescriptorRules::Given(_) => {
+            DescriptorRules::Static(_) => {
                 let reloader = Arc::clone(self.service.reloader()?);
                 Some(reloader)
             }
@@ -138,10 +152,10 @@ impl<C: Clock> EnvoyService<C> {
 
     /// The status of the file or files that decide, if there are any.
     #[must_use]
-    pub fn file_status(&self) -> Option<Status> {
+    pub fn file_status(&self) -> Option<ReloadStatus> {
         match &self.rules {
             DescriptorRules::Reloaded(reloader) => Some(reloader.status()),
-            DescriptorRules::Given(_) => Some(self.service.reloader()?.status()),
+            DescriptorRules::Static(_) => Some(self.service.reloader()?.status()),
         }
     }
 
@@ -156,15 +170,15 @@ impl<C: Clock> EnvoyService<C> {
 
     /// What every rule of the files does, a line each, if files decide.
     #[must_use]
-    pub fn rules_in_words(&self) -> Option<Vec<String>> {
+    pub fn explain_rules(&self) -> Option<Vec<String>> {
         self.by_files.then(|| self.engine().explain())
     }
 
     /// What every rule of the files has decided, and limits that came with requests where any did.
     #[must_use]
-    pub fn counted(&self) -> Vec<(Box<str>, Counted)> {
-        let mut counted = self.engine().counted();
-        let is_used = |counted: &Counted| *counted != Counted::default();
+    pub fn rule_totals(&self) -> Vec<(Box<str>, LimitTotals)> {
+        let mut counted = self.engine().rule_totals();
+        let is_used = |counted: &LimitTotals| *counted != LimitTotals::default();
         counted.retain(|(name, counted)| !name.starts_with("override/") || is_used(counted));
         counted
     }
@@ -173,7 +187,12 @@ impl<C: Clock> EnvoyService<C> {
     ///
     /// # Errors
     /// There is no such limit, or the switch is not possible.
-    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), Refused> {
+    pub fn switch(
+        &self,
+        limit: Option<&str>,
+        to: Switch,
+        by: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
         self.service.control().switch(limit, to, by)?;
         if self.by_files {
             // There are no limits of ours then, so this was everything. What files decide is always counted.
@@ -199,7 +218,7 @@ impl<C: Clock> EnvoyService<C> {
 
     pub(crate) fn engine(&self) -> &EnvoyEngine<SharedStore<C>> {
         match &self.rules {
-            DescriptorRules::Given(engine) => engine,
+            DescriptorRules::Static(engine) => engine,
             DescriptorRules::Reloaded(reloader) => reloader.engine(),
         }
     }
@@ -208,14 +227,14 @@ impl<C: Clock> EnvoyService<C> {
 fn engine<C: Clock>(
     service: &RateLimitService<C>,
     files: EnvoyPolicy,
-) -> Result<EnvoyEngine<SharedStore<C>>, OutOfNumbers> {
+) -> Result<EnvoyEngine<SharedStore<C>>, LimitIdsExhausted> {
     let engine = service.engine();
     let store = SharedStore::new(Arc::clone(engine));
     let secret = service.secret().bytes();
-    EnvoyEngine::new(files, secret, store, &engine.numbering())
+    EnvoyEngine::new(files, secret, store, &engine.limit_ids())
 }
 
-impl<C: Clock + 'static> Node for EnvoyService<C> {
+impl<C: Clock + 'static> LocalNode for EnvoyService<C> {
     fn policy(&self) -> u64 {
         match self.file_status() {
             Some(status) => status.hash.short(),
@@ -227,46 +246,46 @@ impl<C: Clock + 'static> Node for EnvoyService<C> {
         Self::generation(self)
     }
 
-    fn tally(&self) -> NodeTotals {
-        self.service.tally()
+    fn totals(&self) -> NodeTotals {
+        self.service.totals()
     }
 
-    fn share_among(&self, nodes: NonZeroU32) {
-        self.service.share_among(nodes);
+    fn set_fleet_size(&self, nodes: NonZeroU32) {
+        self.service.set_fleet_size(nodes);
     }
 
-    fn share(&self, wake: Wake) {
-        self.service.share(wake);
+    fn start_sharing(&self, wake: WakeCallback) {
+        self.service.start_sharing(wake);
     }
 
-    fn to_put(&self) -> ToPut {
-        self.service.to_put()
+    fn pending_changes(&self) -> RegisterChanges {
+        self.service.pending_changes()
     }
 
-    fn was_put(&self, put: &ToPut) {
-        self.service.was_put(put);
+    fn confirm_changes(&self, put: &RegisterChanges) {
+        self.service.confirm_changes(put);
     }
 
-    fn give_up(&self, put: &ToPut) {
-        self.service.give_up(put);
+    fn discard_changes(&self, put: &RegisterChanges) {
+        self.service.discard_changes(put);
     }
 
-    fn tell_again(&self, lost_after: Option<u64>) {
-        self.service.tell_again(lost_after);
+    fn resend_changes(&self, lost_after: Option<u64>) {
+        self.service.resend_changes(lost_after);
     }
 
-    fn adopt(&self, said: &Said) -> Adopted {
-        let adopted = self.service.adopt(said);
+    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome {
+        let adopted = self.service.apply_snapshot(said);
         if self.by_files {
             // There are no limits of ours then, so the switch over everything is all there is.
-            let everything = self.service.engine().control().everything();
+            let everything = self.service.engine().control().global_switch();
             self.set_shadow(everything.halt.is_some());
         }
         adopted
     }
 
-    fn unheard(&self) -> (usize, u64) {
-        self.service.unheard()
+    fn pending_counts(&self) -> (usize, u64) {
+        self.service.pending_counts()
     }
 }
 

@@ -5,49 +5,49 @@
 
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::Consistency;
-use tollgate_store::{Check, Op};
+use tollgate_store::{Op, QuotaCheck};
 
 use crate::decision_source::DecisionSource;
-use crate::leased_checks::CORRECTED;
-use crate::leases::Taken;
+use crate::leased_checks::SETTLED;
+use crate::leases::SpendOutcome;
 use crate::local_tier::{ChargedOn, LocalCharge};
-use crate::reconciled::Reconciled;
+use crate::reconcile::Reconciler;
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Whether this node's count decides on a check.
-    pub(crate) fn is_counted(check: &Check<'_>, sharing: &Sharing<'_>) -> bool {
+    pub(crate) fn is_async(check: &QuotaCheck<'_>, sharing: &Sharing<'_>) -> bool {
         let is_spending = matches!(check.op, Op::Spend(_) | Op::Peek(_) | Op::Settle { .. });
         matches!(sharing.consistency, Consistency::Async(_))
             && is_spending
-            && Reconciled::can_reconcile(&check.ruled.limit)
+            && Reconciler::can_reconcile(&check.limit.limit)
     }
 
     /// Decides on the checks that are counted here, and answers whether all of them are admitted. Those that there is no
     /// room for become the store's.
-    pub(crate) fn decide_counted<const N: usize>(
+    pub(crate) fn decide_async<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
         by_store: impl Fn(usize) -> DecisionSource,
     ) -> bool {
-        let reconciled = &self.fleet.reconciled;
+        let reconciled = &self.fleet.reconciler;
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&mut batch.sources).enumerate() {
-            let DecisionSource::Counted { part } = *source else {
+            let DecisionSource::Async { part } = *source else {
                 continue;
             };
             let now = self.local.now();
             let taken = match (check.op, sharing.consistency) {
                 (Op::Settle { receipt, actual }, _) => {
                     reconciled.settle(check, &receipt, actual, now);
-                    Taken::Spent(CORRECTED)
+                    SpendOutcome::Admitted(SETTLED)
                 }
                 (_, Consistency::Async(interval)) => {
                     reconciled.spend(check, sharing.slot_key.as_ref(), interval, now)
                 }
-                _ => Taken::Elsewhere,
+                _ => SpendOutcome::AskStore,
             };
-            let (Taken::Spent(answer) | Taken::Denied(answer)) = taken else {
+            let (SpendOutcome::Admitted(answer) | SpendOutcome::Denied(answer)) = taken else {
                 *source = by_store(part);
                 continue;
             };
@@ -59,8 +59,8 @@ impl<S: StateStore> TieredDecider<'_, S> {
             }
             batch.charged.push(LocalCharge {
                 position,
-                ruled: *check.ruled,
-                on: ChargedOn::Count,
+                limit: *check.limit,
+                on: ChargedOn::AsyncCount,
             });
         }
         true

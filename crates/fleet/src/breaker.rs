@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tollgate_core::{Nanos, Timestamp};
 
 /// So many failures in a row open it.
-const IN_A_ROW: u32 = 5;
+const MAX_CONSECUTIVE_FAILURES: u32 = 5;
 /// So many failures among the calls of one span open it, if they are at least half of them.
-const IN_A_SPAN: u32 = 20;
+const MAX_WINDOW_FAILURES: u32 = 20;
 /// The span over which calls are looked at, and the least time that it stays open.
-const SPAN: Nanos = Nanos::SECOND;
+const WINDOW: Nanos = Nanos::SECOND;
 /// It is closed.
-const NEVER: u64 = u64::MAX;
+const CLOSED: u64 = u64::MAX;
 
 /// What state the breaker is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,10 +31,10 @@ pub enum BreakerState {
 #[derive(Debug)]
 pub struct Breaker {
     /// When it opened, in nanoseconds; [`NEVER`] while it is closed.
-    opened: AtomicU64,
-    in_a_row: AtomicU32,
+    opened_at: AtomicU64,
+    consecutive_failures: AtomicU32,
     /// When the span began that calls are counted in.
-    span: AtomicU64,
+    window_start: AtomicU64,
     calls: AtomicU32,
     failures: AtomicU32,
     /// How often it has opened.
@@ -46,9 +46,9 @@ impl Breaker {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            opened: AtomicU64::new(NEVER),
-            in_a_row: AtomicU32::new(0),
-            span: AtomicU64::new(0),
+            opened_at: AtomicU64::new(CLOSED),
+            consecutive_failures: AtomicU32::new(0),
+            window_start: AtomicU64::new(0),
             calls: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             openings: AtomicU64::new(0),
@@ -58,8 +58,8 @@ impl Breaker {
     /// What state it is in.
     #[must_use]
     pub fn state(&self) -> BreakerState {
-        match self.opened.load(Ordering::Acquire) {
-            NEVER => BreakerState::Closed,
+        match self.opened_at.load(Ordering::Acquire) {
+            CLOSED => BreakerState::Closed,
             nanos => BreakerState::Open(Timestamp::from_nanos(nanos)),
         }
     }
@@ -67,7 +67,7 @@ impl Breaker {
     /// Whether the store may be asked.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.opened.load(Ordering::Acquire) == NEVER
+        self.opened_at.load(Ordering::Acquire) == CLOSED
     }
 
     /// How often it has opened so far.
@@ -77,40 +77,40 @@ impl Breaker {
     }
 
     /// A call was answered.
-    pub fn succeeded(&self, now: Timestamp) {
+    pub fn record_success(&self, now: Timestamp) {
         // Healthy calls share one cache line that nobody writes to, except for the count of the span.
-        if self.in_a_row.load(Ordering::Relaxed) != 0 {
-            self.in_a_row.store(0, Ordering::Relaxed);
+        if self.consecutive_failures.load(Ordering::Relaxed) != 0 {
+            self.consecutive_failures.store(0, Ordering::Relaxed);
         }
         if self.failures.load(Ordering::Relaxed) != 0 {
-            self.in_span(now);
+            self.roll_window(now);
             self.calls.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// A call failed. Answers whether this opened the breaker.
-    pub fn failed(&self, now: Timestamp) -> bool {
-        self.in_span(now);
+    pub fn record_failure(&self, now: Timestamp) -> bool {
+        self.roll_window(now);
         self.calls.fetch_add(1, Ordering::Relaxed);
         let failures = self
             .failures
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1);
         let in_a_row = self
-            .in_a_row
+            .consecutive_failures
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1);
         let calls = self.calls.load(Ordering::Relaxed);
-        let are_many = failures >= IN_A_SPAN && failures >= calls / 2;
-        (in_a_row >= IN_A_ROW || are_many) && self.open(now)
+        let are_many = failures >= MAX_WINDOW_FAILURES && failures >= calls / 2;
+        (in_a_row >= MAX_CONSECUTIVE_FAILURES || are_many) && self.open(now)
     }
 
     /// Opens it, whatever was counted. Answers whether it was closed.
     pub fn open(&self, now: Timestamp) -> bool {
-        let opened = now.as_nanos().min(NEVER - 1);
+        let opened = now.as_nanos().min(CLOSED - 1);
         let swapped =
-            self.opened
-                .compare_exchange(NEVER, opened, Ordering::AcqRel, Ordering::Relaxed);
+            self.opened_at
+                .compare_exchange(CLOSED, opened, Ordering::AcqRel, Ordering::Relaxed);
         if swapped.is_ok() {
             self.openings.fetch_add(1, Ordering::Relaxed);
         }
@@ -118,28 +118,28 @@ impl Breaker {
     }
 
     /// A probe was answered. Answers whether this closed the breaker.
-    pub fn probed(&self, now: Timestamp) -> bool {
-        let opened = self.opened.load(Ordering::Acquire);
-        if opened == NEVER || now.since(Timestamp::from_nanos(opened)) < SPAN {
+    pub fn record_probe(&self, now: Timestamp) -> bool {
+        let opened = self.opened_at.load(Ordering::Acquire);
+        if opened == CLOSED || now.since(Timestamp::from_nanos(opened)) < WINDOW {
             return false;
         }
-        self.in_a_row.store(0, Ordering::Relaxed);
-        self.restart(now);
-        self.opened
-            .compare_exchange(opened, NEVER, Ordering::AcqRel, Ordering::Relaxed)
+        self.consecutive_failures.store(0, Ordering::Relaxed);
+        self.start_window(now);
+        self.opened_at
+            .compare_exchange(opened, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
     /// Begins another span if this one is over. Two threads may both begin one; then a few calls are not counted.
-    fn in_span(&self, now: Timestamp) {
-        let begun = Timestamp::from_nanos(self.span.load(Ordering::Relaxed));
-        if now.since(begun) >= SPAN {
-            self.restart(now);
+    fn roll_window(&self, now: Timestamp) {
+        let begun = Timestamp::from_nanos(self.window_start.load(Ordering::Relaxed));
+        if now.since(begun) >= WINDOW {
+            self.start_window(now);
         }
     }
 
-    fn restart(&self, now: Timestamp) {
-        self.span.store(now.as_nanos(), Ordering::Relaxed);
+    fn start_window(&self, now: Timestamp) {
+        self.window_start.store(now.as_nanos(), Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
     }
@@ -163,15 +163,17 @@ mod tests {
     fn a_few_failures_in_a_row_open_it_and_fewer_do_not() {
         let breaker = Breaker::new();
         for _ in 0..100 {
-            for n in 1..IN_A_ROW {
-                assert!(!breaker.failed(at(0)) || n == 0);
+            for n in 1..MAX_CONSECUTIVE_FAILURES {
+                assert!(!breaker.record_failure(at(0)) || n == 0);
             }
-            breaker.succeeded(at(2_000));
+            breaker.record_success(at(2_000));
             // Another span, so that only those in a row count.
-            breaker.restart(at(0));
+            breaker.start_window(at(0));
         }
         assert!(breaker.is_closed());
-        let opened = (0..IN_A_ROW).filter(|_| breaker.failed(at(0))).count();
+        let opened = (0..MAX_CONSECUTIVE_FAILURES)
+            .filter(|_| breaker.record_failure(at(0)))
+            .count();
         assert_eq!(opened, 1);
         assert_eq!(breaker.state(), BreakerState::Open(at(0)));
         assert_eq!(breaker.openings(), 1);
@@ -182,21 +184,21 @@ mod tests {
         let breaker = Breaker::new();
         let mut failures = 0;
         while breaker.is_closed() {
-            breaker.failed(at(0));
-            breaker.succeeded(at(0));
+            breaker.record_failure(at(0));
+            breaker.record_success(at(0));
             failures += 1;
-            assert!(failures <= IN_A_SPAN);
+            assert!(failures <= MAX_WINDOW_FAILURES);
         }
-        assert_eq!(failures, IN_A_SPAN);
+        assert_eq!(failures, MAX_WINDOW_FAILURES);
     }
 
     #[test]
     fn failures_that_are_few_among_many_do_not_open_it() {
         let breaker = Breaker::new();
         for _ in 0..1_000 {
-            assert!(!breaker.failed(at(0)));
+            assert!(!breaker.record_failure(at(0)));
             for _ in 0..3 {
-                breaker.succeeded(at(0));
+                breaker.record_success(at(0));
             }
         }
     }
@@ -205,8 +207,8 @@ mod tests {
     fn failures_of_long_ago_do_not_count() {
         let breaker = Breaker::new();
         for second in 0..1_000 {
-            assert!(!breaker.failed(at(second * 1_000)));
-            breaker.succeeded(at(second * 1_000));
+            assert!(!breaker.record_failure(at(second * 1_000)));
+            breaker.record_success(at(second * 1_000));
         }
     }
 
@@ -215,12 +217,12 @@ mod tests {
     fn it_closes_when_a_probe_succeeds_but_not_within_its_first_second() {
         let breaker = Breaker::new();
         assert!(breaker.open(at(0)) && !breaker.open(at(1)));
-        assert!(!breaker.probed(at(999)));
+        assert!(!breaker.record_probe(at(999)));
         assert!(!breaker.is_closed());
-        assert!(breaker.probed(at(1_000)));
-        assert!(breaker.is_closed() && !breaker.probed(at(1_001)));
+        assert!(breaker.record_probe(at(1_000)));
+        assert!(breaker.is_closed() && !breaker.record_probe(at(1_001)));
         assert!(
-            !breaker.failed(at(1_002)),
+            !breaker.record_failure(at(1_002)),
             "what was counted before is forgotten"
         );
     }
@@ -229,7 +231,7 @@ mod tests {
     fn answers_that_come_late_do_not_close_it() {
         let breaker = Breaker::new();
         breaker.open(at(0));
-        breaker.succeeded(at(5_000));
+        breaker.record_success(at(5_000));
         assert!(!breaker.is_closed());
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
-use super::reconciled::Round;
+use super::reconcile::ReconcileRound;
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct FleetCounted {
+pub struct FleetTotals {
     /// Calls that the store answered.
     pub answered: u64,
     /// Calls that did not reach it, or that it refused: nothing was charged.
@@ -19,13 +19,13 @@ pub struct FleetCounted {
     /// Calls whose answer did not come: they may have been carried out.
     pub ambiguous: u64,
     /// Batches that were decided without the store, in whole or in part.
-    pub without: u64,
+    pub fallback: u64,
     /// Batches that were denied because a denial was still true.
-    pub remembered: u64,
+    pub cached_denials: u64,
     /// Keys whose local spending was told to the store.
     pub replayed: u64,
     /// Keys whose local spending there was no room to remember.
-    pub lost: u64,
+    pub replay_dropped: u64,
     /// How often a part of the store was given up on.
     pub openings: u64,
 }
@@ -36,23 +36,27 @@ pub(crate) struct FleetCounters {
     refused: AtomicU64,
     busy: AtomicU64,
     ambiguous: AtomicU64,
-    without: AtomicU64,
-    remembered: AtomicU64,
+    fallback: AtomicU64,
+    cached_denials: AtomicU64,
     replayed: AtomicU64,
 }
 
 impl FleetCounters {
-    pub(crate) fn count_call(&self, error: Option<ErrorKind>) {
+    pub(crate) fn count_call(&self, error: Option<StoreErrorKind>) {
         add(match error {
             None => &self.answered,
-            Some(ErrorKind::Busy) => &self.busy,
-            Some(ErrorKind::TimedOut | ErrorKind::Lost | ErrorKind::Garbled) => &self.ambiguous,
+            Some(StoreErrorKind::Busy) => &self.busy,
+            Some(
+                StoreErrorKind::TimedOut
+                | StoreErrorKind::ConnectionLost
+                | StoreErrorKind::InvalidReply,
+            ) => &self.ambiguous,
             Some(_) => &self.refused,
         });
     }
 
     /// Counts the calls of a round of reconciling.
-    pub(crate) fn count_rounds(&self, round: &Round) {
+    pub(crate) fn count_round(&self, round: &ReconcileRound) {
         let failed = round.failed as u64;
         let answered = (round.calls as u64).saturating_sub(failed);
         self.answered.fetch_add(answered, Ordering::Relaxed);
@@ -64,29 +68,29 @@ impl FleetCounters {
         failures.fetch_add(failed, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_without_store(&self) {
-        add(&self.without);
+    pub(crate) fn count_fallback(&self) {
+        add(&self.fallback);
     }
 
     pub(crate) fn count_cached_denial(&self) {
-        add(&self.remembered);
+        add(&self.cached_denials);
     }
 
     pub(crate) fn count_replayed(&self) {
         add(&self.replayed);
     }
 
-    pub(crate) fn read(&self) -> FleetCounted {
+    pub(crate) fn read(&self) -> FleetTotals {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        FleetCounted {
+        FleetTotals {
             answered: read(&self.answered),
             refused: read(&self.refused),
             busy: read(&self.busy),
             ambiguous: read(&self.ambiguous),
-            without: read(&self.without),
-            remembered: read(&self.remembered),
+            fallback: read(&self.fallback),
+            cached_denials: read(&self.cached_denials),
             replayed: read(&self.replayed),
-            ..FleetCounted::default()
+            ..FleetTotals::default()
         }
     }
 }

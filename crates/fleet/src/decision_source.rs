@@ -4,7 +4,7 @@
 
 use arrayvec::ArrayVec;
 use tollgate_engine::{DenialCaching, Sharing};
-use tollgate_store::{Check, Key};
+use tollgate_store::{QuotaCheck, StoreKey};
 
 use crate::denial_cache::DenialId;
 
@@ -12,15 +12,15 @@ use crate::denial_cache::DenialId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecisionSource {
     /// This node, by the limit itself, which is its own.
-    Own,
+    Local,
     /// This node, by slices that it has leased of the limit.
-    Leased { part: usize },
+    Lease { part: usize },
     /// This node, which reconciles its count with the store now and then.
-    Counted { part: usize },
+    Async { part: usize },
     /// The store.
     Store { part: usize },
     /// This node, because that part of the store is away.
-    Away { part: usize },
+    Fallback { part: usize },
     /// It is decided already.
     Decided,
 }
@@ -28,20 +28,20 @@ pub(crate) enum DecisionSource {
 impl DecisionSource {
     /// Whether the store may be asked: counts that there is no room for become the store's.
     pub(crate) const fn may_ask_store(&self) -> bool {
-        matches!(self, Self::Store { .. } | Self::Counted { .. })
+        matches!(self, Self::Store { .. } | Self::Async { .. })
     }
 
     /// This node decides what the store was to decide.
-    pub(crate) const fn go_without_store(&mut self) {
+    pub(crate) const fn use_fallback(&mut self) {
         if let Self::Store { part } = self {
-            *self = Self::Away { part: *part };
+            *self = Self::Fallback { part: *part };
         }
     }
 
     /// The same after everything else was decided.
-    pub(crate) const fn fall_back(&mut self) {
+    pub(crate) const fn fall_back_to_local(&mut self) {
         *self = match self {
-            Self::Store { part } => Self::Away { part: *part },
+            Self::Store { part } => Self::Fallback { part: *part },
             _ => Self::Decided,
         };
     }
@@ -50,10 +50,10 @@ impl DecisionSource {
 /// What the store is asked of a batch.
 pub(crate) struct StoreBatch<'a, const N: usize> {
     /// Every part of the store that it concerns.
-    pub(crate) parts: ArrayVec<usize, N>,
+    pub(crate) partitions: ArrayVec<usize, N>,
     pub(crate) positions: ArrayVec<usize, N>,
-    pub(crate) checks: ArrayVec<Check<'a>, N>,
-    pub(crate) slot_keys: ArrayVec<Option<Key<'a>>, N>,
+    pub(crate) checks: ArrayVec<QuotaCheck<'a>, N>,
+    pub(crate) slot_keys: ArrayVec<Option<StoreKey<'a>>, N>,
     pub(crate) denial_caching: ArrayVec<DenialCaching, N>,
     pub(crate) ids: ArrayVec<DenialId, N>,
     /// Whether they are counters of envoyproxy/ratelimit, which are not noted on this node.
@@ -62,13 +62,13 @@ pub(crate) struct StoreBatch<'a, const N: usize> {
 
 impl<'a, const N: usize> StoreBatch<'a, N> {
     pub(crate) fn new(
-        checks: &[Check<'a>],
+        checks: &[QuotaCheck<'a>],
         sharing: &[Sharing<'a>],
         sources: &[DecisionSource],
-        id: impl Fn(usize, &Check<'_>, u64) -> DenialId,
+        id: impl Fn(usize, &QuotaCheck<'_>, u64) -> DenialId,
     ) -> Self {
         let mut asked = Self {
-            parts: ArrayVec::new(),
+            partitions: ArrayVec::new(),
             positions: ArrayVec::new(),
             checks: ArrayVec::new(),
             slot_keys: ArrayVec::new(),
@@ -79,14 +79,14 @@ impl<'a, const N: usize> StoreBatch<'a, N> {
         let checks = checks.iter().zip(sharing).zip(sources).enumerate();
         for (position, ((check, sharing), source)) in checks {
             if let DecisionSource::Store { part } = source {
-                if !asked.parts.contains(part) {
-                    asked.parts.push(*part);
+                if !asked.partitions.contains(part) {
+                    asked.partitions.push(*part);
                 }
                 asked.positions.push(position);
                 asked.checks.push(*check);
                 asked.slot_keys.push(sharing.slot_key);
                 asked.denial_caching.push(sharing.denial_caching);
-                asked.are_counters |= sharing.is_counter;
+                asked.are_counters |= sharing.is_envoy_counter;
                 asked.ids.push(id(position, check, sharing.version));
             }
         }

@@ -9,14 +9,14 @@ use tollgate_engine::{
 };
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, ErrorKind, Key, KeyTooLong, StoreError};
+use tollgate_store::{KeyTooLong, StoreError, StoreErrorKind, StoreKey, StoreReply};
 
-use crate::abandoned::UntilDecided;
+use crate::abandoned_tickets::AbandonGuard;
 use crate::fleet::Fleet;
 use crate::tiered_decider::{SharingPolicy, TieredDecider};
 
 /// The most tickets that are cancelled in one round.
-const CANCELLED_AT_ONCE: usize = 64;
+const MAX_CANCELLED_PER_ROUND: usize = 64;
 
 /// An engine whose states a fleet shares; its own store is this node's tier.
 #[derive(Debug)]
@@ -45,11 +45,11 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     pub async fn check(self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
         let mut decision = self.engine.fleet_decision(request, options);
         let decider = TieredDecider::new(self.fleet, self.engine.store());
-        if decider.is_without_store() {
-            decider.run_alone(&mut decision);
+        if decider.is_store_unavailable() {
+            decider.run_without_store(&mut decision);
             return decision.into_verdict();
         }
-        let mut until_decided = UntilDecided {
+        let mut until_decided = AbandonGuard {
             decision: &mut decision,
             abandoned: &self.fleet.abandoned,
             is_decided: false,
@@ -65,7 +65,7 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub async fn respond(self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
-        let settled = self.settle_as(&ticket, SettleAction::Respond(response));
+        let settled = self.settle_by(&ticket, SettleAction::Respond(response));
         settled.await.map(|_| ())
     }
 
@@ -74,7 +74,7 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub async fn settle(self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
-        let settled = self.settle_as(&ticket, SettleAction::Settle(actual));
+        let settled = self.settle_by(&ticket, SettleAction::Settle(actual));
         settled.await.map(|_| ())
     }
 
@@ -83,7 +83,7 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub async fn cancel(self, ticket: Ticket) -> Result<(), StoreError> {
-        let settled = self.settle_as(&ticket, SettleAction::Cancel);
+        let settled = self.settle_by(&ticket, SettleAction::Cancel);
         settled.await.map(|_| ())
     }
 
@@ -92,13 +92,13 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// # Errors
     /// The store did not answer.
     pub async fn renew(self, ticket: &Ticket) -> Result<bool, StoreError> {
-        self.settle_as(ticket, SettleAction::Renew).await
+        self.settle_by(ticket, SettleAction::Renew).await
     }
 
     /// Cancels some of what decisions had taken whose callers left before the verdict. To be called again and again; a round
     /// is short, so that what else is done in turn with it is not held up.
     pub async fn cancel_abandoned(self) {
-        for _ in 0..CANCELLED_AT_ONCE {
+        for _ in 0..MAX_CANCELLED_PER_ROUND {
             let Some(ticket) = self.fleet.abandoned.pop() else {
                 return;
             };
@@ -123,21 +123,21 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
             }
         }
         // A decision that was under way may have cached the denial again, also of what was erased before an error.
-        self.engine.control().forget_denials();
+        self.engine.control().clear_cached_denials();
         found
     }
 
     async fn erase_state(self, state: &KeyState) -> Result<bool, StoreError> {
         let too_long =
-            |error: KeyTooLong| StoreError::new(ErrorKind::BadRequest, error.to_string());
-        let key = Key::of(&state.key).map_err(too_long)?;
-        let slot_key = state.slot_key.as_deref().map(Key::of);
+            |error: KeyTooLong| StoreError::new(StoreErrorKind::BadRequest, error.to_string());
+        let key = StoreKey::new(&state.key).map_err(too_long)?;
+        let slot_key = state.slot_key.as_deref().map(StoreKey::new);
         let slot_key = slot_key.transpose().map_err(too_long)?;
         let remote = self.fleet.remote();
-        remote.erase(slot_key, key, &state.ruled).await
+        remote.erase(slot_key, key, &state.limit).await
     }
 
-    async fn settle_as(
+    async fn settle_by(
         self,
         ticket: &Ticket,
         action: SettleAction<'_>,
@@ -164,19 +164,19 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 _ => steps.take_replies(),
             };
             let outcome = match steps.batch_len() {
-                0..=1 => self.ask::<1, P>(steps, &mut replies).await,
+                0..=1 => self.decide_batch::<1, P>(steps, &mut replies).await,
                 // In boxes, so that the most frequent futures do not carry their room around.
-                2..=4 => Box::pin(self.ask::<4, P>(steps, &mut replies)).await,
-                _ => Box::pin(self.ask::<MAX_CHECKS, P>(steps, &mut replies)).await,
+                2..=4 => Box::pin(self.decide_batch::<4, P>(steps, &mut replies)).await,
+                _ => Box::pin(self.decide_batch::<MAX_CHECKS, P>(steps, &mut replies)).await,
             };
             steps.resume(replies, outcome);
         }
     }
 
-    async fn ask<const N: usize, P: StoreSteps + Sync>(
+    async fn decide_batch<const N: usize, P: StoreSteps + Sync>(
         &self,
         steps: &P,
-        replies: &mut [Answer],
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let checks = checks::<N, P>(steps);
         self.decide::<N>(&checks, &StepSharing(steps), replies)
@@ -184,23 +184,23 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// Runs a procedure while every part of the store is away: nobody is waited for, and nothing is made ready for it.
-    pub(crate) fn run_alone<P: StoreSteps + Sync>(&self, steps: &mut P) {
+    pub(crate) fn run_without_store<P: StoreSteps + Sync>(&self, steps: &mut P) {
         loop {
             match steps.batch_len() {
                 0 => return,
-                1 => self.ask_alone::<1, P>(steps),
-                2..=4 => self.ask_alone::<4, P>(steps),
-                _ => self.ask_alone::<MAX_CHECKS, P>(steps),
+                1 => self.decide_batch_without_store::<1, P>(steps),
+                2..=4 => self.decide_batch_without_store::<4, P>(steps),
+                _ => self.decide_batch_without_store::<MAX_CHECKS, P>(steps),
             }
         }
     }
 
-    fn ask_alone<const N: usize, P: StoreSteps + Sync>(&self, steps: &mut P) {
+    fn decide_batch_without_store<const N: usize, P: StoreSteps + Sync>(&self, steps: &mut P) {
         let mut replies = steps.take_replies();
         let checks = checks::<N, P>(steps);
         let outcome = match checks.len() == replies.len() {
-            true => self.decide_alone::<N>(&checks, &StepSharing(steps), &mut replies),
-            false => Err(incomplete()),
+            true => self.decide_without_store::<N>(&checks, &StepSharing(steps), &mut replies),
+            false => Err(incomplete_batch()),
         };
         drop(checks);
         steps.resume(replies, outcome);
@@ -208,8 +208,8 @@ impl<S: StateStore> TieredDecider<'_, S> {
 }
 
 /// What the memory store says of such a batch, too.
-fn incomplete() -> StoreError {
-    StoreError::new(ErrorKind::BadRequest, "a check has no quota or no key")
+fn incomplete_batch() -> StoreError {
+    StoreError::new(StoreErrorKind::BadRequest, "a check has no quota or no key")
 }
 
 /// How the states of a procedure's batch are shared.
@@ -224,14 +224,14 @@ impl<P: StoreSteps + Sync> SharingPolicy for StepSharing<'_, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_store::Memory;
+    use tollgate_store::MemoryStore;
 
     /// Servers run decisions on any thread that is free.
     #[test]
     fn decisions_that_wait_may_go_on_on_another_thread() {
         fn is_send<T: Send>(_: &T) {}
         fn check(
-            engine: FleetEngine<'_, Memory>,
+            engine: FleetEngine<'_, MemoryStore>,
             request: &dyn Attributes,
             options: CheckOptions,
             ticket: Ticket,

@@ -5,7 +5,9 @@
 use arrayvec::ArrayVec;
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::OnStoreFailure;
-use tollgate_store::{Answer, Check, ErrorKind, Note, Op, Ruled, StoreError};
+use tollgate_store::{
+    IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreReply,
+};
 
 use crate::decision_source::DecisionSource;
 use crate::local_tier::{ChargedOn, LocalCharge};
@@ -19,12 +21,12 @@ impl<S: StateStore> TieredDecider<'_, S> {
         batch: &mut TieredBatch<'_, N>,
         is_lost: bool,
     ) -> Result<bool, StoreError> {
-        self.fleet.counters.count_without_store();
+        self.fleet.counters.count_fallback();
         // Charged together with what was charged before, and taken off again if they are not admitted.
         let before = batch.charged.len();
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&batch.sources).enumerate() {
-            let (DecisionSource::Away { part }, Some(answer)) =
+            let (DecisionSource::Fallback { part }, Some(answer)) =
                 (source, batch.answers.get_mut(position))
             else {
                 continue;
@@ -37,21 +39,21 @@ impl<S: StateStore> TieredDecider<'_, S> {
             match sharing.on_failure {
                 OnStoreFailure::Closed => {
                     batch.charged.truncate(before);
-                    return Err(away());
+                    return Err(store_unavailable());
                 }
                 OnStoreFailure::Open => *answer = WAIVED,
                 OnStoreFailure::Local => match self.fallback_quota(check, sharing) {
                     Some(ruled) => batch.charged.push(LocalCharge {
                         position,
-                        ruled,
+                        limit: ruled,
                         on: ChargedOn::Fallback {
                             replay_to: (!is_lost).then_some(*part),
                         },
                     }),
                     None => {
-                        *answer = Answer {
-                            note: Note::StandIn,
-                            ..Answer::EMPTY
+                        *answer = StoreReply {
+                            note: ReplyNote::FallbackQuota,
+                            ..StoreReply::EMPTY
                         };
                         batch.charged.truncate(before);
                         return Ok(false);
@@ -60,10 +62,10 @@ impl<S: StateStore> TieredDecider<'_, S> {
             }
         }
         let fallbacks = batch.charged.get(before..).unwrap_or_default();
-        let decided = self.decide_on::<N>(batch.checks, fallbacks, batch.answers);
+        let decided = self.decide_locally::<N>(batch.checks, fallbacks, batch.answers);
         for one in fallbacks {
             if let Some(answer) = batch.answers.get_mut(one.position) {
-                answer.note = Note::StandIn;
+                answer.note = ReplyNote::FallbackQuota;
             }
         }
         if !matches!(decided, Ok(true)) {
@@ -73,7 +75,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// Keeps what was admitted without the store, to replay it when the store is back.
-    pub(crate) fn note_for_replay<const N: usize>(&self, batch: &TieredBatch<'_, N>) {
+    pub(crate) fn queue_replay<const N: usize>(&self, batch: &TieredBatch<'_, N>) {
         for one in &batch.charged {
             let ChargedOn::Fallback {
                 replay_to: Some(part),
@@ -94,40 +96,44 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 let slot_key = slot_key.and_then(|sharing| sharing.slot_key);
                 let cost = answer.receipt.cost;
                 let replay = &self.fleet.replay;
-                replay.note(part, check, slot_key.as_ref(), cost);
+                replay.record(part, check, slot_key.as_ref(), cost);
             }
         }
     }
 
     /// The fallback quota of a check's limit on this node.
-    pub(crate) fn fallback_quota(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> Option<Ruled> {
-        let limit = sharing.plain.unwrap_or(&check.ruled.limit);
+    pub(crate) fn fallback_quota(
+        &self,
+        check: &QuotaCheck<'_>,
+        sharing: &Sharing<'_>,
+    ) -> Option<IdentifiedLimit> {
+        let limit = sharing.base_limit.unwrap_or(&check.limit.limit);
         let quotas = &self.fleet.local_quotas;
         let nodes = self.fleet.nodes();
-        let limit = quotas.with(check.ruled.id, limit, nodes, |quotas| {
-            match sharing.is_counter {
+        let limit = quotas.with(check.limit.id, limit, nodes, |quotas| {
+            match sharing.is_envoy_counter {
                 true => quotas.counter,
                 false => quotas.fallback,
             }
         })?;
-        Some(Ruled {
-            id: check.ruled.id,
+        Some(IdentifiedLimit {
+            id: check.limit.id,
             limit,
         })
     }
 
     /// Decides on some checks by these quotas, all or nothing, on this node.
-    pub(crate) fn decide_on<const N: usize>(
+    pub(crate) fn decide_locally<const N: usize>(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         which: &[LocalCharge],
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<bool, StoreError> {
-        let mut batch: ArrayVec<Check<'_>, N> = ArrayVec::new();
+        let mut batch: ArrayVec<QuotaCheck<'_>, N> = ArrayVec::new();
         for one in which {
             if let Some(check) = checks.get(one.position) {
-                batch.push(Check {
-                    ruled: &one.ruled,
+                batch.push(QuotaCheck {
+                    limit: &one.limit,
                     ..*check
                 });
             }
@@ -135,7 +141,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         if batch.is_empty() {
             return Ok(true);
         }
-        let mut found = [Answer::EMPTY; N];
+        let mut found = [StoreReply::EMPTY; N];
         let found = found.get_mut(..batch.len()).unwrap_or_default();
         let outcome = self.local.decide(&batch, found)?;
         for (one, found) in which.iter().zip(found) {
@@ -160,14 +166,14 @@ const fn is_correction(op: Op) -> bool {
 }
 
 /// Admitted because nobody could be asked.
-const WAIVED: Answer = Answer {
-    note: Note::Waived,
+const WAIVED: StoreReply = StoreReply {
+    note: ReplyNote::FailOpen,
     ..UNASKED
 };
 
-fn away() -> StoreError {
+fn store_unavailable() -> StoreError {
     StoreError::new(
-        ErrorKind::Unreachable,
+        StoreErrorKind::Unreachable,
         "the part of the store that has the key is away",
     )
 }

@@ -10,59 +10,59 @@ use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Concurrency, FixedWindow, MAX_CAPACITY, Nanos, Rate, TokenBucket};
 
 /// The most units whose refill is computed; what is larger is a limit in name only.
-const MOST: u64 = 1 << 40;
+const MAX_UNITS: u64 = 1 << 40;
 /// What a calendar's window is taken for, which has no one length: rather too long than too short.
-const CALENDAR: Nanos = Nanos::from_secs(31 * 86_400);
+const CALENDAR_PERIOD: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// The fallback of a limit on one of so many nodes. `None` for a limit that admits nothing: nothing stands in for that.
 pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
-    if let Some(lease) = limit.lease() {
+    if let Some(lease) = limit.lease_duration() {
         let places = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
-        return Some(Limit::new(places).counting(limit.unit()));
+        return Some(Limit::new(places).with_unit(limit.unit()));
     }
-    let (whole, period) = whole(limit)?;
+    let (whole, period) = whole_quota(limit)?;
     let share = share(whole, nodes)?;
     // The whole refills in `period`; so does the share, and a share of one unit takes as long as the division says.
     let slowed = if share == 1 {
-        slower(period, whole, nodes)
+        slowed_period(period, whole, nodes)
     } else {
         period
     };
     let bucket = bucket(share, slowed)?;
-    let bucket = match bucket_of(limit) {
+    let bucket = match whole_bucket(limit) {
         Some(ceiling) => bucket.sharing_state_with(&ceiling),
         None => bucket,
     };
-    Some(Limit::new(bucket).counting(limit.unit()))
+    Some(Limit::new(bucket).with_unit(limit.unit()))
 }
 
 /// The fallback of one of Envoy's counters: a window too, because what it refuses counts, and a bucket that is charged for
 /// refusals would admit nobody for as long as they come. Its last unit is one too many, so there is one beside the share.
-pub(crate) fn counter(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
+pub(crate) fn counter_fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
     let Quota::FixedWindow(fixed) = limit.quota() else {
         return None;
     };
     let share = share(fixed.limit().saturating_sub(1), nodes).unwrap_or(0);
-    let window = FixedWindow::of(share.saturating_add(1), fixed.window());
+    let window = FixedWindow::builder(share.saturating_add(1), fixed.window());
     let window = window.build().ok()?;
-    Some(Limit::new(window).counting(limit.unit()))
+    Some(Limit::new(window).with_unit(limit.unit()))
 }
 
 /// The bucket that takes note, on the stand-in's state, of what the whole limit admits elsewhere. `None` where nothing is
 /// counted in units.
-pub(crate) fn ceiling(limit: &Limit) -> Option<Limit> {
-    bucket_of(limit).map(|bucket| Limit::new(bucket).counting(limit.unit()))
+pub(crate) fn ceiling_quota(limit: &Limit) -> Option<Limit> {
+    whole_bucket(limit).map(|bucket| Limit::new(bucket).with_unit(limit.unit()))
 }
 
 /// The whole limit as a bucket. It refills in whole intervals, whatever the limit's own blocks and overdraft are.
-fn bucket_of(limit: &Limit) -> Option<TokenBucket> {
-    let (whole, period) = whole(limit)?;
-    bucket(whole.min(MOST), period)
+fn whole_bucket(limit: &Limit) -> Option<TokenBucket> {
+    let (whole, period) = whole_quota(limit)?;
+    bucket(whole.min(MAX_UNITS), period)
 }
 
 /// What a limit gives in all, and in how long all of it comes back. `None` for places, and for what gives nothing.
-fn whole(limit: &Limit) -> Option<(u64, Nanos)> {
-    let period = limit.refill_period()?.span_or(CALENDAR);
+fn whole_quota(limit: &Limit) -> Option<(u64, Nanos)> {
+    let period = limit.refill_period()?.span_or(CALENDAR_PERIOD);
     let whole = limit.capacity();
     (whole > 0).then_some((whole, period))
 }
@@ -73,21 +73,21 @@ fn bucket(units: u64, period: Nanos) -> Option<TokenBucket> {
     let longest = MAX_CAPACITY.as_nanos();
     let interval = period.as_nanos().div_ceil(units.max(1)).clamp(1, longest);
     let burst = units.min(longest.checked_div(interval)?).max(1);
-    let bucket = TokenBucket::at(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
+    let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
     bucket.build().ok()
 }
 
 /// Half of it, divided among the nodes: at least one unit, unless there is nothing to divide.
 fn share(whole: u64, nodes: NonZeroU32) -> Option<u64> {
-    match whole.min(MOST) {
+    match whole.min(MAX_UNITS) {
         0 => None,
         whole => Some((whole / 2 / u64::from(nodes.get())).max(1)),
     }
 }
 
 /// How long one unit takes where the share is less than one: as long as half of the whole takes to give every node one.
-fn slower(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
-    let units = u128::from(whole.clamp(1, MOST));
+fn slowed_period(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
+    let units = u128::from(whole.clamp(1, MAX_UNITS));
     let nanos = u128::from(period.as_nanos()) * 2 * u128::from(nodes.get());
     let nanos = nanos
         .div_ceil(units)
@@ -101,7 +101,7 @@ fn slower(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
 mod tests {
     use super::*;
     use tollgate_core::limit::{Op, State};
-    use tollgate_core::{Timestamp, Unit, Window};
+    use tollgate_core::{QuotaUnit, Timestamp, Window};
 
     fn nodes(count: u32) -> NonZeroU32 {
         NonZeroU32::new(count).unwrap()
@@ -128,7 +128,7 @@ mod tests {
 
     fn bucket(units: u64, period: Nanos, burst: u64) -> Limit {
         Limit::new(
-            TokenBucket::at(Rate::new(units, period))
+            TokenBucket::builder(Rate::new(units, period))
                 .burst(burst)
                 .build()
                 .unwrap(),
@@ -163,15 +163,15 @@ mod tests {
             panic!("a bucket stays a bucket");
         };
         assert_eq!(bucket.limit(), 1);
-        assert_eq!(bucket.refill(), Nanos::from_secs(20 * 3_600));
+        assert_eq!(bucket.refill_time(), Nanos::from_secs(20 * 3_600));
     }
 
     #[test]
     fn windows_become_buckets_and_keep_what_they_count() {
-        let window = tollgate_core::FixedWindow::of(600, Window::Epoch(Nanos::HOUR));
-        let window = Limit::new(window.build().unwrap()).counting(Unit::Bytes);
+        let window = tollgate_core::FixedWindow::builder(600, Window::Epoch(Nanos::HOUR));
+        let window = Limit::new(window.build().unwrap()).with_unit(QuotaUnit::Bytes);
         let fallback = fallback_quota(&window, nodes(3)).unwrap();
-        assert_eq!(fallback.unit(), Unit::Bytes);
+        assert_eq!(fallback.unit(), QuotaUnit::Bytes);
         assert_eq!(admitted(&fallback), (100, 100));
     }
 
@@ -181,12 +181,12 @@ mod tests {
         let Quota::Concurrency(share) = *fallback_quota(&places, nodes(2)).unwrap().quota() else {
             panic!("places stay places");
         };
-        assert_eq!((share.limit(), share.lease()), (5, Nanos::MINUTE));
+        assert_eq!((share.limit(), share.lease_duration()), (5, Nanos::MINUTE));
     }
 
     #[test]
     fn nothing_stands_in_for_a_limit_that_admits_nothing() {
-        let shut = Limit::new(TokenBucket::at(Rate::per_second(0)).build().unwrap());
+        let shut = Limit::new(TokenBucket::builder(Rate::per_second(0)).build().unwrap());
         assert_eq!(fallback_quota(&shut, nodes(1)), None);
     }
 }

@@ -10,25 +10,27 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate_core::Timestamp;
 use tollgate_engine::{StateStore, Ticket};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Lender, RemoteStore, StoreError};
+use tollgate_store::{
+    Lender, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreKey, StoreReply,
+};
 
-use crate::abandoned::AbandonedTickets;
+use crate::abandoned_tickets::AbandonedTickets;
 use crate::breaker::Breaker;
-use crate::counters::{FleetCounted, FleetCounters};
+use crate::counters::{FleetCounters, FleetTotals};
 use crate::denial_cache::DenialCache;
-use crate::leases::{Leases, Terms};
+use crate::leases::{LeaseOptions, LocalLeases};
 use crate::local_tier::LocalQuotas;
-use crate::reconciled::Reconciled;
+use crate::reconcile::Reconciler;
 use crate::replay::Replay;
 use crate::singleflight::Singleflight;
 use crate::tiered_decider::{ExactSharing, TieredDecider};
 
 /// How many denials are remembered, about.
-const REMEMBERED: usize = 65_536;
+const DENIAL_CACHE_KEYS: usize = 65_536;
 /// How many keys of `async` limits are counted here.
-const COUNTED: usize = 65_536;
+const ASYNC_KEYS: usize = 65_536;
 /// How many keys' local spending is remembered for the store.
-const REPLAYED: usize = 65_536;
+const REPLAY_KEYS: usize = 65_536;
 
 /// What an engine shares with others, and what it does without them. One for each process; see
 /// [`FleetEngine`](crate::FleetEngine).
@@ -38,9 +40,9 @@ pub struct Fleet {
     pub(crate) denials: DenialCache,
     pub(crate) singleflight: Singleflight,
     /// Who lends slices of leased limits, and those that this node has. Without a lender such limits are exact.
-    pub(crate) lender: Option<Arc<dyn Lender>>,
-    pub(crate) leases: Leases,
-    pub(crate) reconciled: Reconciled,
+    pub(crate) lease_broker: Option<Arc<dyn Lender>>,
+    pub(crate) leases: LocalLeases,
+    pub(crate) reconciler: Reconciler,
     pub(crate) local_quotas: LocalQuotas,
     pub(crate) replay: Replay,
     /// What decisions had taken whose callers left.
@@ -54,18 +56,20 @@ pub struct Fleet {
 
 /// What became of the parts of a store that were away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tended {
+pub struct ProbeOutcome {
     /// Parts that are away.
-    pub away: usize,
+    pub unavailable: usize,
     /// Parts that have come back.
-    pub back: usize,
+    pub recovered: usize,
 }
 
 impl Fleet {
     /// A node of a fleet that shares this store. One that cannot be reached now is taken to be away.
     #[must_use]
     pub fn new(remote: Arc<dyn RemoteStore>, now: Timestamp) -> Self {
-        let breakers: Box<[Breaker]> = (0..remote.parts().max(1)).map(|_| Breaker::new()).collect();
+        let breakers: Box<[Breaker]> = (0..remote.partition_count().max(1))
+            .map(|_| Breaker::new())
+            .collect();
         if !remote.is_connected() {
             for breaker in &breakers {
                 breaker.open(now);
@@ -74,13 +78,16 @@ impl Fleet {
         Self {
             remote,
             breakers,
-            denials: DenialCache::for_keys(REMEMBERED),
+            denials: DenialCache::for_keys(DENIAL_CACHE_KEYS),
             singleflight: Singleflight::default(),
-            lender: None,
-            leases: Leases::new(Terms::default()),
-            reconciled: Reconciled::for_keys(COUNTED, RandomState::new().build_hasher().finish()),
+            lease_broker: None,
+            leases: LocalLeases::new(LeaseOptions::default()),
+            reconciler: Reconciler::for_keys(
+                ASYNC_KEYS,
+                RandomState::new().build_hasher().finish(),
+            ),
             local_quotas: LocalQuotas::default(),
-            replay: Replay::for_keys(REPLAYED),
+            replay: Replay::for_keys(REPLAY_KEYS),
             abandoned: AbandonedTickets::default(),
             version: AtomicU64::new(0),
             nodes: AtomicU32::new(0),
@@ -90,53 +97,53 @@ impl Fleet {
 
     /// The same node, which borrows slices of leased limits there.
     #[must_use]
-    pub fn borrowing(mut self, lender: Arc<dyn Lender>) -> Self {
-        self.lender = Some(lender);
+    pub fn with_lease_broker(mut self, lender: Arc<dyn Lender>) -> Self {
+        self.lease_broker = Some(lender);
         self
     }
 
     /// What it has borrowed.
     #[must_use]
-    pub const fn leases(&self) -> &Leases {
+    pub const fn leases(&self) -> &LocalLeases {
         &self.leases
     }
 
     /// Waits until a slice has to be borrowed soon: then [`tend_slices`](Self::tend_slices) is to be called, and every 50 ms
     /// besides.
-    pub async fn slices_wanted(&self) {
-        self.leases.wanted().await;
+    pub async fn wait_for_lease_demand(&self) {
+        self.leases.wait_for_demand().await;
     }
 
     /// Borrows ahead, tells what was spent of slices and gives back those that nobody uses.
-    pub async fn tend_slices(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        if let Some(lender) = &self.lender
-            && self.can_ask()
+    pub async fn maintain_leases(&self, now: impl Fn() -> Timestamp + Send + Sync) {
+        if let Some(lender) = &self.lease_broker
+            && self.is_any_partition_available()
         {
-            self.leases.tend(&**lender, now).await;
+            self.leases.maintain(&**lender, now).await;
         }
     }
 
     /// Tells the store what was counted here of `async` limits, as far as it is due, and learns where the fleet stands. To be
     /// called at least ten times in the shortest interval that a limit has.
     pub async fn reconcile(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        if self.can_ask() {
-            let round = self.reconciled.reconcile(&*self.remote, now).await;
-            self.counters.count_rounds(&round);
+        if self.is_any_partition_available() {
+            let round = self.reconciler.reconcile(&*self.remote, now).await;
+            self.counters.count_round(&round);
         }
     }
 
     /// What is counted here of `async` limits.
     #[must_use]
-    pub const fn reconciled(&self) -> &Reconciled {
-        &self.reconciled
+    pub const fn reconciler(&self) -> &Reconciler {
+        &self.reconciler
     }
 
     /// Tells what was counted and gives all slices back, at the end of the process: nothing is borrowed after it.
     pub async fn leave(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        let round = self.reconciled.tell_all(&*self.remote, &now).await;
-        self.counters.count_rounds(&round);
-        if let Some(lender) = &self.lender {
-            self.leases.give_all_back(&**lender, now).await;
+        let round = self.reconciler.report_all(&*self.remote, &now).await;
+        self.counters.count_round(&round);
+        if let Some(lender) = &self.lease_broker {
+            self.leases.return_all(&**lender, now).await;
         }
     }
 
@@ -154,7 +161,7 @@ impl Fleet {
     pub fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes, Ordering::Relaxed);
         self.leases.set_nodes(nodes);
-        self.reconciled.set_nodes(nodes);
+        self.reconciler.set_nodes(nodes);
     }
 
     /// How many nodes there are, as far as is known: one if nobody does.
@@ -177,36 +184,39 @@ impl Fleet {
 
     /// What has happened so far.
     #[must_use]
-    pub fn counted(&self) -> FleetCounted {
-        FleetCounted {
+    pub fn totals(&self) -> FleetTotals {
+        FleetTotals {
             openings: self.breakers.iter().map(Breaker::openings).sum(),
-            lost: self.replay.lost(),
+            replay_dropped: self.replay.dropped(),
             ..self.counters.read()
         }
     }
 
     /// Looks whether parts that are away are back. One that is has first to hear what was admitted without it. To be called
     /// again and again for as long as the process lives; what it costs is one call for each part that is away.
-    pub async fn tend(&self, now: impl Fn() -> Timestamp + Send + Sync) -> Tended {
-        let mut tended = Tended::default();
+    pub async fn probe_unavailable(
+        &self,
+        now: impl Fn() -> Timestamp + Send + Sync,
+    ) -> ProbeOutcome {
+        let mut tended = ProbeOutcome::default();
         for (part, breaker) in self.breakers.iter().enumerate() {
             if breaker.is_closed() {
                 continue;
             }
             if self.remote.probe(part).await.is_ok()
-                && self.tell_what_was_spent(part).await.is_ok()
-                && breaker.probed(now())
+                && self.replay_partition(part).await.is_ok()
+                && breaker.record_probe(now())
             {
-                tended.back = tended.back.saturating_add(1);
+                tended.recovered = tended.recovered.saturating_add(1);
             } else {
-                tended.away = tended.away.saturating_add(1);
+                tended.unavailable = tended.unavailable.saturating_add(1);
             }
         }
         // What was admitted between being told and being asked again, and what could not be told before.
         for (part, breaker) in self.breakers.iter().enumerate() {
             if breaker.is_closed() {
                 // What is not told now is told next time.
-                let _told = self.tell_what_was_spent(part).await;
+                let _told = self.replay_partition(part).await;
             }
         }
         tended
@@ -214,23 +224,26 @@ impl Fleet {
 
     /// Takes note of which version of a policy and its overrides decides. With another one denials may no longer be true
     /// that were cached before; those of the denial cache are kept under their version.
-    pub(crate) fn note_version(&self, version: u64) {
+    pub(crate) fn observe_version(&self, version: u64) {
         if version > self.version.load(Ordering::Relaxed)
             && version > self.version.fetch_max(version, Ordering::AcqRel)
         {
-            self.leases.forget_denials();
+            self.leases.clear_refusals();
         }
     }
 
     /// Whether some part of the store is there.
-    fn can_ask(&self) -> bool {
+    fn is_any_partition_available(&self) -> bool {
         self.breakers.iter().any(Breaker::is_closed)
     }
 
-    pub(crate) fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize {
+    pub(crate) fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
         match self.breakers.len() {
             1 => 0,
-            parts => self.remote.part_of(key, place).min(parts.saturating_sub(1)),
+            parts => self
+                .remote
+                .partition_of(key, place)
+                .min(parts.saturating_sub(1)),
         }
     }
 
@@ -239,13 +252,13 @@ impl Fleet {
     ///
     /// # Errors
     /// The check makes no sense.
-    pub async fn ask_one<S: StateStore>(
+    pub async fn decide_one<S: StateStore>(
         &self,
         local: &S,
-        check: Check<'_>,
-    ) -> Result<Answer, StoreError> {
+        check: QuotaCheck<'_>,
+    ) -> Result<StoreReply, StoreError> {
         let decider = TieredDecider::new(self, local);
-        let mut answers = [Answer::EMPTY];
+        let mut answers = [StoreReply::EMPTY];
         let checks = [check];
         let decided = decider.decide::<1>(&checks, &ExactSharing, &mut answers);
         let _one_limit_needs_no_outcome = decided.await?;
@@ -254,7 +267,7 @@ impl Fleet {
     }
 
     /// Takes note of how a call of some parts ended.
-    pub(crate) fn note_call(&self, parts: &[usize], now: Timestamp, error: Option<&StoreError>) {
+    pub(crate) fn record_call(&self, parts: &[usize], now: Timestamp, error: Option<&StoreError>) {
         let kind = error.map(StoreError::kind);
         self.counters.count_call(kind);
         for part in parts {
@@ -262,11 +275,11 @@ impl Fleet {
                 continue;
             };
             match kind {
-                None => breaker.succeeded(now),
+                None => breaker.record_success(now),
                 // Our own doing: the store is not slower for it, and not faster if it is left alone.
-                Some(ErrorKind::BadRequest | ErrorKind::Busy) => {}
+                Some(StoreErrorKind::BadRequest | StoreErrorKind::Busy) => {}
                 Some(_) => {
-                    breaker.failed(now);
+                    breaker.record_failure(now);
                 }
             }
         }

@@ -7,32 +7,32 @@
 use tollgate_core::{Outcome, Receipt};
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::Consistency;
-use tollgate_store::{Answer, Check, Key, Lender, Op, StoreError};
+use tollgate_store::{Lender, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::breaker::Breaker;
 use crate::decision_source::DecisionSource;
-use crate::leases::{Leases, Taken};
+use crate::leases::{LocalLeases, SpendOutcome};
 use crate::local_tier::{ChargedOn, LocalCharge};
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 /// What slices say about a check.
-enum FromSlice {
-    Answer(Answer),
+enum LeaseReply {
+    Reply(StoreReply),
     /// There is nothing here: another slice has to be borrowed.
     Borrow,
 }
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Whether slices decide on a check.
-    pub(crate) fn is_leased(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> bool {
+    pub(crate) fn is_leased(&self, check: &QuotaCheck<'_>, sharing: &Sharing<'_>) -> bool {
         let is_spending = matches!(
             check.op,
             Op::Spend(_) | Op::Peek(_) | Op::ChargeAlways(_) | Op::Settle { .. }
         );
         sharing.consistency == Consistency::Leased
             && is_spending
-            && self.fleet.lender.is_some()
-            && Leases::can_lend(&check.ruled.limit)
+            && self.fleet.lease_broker.is_some()
+            && LocalLeases::is_leasable(&check.limit.limit)
     }
 
     /// Decides on the leased checks one after another, and answers whether all of them are admitted.
@@ -40,22 +40,22 @@ impl<S: StateStore> TieredDecider<'_, S> {
         &self,
         batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
-        let Some(lender) = &self.fleet.lender else {
+        let Some(lender) = &self.fleet.lease_broker else {
             return Ok(true);
         };
         for position in 0..batch.checks.len() {
             let Some((check, part)) = leased_at(batch, position) else {
                 continue;
             };
-            let answer = match self.spend_slice(check) {
-                FromSlice::Answer(answer) => Some(answer),
-                FromSlice::Borrow => {
+            let answer = match self.spend_lease(check) {
+                LeaseReply::Reply(answer) => Some(answer),
+                LeaseReply::Borrow => {
                     let sharing = batch.sharing.get(position);
                     let slot_key = sharing.and_then(|sharing| sharing.slot_key);
                     self.borrow(&**lender, part, check, slot_key).await
                 }
             };
-            if !self.apply(batch, position, part, answer)? {
+            if !self.apply_reply(batch, position, part, answer)? {
                 return Ok(false);
             }
         }
@@ -63,7 +63,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// The same from the slices that are here, while nothing can be borrowed.
-    pub(crate) fn decide_from_slices<const N: usize>(
+    pub(crate) fn decide_from_local_leases<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
@@ -71,11 +71,11 @@ impl<S: StateStore> TieredDecider<'_, S> {
             let Some((check, part)) = leased_at(batch, position) else {
                 continue;
             };
-            let answer = match self.spend_slice(check) {
-                FromSlice::Answer(answer) => Some(answer),
-                FromSlice::Borrow => None,
+            let answer = match self.spend_lease(check) {
+                LeaseReply::Reply(answer) => Some(answer),
+                LeaseReply::Borrow => None,
             };
-            if !self.apply(batch, position, part, answer)? {
+            if !self.apply_reply(batch, position, part, answer)? {
                 return Ok(false);
             }
         }
@@ -83,16 +83,16 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// Notes what a slice answered; without an answer the fallback quota decides. Whether the check is admitted.
-    fn apply<const N: usize>(
+    fn apply_reply<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
         position: usize,
         part: usize,
-        answer: Option<Answer>,
+        answer: Option<StoreReply>,
     ) -> Result<bool, StoreError> {
         let Some(answer) = answer else {
             let only = |(other, _): (usize, _)| match other == position {
-                true => DecisionSource::Away { part },
+                true => DecisionSource::Fallback { part },
                 false => DecisionSource::Decided,
             };
             let sources = batch.sources.iter().enumerate().map(only).collect();
@@ -110,25 +110,25 @@ impl<S: StateStore> TieredDecider<'_, S> {
         if let Some(check) = batch.checks.get(position) {
             batch.charged.push(LocalCharge {
                 position,
-                ruled: *check.ruled,
-                on: ChargedOn::Slice,
+                limit: *check.limit,
+                on: ChargedOn::Lease,
             });
         }
         Ok(true)
     }
 
-    fn spend_slice(&self, check: &Check<'_>) -> FromSlice {
+    fn spend_lease(&self, check: &QuotaCheck<'_>) -> LeaseReply {
         let leases = &self.fleet.leases;
         let now = self.local.now();
         if let Op::Settle { receipt, actual } = check.op {
             leases.settle(check, &receipt, actual, now);
-            return FromSlice::Answer(CORRECTED);
+            return LeaseReply::Reply(SETTLED);
         }
-        match leases.spend(&spending(check), now) {
-            Taken::Borrow => FromSlice::Borrow,
+        match leases.spend(&as_spend(check), now) {
+            SpendOutcome::Borrow => LeaseReply::Borrow,
             taken => self
-                .answer_of(taken, check)
-                .map_or(FromSlice::Borrow, FromSlice::Answer),
+                .reply_for(taken, check)
+                .map_or(LeaseReply::Borrow, LeaseReply::Reply),
         }
     }
 
@@ -137,36 +137,36 @@ impl<S: StateStore> TieredDecider<'_, S> {
         &self,
         lender: &dyn Lender,
         part: usize,
-        check: &Check<'_>,
-        slot_key: Option<Key<'_>>,
-    ) -> Option<Answer> {
+        check: &QuotaCheck<'_>,
+        slot_key: Option<StoreKey<'_>>,
+    ) -> Option<StoreReply> {
         let breaker = self.fleet.breakers().get(part);
         breaker.filter(|breaker| Breaker::is_closed(breaker))?;
         let now = || self.local.now();
         let leases = &self.fleet.leases;
-        let check_spending = spending(check);
+        let check_spending = as_spend(check);
         let borrowed = leases.borrow(lender, slot_key, &check_spending, now);
         let borrowed = borrowed.await;
         self.fleet
-            .note_call(&[part], now(), borrowed.as_ref().err());
-        self.answer_of(borrowed.ok()?, check)
+            .record_call(&[part], now(), borrowed.as_ref().err());
+        self.reply_for(borrowed.ok()?, check)
     }
 
-    fn answer_of(&self, taken: Taken, check: &Check<'_>) -> Option<Answer> {
+    fn reply_for(&self, taken: SpendOutcome, check: &QuotaCheck<'_>) -> Option<StoreReply> {
         match (taken, check.op) {
-            (Taken::Spent(answer), _) => Some(answer),
-            (Taken::Denied(answer), Op::ChargeAlways(cost)) => {
+            (SpendOutcome::Admitted(answer), _) => Some(answer),
+            (SpendOutcome::Denied(answer), Op::ChargeAlways(cost)) => {
                 // It is charged whether or not it is there: to the next slice.
                 let now = self.local.now();
                 let leases = &self.fleet.leases;
                 leases.settle(check, &Receipt::default(), cost, now);
-                Some(Answer {
+                Some(StoreReply {
                     outcome: Outcome::Allow,
                     ..answer
                 })
             }
-            (Taken::Denied(answer), _) => Some(answer),
-            (Taken::Borrow | Taken::Elsewhere, _) => None,
+            (SpendOutcome::Denied(answer), _) => Some(answer),
+            (SpendOutcome::Borrow | SpendOutcome::AskStore, _) => None,
         }
     }
 }
@@ -175,24 +175,24 @@ impl<S: StateStore> TieredDecider<'_, S> {
 fn leased_at<'b, const N: usize>(
     batch: &TieredBatch<'b, N>,
     position: usize,
-) -> Option<(&'b Check<'b>, usize)> {
+) -> Option<(&'b QuotaCheck<'b>, usize)> {
     match batch.sources.get(position)? {
-        DecisionSource::Leased { part } => Some((batch.checks.get(position)?, *part)),
+        DecisionSource::Lease { part } => Some((batch.checks.get(position)?, *part)),
         _ => None,
     }
 }
 
 /// What is spent from a slice: also what is charged in any case.
-const fn spending<'c>(check: &Check<'c>) -> Check<'c> {
+const fn as_spend<'c>(check: &QuotaCheck<'c>) -> QuotaCheck<'c> {
     let op = match check.op {
         Op::ChargeAlways(cost) => Op::Spend(cost),
         op => op,
     };
-    Check { op, ..*check }
+    QuotaCheck { op, ..*check }
 }
 
 /// What was to be corrected was corrected.
-pub(crate) const CORRECTED: Answer = Answer {
+pub(crate) const SETTLED: StoreReply = StoreReply {
     outcome: Outcome::Allow,
-    ..Answer::EMPTY
+    ..StoreReply::EMPTY
 };

@@ -9,7 +9,7 @@
 //! denials, leases, counts. Nothing here repeats a call that may have been carried out, and no request is ever used to find
 //! out whether the store is back: [`Fleet::tend`] does that. Must not know: which store it is, transports, when it is tended.
 
-mod abandoned;
+mod abandoned_tickets;
 mod async_checks;
 mod breaker;
 mod counters;
@@ -20,12 +20,12 @@ mod fallback;
 mod fallback_quota;
 mod fleet;
 mod join_all;
-mod keyed;
 mod leased_checks;
 pub mod leases;
 mod local_tier;
-pub mod reconciled;
+pub mod reconcile;
 mod replay;
+mod sharded_table;
 mod singleflight;
 #[cfg(test)]
 mod testing;
@@ -34,7 +34,7 @@ mod tests;
 mod tiered_decider;
 
 pub use self::breaker::{Breaker, BreakerState};
-pub use self::counters::FleetCounted;
+pub use self::counters::FleetTotals;
 pub use self::engine::FleetEngine;
-pub use self::fleet::{Fleet, Tended};
+pub use self::fleet::{Fleet, ProbeOutcome};
 pub use self::tiered_decider::{ExactSharing, SharingPolicy, TieredDecider};

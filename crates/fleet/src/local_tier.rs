@@ -10,19 +10,19 @@ use arc_swap::{ArcSwapAny, ArcSwapOption};
 use std::sync::Arc;
 use tollgate_core::limit::Limit;
 use tollgate_engine::StateStore;
-use tollgate_store::{Answer, Check, LimitId, Note, Op, Ruled};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreReply};
 
-use crate::fallback_quota::{ceiling, counter, fallback_quota};
+use crate::fallback_quota::{ceiling_quota, counter_fallback_quota, fallback_quota};
 use crate::fleet::Fleet;
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 /// Limits whose quotas are kept. Two that fall on one place are compiled again and again, which is slower and not wrong.
-const KEPT: usize = 256;
+const CACHED_LIMITS: usize = 256;
 
 /// The quotas of this node's tier.
 #[derive(Debug)]
 pub(crate) struct LocalQuotas {
-    kept: Box<[ArcSwapOption<LocalQuota>]>,
+    cache: Box<[ArcSwapOption<LocalQuota>]>,
 }
 
 /// What one limit is on this node.
@@ -41,7 +41,7 @@ pub(crate) struct LocalQuota {
 impl Default for LocalQuotas {
     fn default() -> Self {
         Self {
-            kept: (0..KEPT).map(|_| ArcSwapOption::empty()).collect(),
+            cache: (0..CACHED_LIMITS).map(|_| ArcSwapOption::empty()).collect(),
         }
     }
 }
@@ -55,8 +55,8 @@ impl LocalQuotas {
         nodes: NonZeroU32,
         read: impl FnOnce(&LocalQuota) -> T,
     ) -> T {
-        let place = usize::from(id.0.get()).checked_rem(self.kept.len());
-        let place = place.and_then(|place| self.kept.get(place));
+        let place = usize::from(id.0.get()).checked_rem(self.cache.len());
+        let place = place.and_then(|place| self.cache.get(place));
         // Looked at where it lies: it is large, and this is done in every decision.
         let kept = place.map(ArcSwapAny::load);
         if let Some(Some(quota)) = kept.as_deref()
@@ -69,8 +69,8 @@ impl LocalQuotas {
             limit: *limit,
             nodes,
             fallback: fallback_quota(limit, nodes),
-            counter: counter(limit, nodes),
-            ceiling: ceiling(limit),
+            counter: counter_fallback_quota(limit, nodes),
+            ceiling: ceiling_quota(limit),
         });
         let something = read(&quota);
         if let Some(place) = place {
@@ -84,7 +84,7 @@ impl LocalQuotas {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCharge {
     pub(crate) position: usize,
-    pub(crate) ruled: Ruled,
+    pub(crate) limit: IdentifiedLimit,
     pub(crate) on: ChargedOn,
 }
 
@@ -92,21 +92,21 @@ pub(crate) struct LocalCharge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChargedOn {
     /// A state that is this node's own.
-    OwnState,
+    LocalState,
     /// The fallback's state of a shared limit.
     Fallback {
         /// The part of the store that it is replayed to, unless that may have charged it already.
         replay_to: Option<usize>,
     },
     /// A slice.
-    Slice,
+    Lease,
     /// A count that is reconciled.
-    Count,
+    AsyncCount,
 }
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Takes back what was carried out on this node, because another limit refused.
-    pub(crate) fn take_back<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) {
+    pub(crate) fn undo_charges<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) {
         for here in &batch.charged {
             let (Some(check), Some(answer)) = (
                 batch.checks.get(here.position),
@@ -124,27 +124,25 @@ impl<S: StateStore> TieredDecider<'_, S> {
             };
             let now = || self.local.now();
             match here.on {
-                ChargedOn::OwnState | ChargedOn::Fallback { .. } => {}
-                ChargedOn::Slice => {
-                    let back = self.fleet.leases.give_back(check, &answer.receipt, now());
+                ChargedOn::LocalState | ChargedOn::Fallback { .. } => {}
+                ChargedOn::Lease => {
+                    let back = self.fleet.leases.refund(check, &answer.receipt, now());
                     answer.status.remaining = answer.status.remaining.saturating_add(back);
                     answer.receipt.cost = 0;
                     continue;
                 }
-                ChargedOn::Count => {
-                    self.fleet
-                        .reconciled
-                        .give_back(check, &answer.receipt, now());
+                ChargedOn::AsyncCount => {
+                    self.fleet.reconciler.refund(check, &answer.receipt, now());
                     answer.receipt.cost = 0;
                     continue;
                 }
             }
-            let back = Check {
-                ruled: &here.ruled,
+            let back = QuotaCheck {
+                limit: &here.limit,
                 op,
                 ..*check
             };
-            let mut after = [Answer::EMPTY];
+            let mut after = [StoreReply::EMPTY];
             if self.local.decide(&[back], &mut after).is_ok() {
                 let [after] = after;
                 answer.status = after.status;
@@ -156,13 +154,13 @@ impl<S: StateStore> TieredDecider<'_, S> {
 
 impl Fleet {
     /// Notes on this node's tier what the store has admitted.
-    pub(crate) fn note_admitted<S: StateStore>(
+    pub(crate) fn record_admitted<S: StateStore>(
         &self,
         local: &S,
-        check: &Check<'_>,
-        answer: &Answer,
+        check: &QuotaCheck<'_>,
+        answer: &StoreReply,
     ) {
-        let (cost, true) = (answer.receipt.cost, answer.note == Note::Plain) else {
+        let (cost, true) = (answer.receipt.cost, answer.note == ReplyNote::Plain) else {
             return;
         };
         let spends = matches!(
@@ -172,18 +170,18 @@ impl Fleet {
         if cost == 0 || !spends {
             return;
         }
-        let (id, whole) = (check.ruled.id, &check.ruled.limit);
+        let (id, whole) = (check.limit.id, &check.limit.limit);
         let ceiling = |quota: &LocalQuota| quota.ceiling;
         let Some(limit) = self.local_quotas.with(id, whole, self.nodes(), ceiling) else {
             return;
         };
-        let ruled = Ruled { id, limit };
-        let noted = Check {
-            ruled: &ruled,
+        let ruled = IdentifiedLimit { id, limit };
+        let noted = QuotaCheck {
+            limit: &ruled,
             op: Op::ChargeAlways(cost),
             ..*check
         };
         // A key that there is no room for starts with its whole share when the store goes away.
-        let _noted = local.decide(&[noted], &mut [Answer::EMPTY]);
+        let _noted = local.decide(&[noted], &mut [StoreReply::EMPTY]);
     }
 }

@@ -11,77 +11,77 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use tollgate_core::compose::Verdict;
-use tollgate_store::{Answer, Check, Key, LimitId, Op, Ruled, StoreError};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::fleet::Fleet;
 
 /// The most that is told in one round, so that a store that is just back is not overrun.
-const AT_ONCE: usize = 4_096;
+const MAX_PER_ROUND: usize = 4_096;
 /// Keys are divided among so many locks: every decision that is made without the store takes one of them.
 const SHARDS: usize = 64;
 
 /// Whose spending it is. Found by what is borrowed, so that nothing is allocated for a key that is known.
 #[derive(Debug)]
-struct Whose {
+struct ReplayKey {
     limit: LimitId,
     key: Box<[u8]>,
 }
 
 /// The same, borrowed or not.
-trait Who {
-    fn who(&self) -> (LimitId, &[u8]);
+trait AsReplayKey {
+    fn parts(&self) -> (LimitId, &[u8]);
 }
 
-impl Who for Whose {
-    fn who(&self) -> (LimitId, &[u8]) {
+impl AsReplayKey for ReplayKey {
+    fn parts(&self) -> (LimitId, &[u8]) {
         (self.limit, &self.key)
     }
 }
 
-impl Who for (LimitId, &[u8]) {
-    fn who(&self) -> (LimitId, &[u8]) {
+impl AsReplayKey for (LimitId, &[u8]) {
+    fn parts(&self) -> (LimitId, &[u8]) {
         *self
     }
 }
 
-impl PartialEq for dyn Who + '_ {
+impl PartialEq for dyn AsReplayKey + '_ {
     fn eq(&self, other: &Self) -> bool {
-        self.who() == other.who()
+        self.parts() == other.parts()
     }
 }
 
-impl Eq for dyn Who + '_ {}
+impl Eq for dyn AsReplayKey + '_ {}
 
-impl Hash for dyn Who + '_ {
+impl Hash for dyn AsReplayKey + '_ {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let (limit, key) = self.who();
+        let (limit, key) = self.parts();
         state.write_u16(limit.0.get());
         state.write(key);
     }
 }
 
-impl PartialEq for Whose {
+impl PartialEq for ReplayKey {
     fn eq(&self, other: &Self) -> bool {
-        self.who() == other.who()
+        self.parts() == other.parts()
     }
 }
 
-impl Eq for Whose {}
+impl Eq for ReplayKey {}
 
-impl Hash for Whose {
+impl Hash for ReplayKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self as &dyn Who).hash(state);
+        (self as &dyn AsReplayKey).hash(state);
     }
 }
 
-impl<'a> Borrow<dyn Who + 'a> for Whose {
-    fn borrow(&self) -> &(dyn Who + 'a) {
+impl<'a> Borrow<dyn AsReplayKey + 'a> for ReplayKey {
+    fn borrow(&self) -> &(dyn AsReplayKey + 'a) {
         self
     }
 }
 
 /// What was spent, by limit and key.
-type Sums = HashMap<Whose, Spent, RandomState>;
+type Sums = HashMap<ReplayKey, UnreportedSpend, RandomState>;
 
 /// Sums of what was spent.
 #[derive(Debug)]
@@ -89,16 +89,16 @@ pub(crate) struct Replay {
     shards: Box<[Mutex<Sums>]>,
     /// How many keys there are in all shards.
     count: AtomicUsize,
-    most: usize,
-    lost: AtomicU64,
+    max_keys: usize,
+    dropped: AtomicU64,
 }
 
 /// What was spent by one key of one limit.
 #[derive(Clone, Debug)]
-struct Spent {
-    part: usize,
-    place: Option<Box<[u8]>>,
-    ruled: Ruled,
+struct UnreportedSpend {
+    partition: usize,
+    slot_key: Option<Box<[u8]>>,
+    limit: IdentifiedLimit,
     cost: u64,
 }
 
@@ -107,36 +107,42 @@ impl Replay {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             count: AtomicUsize::new(0),
-            most,
-            lost: AtomicU64::new(0),
+            max_keys: most,
+            dropped: AtomicU64::new(0),
         }
     }
 
     /// Notes that a key has spent something that its part of the store does not know of.
-    pub(crate) fn note(&self, part: usize, check: &Check<'_>, place: Option<&Key<'_>>, cost: u64) {
+    pub(crate) fn record(
+        &self,
+        part: usize,
+        check: &QuotaCheck<'_>,
+        place: Option<&StoreKey<'_>>,
+        cost: u64,
+    ) {
         let (Some(key), true) = (check.key.single(), cost > 0) else {
             return;
         };
-        let who: &dyn Who = &(check.ruled.id, key);
+        let who: &dyn AsReplayKey = &(check.limit.id, key);
         let Some(mut spent) = self.shards.get(shard_of(key)).map(lock) else {
             return;
         };
         if let Some(known) = spent.get_mut(who) {
             known.cost = known.cost.saturating_add(cost);
-            if known.ruled != *check.ruled {
-                known.ruled = *check.ruled;
+            if known.limit != *check.limit {
+                known.limit = *check.limit;
             }
-        } else if self.count.load(Ordering::Relaxed) >= self.most {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+        } else if self.count.load(Ordering::Relaxed) >= self.max_keys {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         } else {
-            let whose = Whose {
-                limit: check.ruled.id,
+            let whose = ReplayKey {
+                limit: check.limit.id,
                 key: Box::from(key),
             };
-            let one = Spent {
-                part,
-                place: place.and_then(Key::single).map(Box::from),
-                ruled: *check.ruled,
+            let one = UnreportedSpend {
+                partition: part,
+                slot_key: place.and_then(StoreKey::single).map(Box::from),
+                limit: *check.limit,
                 cost,
             };
             spent.insert(whose, one);
@@ -144,21 +150,21 @@ impl Replay {
         }
     }
 
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Takes some of what one part has to be told.
-    fn take(&self, part: usize) -> Vec<(Box<[u8]>, Spent)> {
+    fn take_due(&self, part: usize) -> Vec<(Box<[u8]>, UnreportedSpend)> {
         let mut all = Vec::new();
         if self.count.load(Ordering::Relaxed) == 0 {
             return all;
         }
         for shard in &self.shards {
             let mut spent = lock(shard);
-            let mut room = AT_ONCE.saturating_sub(all.len());
-            let is_due = |_: &Whose, one: &mut Spent| {
-                let is_due = one.part == part && room > 0;
+            let mut room = MAX_PER_ROUND.saturating_sub(all.len());
+            let is_due = |_: &ReplayKey, one: &mut UnreportedSpend| {
+                let is_due = one.partition == part && room > 0;
                 room = room.saturating_sub(usize::from(is_due));
                 is_due
             };
@@ -188,10 +194,10 @@ fn lock(shard: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
 impl Fleet {
     /// Tells a part of the store what was admitted without it. On an error the rest is kept for the next time, except for
     /// what the store may have heard.
-    pub(crate) async fn tell_what_was_spent(&self, part: usize) -> Result<(), StoreError> {
-        let mut due = self.replay.take(part).into_iter();
+    pub(crate) async fn replay_partition(&self, part: usize) -> Result<(), StoreError> {
+        let mut due = self.replay.take_due(part).into_iter();
         while let Some((key, one)) = due.next() {
-            let told = self.tell(&key, &one).await;
+            let told = self.replay_one(&key, &one).await;
             let Err(error) = told else {
                 self.counters.count_replayed();
                 continue;
@@ -199,14 +205,17 @@ impl Fleet {
             let heard = error.may_have_charged() || error.is_callers_fault();
             let unheard = (!heard).then_some((key, one));
             for (key, one) in unheard.into_iter().chain(due) {
-                if let Ok(key) = Key::of(&key) {
-                    let check = Check {
+                if let Ok(key) = StoreKey::new(&key) {
+                    let check = QuotaCheck {
                         key,
-                        ruled: &one.ruled,
+                        limit: &one.limit,
                         op: Op::ChargeAlways(one.cost),
                     };
-                    let place = one.place.as_deref().and_then(|place| Key::of(place).ok());
-                    self.replay.note(part, &check, place.as_ref(), one.cost);
+                    let place = one
+                        .slot_key
+                        .as_deref()
+                        .and_then(|place| StoreKey::new(place).ok());
+                    self.replay.record(part, &check, place.as_ref(), one.cost);
                 }
             }
             return Err(error);
@@ -214,17 +223,20 @@ impl Fleet {
         Ok(())
     }
 
-    async fn tell(&self, key: &[u8], one: &Spent) -> Result<Verdict, StoreError> {
-        let Ok(key) = Key::of(key) else {
+    async fn replay_one(&self, key: &[u8], one: &UnreportedSpend) -> Result<Verdict, StoreError> {
+        let Ok(key) = StoreKey::new(key) else {
             return Ok(Verdict::default());
         };
-        let checks = [Check {
+        let checks = [QuotaCheck {
             key,
-            ruled: &one.ruled,
+            limit: &one.limit,
             op: Op::ChargeAlways(one.cost),
         }];
-        let places = [one.place.as_deref().and_then(|place| Key::of(place).ok())];
-        let mut answers = [Answer::EMPTY];
+        let places = [one
+            .slot_key
+            .as_deref()
+            .and_then(|place| StoreKey::new(place).ok())];
+        let mut answers = [StoreReply::EMPTY];
         self.remote.decide(&places, &checks, &mut answers).await
     }
 }

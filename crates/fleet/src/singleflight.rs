@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 /// Keys are divided among so many locks.
 const SHARDS: usize = 16;
 /// The most keys of each that can be under way; further ones are not waited for.
-const MOST: usize = 1_024;
+const MAX_FLIGHTS: usize = 1_024;
 
 /// Calls under way, by key.
 #[derive(Debug)]
@@ -27,28 +27,28 @@ type Shard = Mutex<HashMap<u128, Arc<Flight>>>;
 #[derive(Debug, Default)]
 struct Flight {
     state: AtomicU8,
-    landed: Notify,
+    completed: Notify,
 }
 
-const UNDER_WAY: u8 = 0;
+const PENDING: u8 = 0;
 const ANSWERED: u8 = 1;
 const FAILED: u8 = 2;
 
 /// What somebody has to do who wants to ask about a key.
-pub(crate) enum Turn<'a> {
+pub(crate) enum FlightOutcome<'a> {
     /// Ask, and say what came of it.
-    First(Leading<'a>),
+    Leader(FlightLeader<'a>),
     /// Somebody has asked meanwhile: look at what is known now, then go on.
     Answered,
     /// Somebody has asked meanwhile and was not answered.
     Failed,
     /// Ask; there is no room to wait in.
-    Alone,
+    NotShared,
 }
 
 /// Whoever asks first. If it is dropped without a word, because nobody wants the answer any more, the others ask for
 /// themselves.
-pub(crate) struct Leading<'a> {
+pub(crate) struct FlightLeader<'a> {
     singleflight: &'a Singleflight,
     key: u128,
     flight: Arc<Flight>,
@@ -64,19 +64,19 @@ impl Default for Singleflight {
 
 impl Singleflight {
     /// Waits for whoever asks about this key already, or is the one who does.
-    pub(crate) async fn turn(&self, key: u128) -> Turn<'_> {
+    pub(crate) async fn join(&self, key: u128) -> FlightOutcome<'_> {
         let flight = {
             let mut shard = self.shard(key);
             match shard.get(&key) {
                 Some(flight) => Arc::clone(flight),
-                None if shard.len() >= MOST => return Turn::Alone,
+                None if shard.len() >= MAX_FLIGHTS => return FlightOutcome::NotShared,
                 None => {
                     let flight = Arc::new(Flight {
-                        state: AtomicU8::new(UNDER_WAY),
+                        state: AtomicU8::new(PENDING),
                         ..Flight::default()
                     });
                     shard.insert(key, Arc::clone(&flight));
-                    return Turn::First(Leading {
+                    return FlightOutcome::Leader(FlightLeader {
                         singleflight: self,
                         key,
                         flight,
@@ -86,10 +86,10 @@ impl Singleflight {
         };
         loop {
             // Registered before looking, so that a landing in between is not missed.
-            let landed = flight.landed.notified();
+            let landed = flight.completed.notified();
             match flight.state.load(Ordering::Acquire) {
-                ANSWERED => return Turn::Answered,
-                FAILED => return Turn::Failed,
+                ANSWERED => return FlightOutcome::Answered,
+                FAILED => return FlightOutcome::Failed,
                 _ => landed.await,
             }
         }
@@ -107,22 +107,21 @@ impl Singleflight {
     }
 }
 
-impl Leading<'_> {
+impl FlightLeader<'_> {
     /// Says whether the call was answered.
-    pub(crate) fn landed(self, is_answered: bool) {
+    pub(crate) fn complete(self, is_answered: bool) {
         let state = if is_answered { ANSWERED } else { FAILED };
         self.flight.state.store(state, Ordering::Release);
     }
 }
 
-impl Drop for Leading<'_> {
+impl Drop for FlightLeader<'_> {
     fn drop(&mut self) {
         self.singleflight.shard(self.key).remove(&self.key);
         let state = &self.flight.state;
         // It stays as it is if something was said.
-        let _said =
-            state.compare_exchange(UNDER_WAY, ANSWERED, Ordering::AcqRel, Ordering::Acquire);
-        self.flight.landed.notify_waiters();
+        let _said = state.compare_exchange(PENDING, ANSWERED, Ordering::AcqRel, Ordering::Acquire);
+        self.flight.completed.notify_waiters();
     }
 }
 
@@ -132,7 +131,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
-    use crate::testing::at_once;
+    use crate::testing::poll_once;
 
     fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
         future.poll(&mut Context::from_waker(Waker::noop()))
@@ -141,32 +140,35 @@ mod tests {
     #[test]
     fn one_asks_and_the_others_hear_what_came_of_it() {
         let singleflight = Singleflight::default();
-        let Some(Turn::First(leading)) = at_once(singleflight.turn(7)) else {
+        let Some(FlightOutcome::Leader(leading)) = poll_once(singleflight.join(7)) else {
             panic!("nobody else asks");
         };
-        let mut other = pin!(singleflight.turn(7));
+        let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
         assert!(
-            matches!(at_once(singleflight.turn(8)), Some(Turn::First(_))),
+            matches!(
+                poll_once(singleflight.join(8)),
+                Some(FlightOutcome::Leader(_))
+            ),
             "another key"
         );
-        leading.landed(true);
-        assert!(matches!(poll(other), Poll::Ready(Turn::Answered)));
+        leading.complete(true);
+        assert!(matches!(poll(other), Poll::Ready(FlightOutcome::Answered)));
         assert!(matches!(
-            at_once(singleflight.turn(7)),
-            Some(Turn::First(_))
+            poll_once(singleflight.join(7)),
+            Some(FlightOutcome::Leader(_))
         ));
     }
 
     #[test]
     fn whoever_gives_up_lets_nobody_wait_for_ever() {
         let singleflight = Singleflight::default();
-        let leading = at_once(singleflight.turn(7));
-        let mut other = pin!(singleflight.turn(7));
+        let leading = poll_once(singleflight.join(7));
+        let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
         drop(leading);
         assert!(
-            matches!(poll(other), Poll::Ready(Turn::Answered)),
+            matches!(poll(other), Poll::Ready(FlightOutcome::Answered)),
             "it asks for itself"
         );
     }
@@ -174,30 +176,30 @@ mod tests {
     #[test]
     fn whoever_waited_for_a_call_that_failed_makes_none() {
         let singleflight = Singleflight::default();
-        let Some(Turn::First(leading)) = at_once(singleflight.turn(7)) else {
+        let Some(FlightOutcome::Leader(leading)) = poll_once(singleflight.join(7)) else {
             panic!("nobody else asks");
         };
-        let mut other = pin!(singleflight.turn(7));
+        let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
-        leading.landed(false);
-        assert!(matches!(poll(other), Poll::Ready(Turn::Failed)));
+        leading.complete(false);
+        assert!(matches!(poll(other), Poll::Ready(FlightOutcome::Failed)));
     }
 
     #[test]
     fn keys_that_there_is_no_room_for_are_not_waited_for() {
         let singleflight = Singleflight::default();
         let first: Vec<_> = (0..=u128::from(1_024_u32))
-            .map(|key| at_once(singleflight.turn(key)))
+            .map(|key| poll_once(singleflight.join(key)))
             .collect();
         let alone = first
             .iter()
-            .filter(|turn| matches!(turn, Some(Turn::Alone)))
+            .filter(|turn| matches!(turn, Some(FlightOutcome::NotShared)))
             .count();
         assert_eq!(alone, 1);
         drop(first);
         assert!(matches!(
-            at_once(singleflight.turn(5_000)),
-            Some(Turn::First(_))
+            poll_once(singleflight.join(5_000)),
+            Some(FlightOutcome::Leader(_))
         ));
     }
 }

@@ -9,13 +9,13 @@ use tollgate_core::Outcome;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_engine::{Sharing, StateStore};
-use tollgate_store::{Answer, Check, Note, Op, StoreError};
+use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreReply};
 
 use crate::decision_source::{DecisionSource, StoreBatch};
 use crate::denial_cache::DenialId;
 use crate::fleet::Fleet;
 use crate::local_tier::{ChargedOn, LocalCharge};
-use crate::singleflight::Turn;
+use crate::singleflight::FlightOutcome;
 
 /// How a fleet shares the states of a batch.
 pub trait SharingPolicy: Sync {
@@ -50,9 +50,9 @@ impl<S> Copy for TieredDecider<'_, S> {}
 
 /// Where a batch stands while it is decided.
 pub(crate) struct TieredBatch<'b, const N: usize> {
-    pub(crate) checks: &'b [Check<'b>],
+    pub(crate) checks: &'b [QuotaCheck<'b>],
     pub(crate) sharing: ArrayVec<Sharing<'b>, N>,
-    pub(crate) answers: &'b mut [Answer],
+    pub(crate) answers: &'b mut [StoreReply],
     pub(crate) sources: ArrayVec<DecisionSource, N>,
     /// Everything that was carried out on this node, to be taken back if another limit refuses.
     pub(crate) charged: ArrayVec<LocalCharge, N>,
@@ -67,8 +67,8 @@ impl<const N: usize> TieredBatch<'_, N> {
 
 /// Whether a batch is admitted, and whether the store was asked about it and did not answer.
 #[derive(Clone, Copy, Debug)]
-enum Decided {
-    ByAll(bool),
+enum TierOutcome {
+    AllTiers(bool),
     WithoutStore(bool),
 }
 
@@ -80,7 +80,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// Whether every part of the store is away, so that nobody has to be waited for.
-    pub(crate) fn is_without_store(&self) -> bool {
+    pub(crate) fn is_store_unavailable(&self) -> bool {
         let mut breakers = self.fleet.breakers().iter();
         breakers.all(|breaker| !breaker.is_closed())
     }
@@ -88,13 +88,13 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     /// Decides on a batch of at most `N` checks.
     pub(crate) async fn decide<const N: usize>(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        let by_store = |part| self.by_store(part);
+        let by_store = |part| self.store_or_fallback(part);
         let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, by_store);
-        if self.is_held_here(&mut batch) {
+        if self.is_local_lease(&mut batch) {
             return Ok(BatchOutcome::default());
         }
         let mut leading = None;
@@ -102,25 +102,25 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         if batch.sources.iter().any(DecisionSource::may_ask_store) {
             let denials = &self.fleet.denials;
             let version = batch.version();
-            let id = |check: &Check<'_>| denials.id(&check.key, check.ruled.id, version);
+            let id = |check: &QuotaCheck<'_>| denials.id(&check.key, check.limit.id, version);
             ids.extend(checks.iter().take(N).map(id));
             // Of most keys no denial is cached.
-            if denials.knows_any(&ids) {
+            if denials.contains_any(&ids) {
                 if let Some(outcome) = self.cached_denial(&mut batch) {
                     return Ok(outcome);
                 }
-                match self.turn(checks, version).await {
-                    Turn::Alone => {}
-                    Turn::First(first) => leading = Some(first),
-                    Turn::Answered => {
+                match self.join_flight(checks, version).await {
+                    FlightOutcome::NotShared => {}
+                    FlightOutcome::Leader(first) => leading = Some(first),
+                    FlightOutcome::Answered => {
                         if let Some(outcome) = self.cached_denial(&mut batch) {
                             return Ok(outcome);
                         }
                     }
                     // The store did not answer the first caller; it is not asked once more for each that waited.
-                    Turn::Failed => {
+                    FlightOutcome::Failed => {
                         let sources = batch.sources.iter_mut();
-                        sources.for_each(DecisionSource::go_without_store);
+                        sources.for_each(DecisionSource::use_fallback);
                     }
                 }
             }
@@ -128,55 +128,59 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         batch.answers.fill(UNASKED);
         let decided = self.decide_on_tiers(&mut batch, &ids).await;
         if let Some(leading) = leading {
-            leading.landed(!matches!(decided, Ok(Decided::WithoutStore(_))));
+            leading.complete(!matches!(decided, Ok(TierOutcome::WithoutStore(_))));
         }
         let is_admitted = decided.as_ref().is_ok_and(|decided| match decided {
-            Decided::ByAll(is_admitted) | Decided::WithoutStore(is_admitted) => *is_admitted,
+            TierOutcome::AllTiers(is_admitted) | TierOutcome::WithoutStore(is_admitted) => {
+                *is_admitted
+            }
         });
         self.finish(&mut batch, is_admitted);
         decided.map(|_| outcome_of(batch.answers))
     }
 
     /// The same while every part of the store is away: nobody is waited for, and nothing is made ready for it.
-    pub(crate) fn decide_alone<const N: usize>(
+    pub(crate) fn decide_without_store<const N: usize>(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        let away = |part| DecisionSource::Away { part };
+        let away = |part| DecisionSource::Fallback { part };
         let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, away);
-        if self.is_held_here(&mut batch) {
+        if self.is_local_lease(&mut batch) {
             return Ok(BatchOutcome::default());
         }
         batch.answers.fill(UNASKED);
         let admitted = self
-            .decide_here(&mut batch, away)
-            .and_then(|admits| Ok(admits && self.decide_from_slices(&mut batch)?));
+            .decide_without_waiting(&mut batch, away)
+            .and_then(|admits| Ok(admits && self.decide_from_local_leases(&mut batch)?));
         self.finish(&mut batch, matches!(admitted, Ok(true)));
         admitted.map(|_| outcome_of(batch.answers))
     }
 
     fn begin<'b, P: SharingPolicy, const N: usize>(
         &self,
-        checks: &'b [Check<'b>],
+        checks: &'b [QuotaCheck<'b>],
         sharing: &'b P,
-        answers: &'b mut [Answer],
+        answers: &'b mut [StoreReply],
         by_store: impl Fn(usize) -> DecisionSource,
     ) -> TieredBatch<'b, N> {
         let shared = (0..checks.len().min(N)).map(|position| sharing.sharing(position));
         let sharing: ArrayVec<Sharing<'b>, N> = shared.collect();
-        let source = |(check, sharing): (&Check<'_>, &Sharing<'_>)| {
+        let source = |(check, sharing): (&QuotaCheck<'_>, &Sharing<'_>)| {
             if sharing.is_local {
-                return DecisionSource::Own;
+                return DecisionSource::Local;
             }
-            self.fleet.note_version(sharing.version);
-            let part = self.fleet.part_of(&check.key, sharing.slot_key.as_ref());
+            self.fleet.observe_version(sharing.version);
+            let part = self
+                .fleet
+                .partition_of(&check.key, sharing.slot_key.as_ref());
             if self.is_leased(check, sharing) {
-                return DecisionSource::Leased { part };
+                return DecisionSource::Lease { part };
             }
-            if Self::is_counted(check, sharing) {
-                return DecisionSource::Counted { part };
+            if Self::is_async(check, sharing) {
+                return DecisionSource::Async { part };
             }
             by_store(part)
         };
@@ -190,49 +194,54 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// The store, or a fallback while that part of it is away.
-    pub(crate) fn by_store(&self, part: usize) -> DecisionSource {
+    pub(crate) fn store_or_fallback(&self, part: usize) -> DecisionSource {
         match self.fleet.breakers().get(part) {
             Some(breaker) if breaker.is_closed() => DecisionSource::Store { part },
-            _ => DecisionSource::Away { part },
+            _ => DecisionSource::Fallback { part },
         }
     }
 
     /// Whether a batch only releases or renews a place that this node gave while the store was away; then it is done.
-    fn is_held_here<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) -> bool {
+    fn is_local_lease<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) -> bool {
         let [check] = batch.checks else {
             return false;
         };
         match check.op {
-            Op::Release(id) | Op::Renew(id) => self.releases_here(check, id, batch.answers),
+            Op::Release(id) | Op::Renew(id) => self.release_locally(check, id, batch.answers),
             _ => false,
         }
     }
 
-    fn releases_here(&self, check: &Check<'_>, id: LeaseId, answers: &mut [Answer]) -> bool {
+    fn release_locally(
+        &self,
+        check: &QuotaCheck<'_>,
+        id: LeaseId,
+        answers: &mut [StoreReply],
+    ) -> bool {
         let Some(ruled) = self.fallback_quota(check, &Sharing::EXACT) else {
             return false;
         };
         let mut ask = |op| {
-            let check = Check {
-                ruled: &ruled,
+            let check = QuotaCheck {
+                limit: &ruled,
                 op,
                 ..*check
             };
             self.local.decide(&[check], answers).is_ok()
                 && answers
                     .first()
-                    .is_some_and(|answer| answer.note != Note::LeaseNotHeld)
+                    .is_some_and(|answer| answer.note != ReplyNote::LeaseNotHeld)
         };
         // A release does not say whether there was anything to be released.
         ask(Op::Renew(id)) && ask(check.op)
     }
 
     /// Waits for another caller that asks about the same key, where that was denied a moment ago.
-    async fn turn(&self, checks: &[Check<'_>], version: u64) -> Turn<'_> {
+    async fn join_flight(&self, checks: &[QuotaCheck<'_>], version: u64) -> FlightOutcome<'_> {
         let denials = &self.fleet.denials;
-        match denials.just_over(checks, self.local.now(), version) {
-            Some(key) => self.fleet.singleflight.turn(key).await,
-            None => Turn::Alone,
+        match denials.recently_expired(checks, self.local.now(), version) {
+            Some(key) => self.fleet.singleflight.join(key).await,
+            None => FlightOutcome::NotShared,
         }
     }
 
@@ -245,15 +254,15 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         let mut known = [None; N];
         let known = known.get_mut(..batch.checks.len())?;
         let denials = &self.fleet.denials;
-        denials.ask(batch.checks, self.local.now(), version, known)?;
+        denials.lookup(batch.checks, self.local.now(), version, known)?;
         for (answer, known) in batch.answers.iter_mut().zip(known) {
             *answer = match known {
-                Some(known) => Answer {
+                Some(known) => StoreReply {
                     outcome: Outcome::Deny {
                         retry_after: known.retry_after,
                     },
                     status: known.status,
-                    ..Answer::EMPTY
+                    ..StoreReply::EMPTY
                 },
                 None => UNASKED,
             };
@@ -267,46 +276,46 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         &self,
         batch: &mut TieredBatch<'_, N>,
         ids: &[DenialId],
-    ) -> Result<Decided, StoreError> {
-        let is_leased = |source: &DecisionSource| matches!(source, DecisionSource::Leased { .. });
-        if !self.decide_here(batch, |part| self.by_store(part))? {
-            return Ok(Decided::ByAll(false));
+    ) -> Result<TierOutcome, StoreError> {
+        let is_leased = |source: &DecisionSource| matches!(source, DecisionSource::Lease { .. });
+        if !self.decide_without_waiting(batch, |part| self.store_or_fallback(part))? {
+            return Ok(TierOutcome::AllTiers(false));
         }
         if batch.sources.iter().any(is_leased) && !self.decide_leased(batch).await? {
-            return Ok(Decided::ByAll(false));
+            return Ok(TierOutcome::AllTiers(false));
         }
         // Those that have become the store's meanwhile have no id yet.
         let denials = &self.fleet.denials;
-        let id = |position: usize, check: &Check<'_>, version| match ids.get(position) {
+        let id = |position: usize, check: &QuotaCheck<'_>, version| match ids.get(position) {
             Some(id) => *id,
-            None => denials.id(&check.key, check.ruled.id, version),
+            None => denials.id(&check.key, check.limit.id, version),
         };
         let asked: StoreBatch<'_, N> =
             StoreBatch::new(batch.checks, &batch.sharing, &batch.sources, id);
         if asked.checks.is_empty() {
-            return Ok(Decided::ByAll(true));
+            return Ok(TierOutcome::AllTiers(true));
         }
         match self.ask_store(&asked, batch.answers).await {
-            Ok(outcome) => Ok(Decided::ByAll(outcome.is_admitted())),
+            Ok(outcome) => Ok(TierOutcome::AllTiers(outcome.is_admitted())),
             Err(error) if error.is_callers_fault() => Err(error),
             Err(error) => {
                 let sources = batch.sources.iter_mut();
-                sources.for_each(DecisionSource::fall_back);
+                sources.for_each(DecisionSource::fall_back_to_local);
                 let decided = self.decide_by_fallback(batch, error.may_have_charged())?;
-                Ok(Decided::WithoutStore(decided))
+                Ok(TierOutcome::WithoutStore(decided))
             }
         }
     }
 
     /// Decides on everything for which nobody has to be waited for: this node's own limits, counted ones, and those whose part of
     /// the store is away. Answers whether all of them admit.
-    fn decide_here<const N: usize>(
+    fn decide_without_waiting<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
         by_store: impl Fn(usize) -> DecisionSource,
     ) -> Result<bool, StoreError> {
-        let is_away = |source: &DecisionSource| matches!(source, DecisionSource::Away { .. });
-        if !self.decide_own(batch)? || !self.decide_counted(batch, by_store) {
+        let is_away = |source: &DecisionSource| matches!(source, DecisionSource::Fallback { .. });
+        if !self.decide_local(batch)? || !self.decide_async(batch, by_store) {
             return Ok(false);
         }
         if batch.sources.iter().any(is_away) {
@@ -316,23 +325,23 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// Decides on this node's own limits, and answers whether all of them admit.
-    fn decide_own<const N: usize>(
+    fn decide_local<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
-        if !batch.sources.contains(&DecisionSource::Own) {
+        if !batch.sources.contains(&DecisionSource::Local) {
             return Ok(true);
         }
         let own = batch.checks.iter().enumerate().zip(&batch.sources);
         let own: ArrayVec<LocalCharge, N> = own
-            .filter(|(_, source)| **source == DecisionSource::Own)
+            .filter(|(_, source)| **source == DecisionSource::Local)
             .map(|((position, check), _)| LocalCharge {
                 position,
-                ruled: *check.ruled,
-                on: ChargedOn::OwnState,
+                limit: *check.limit,
+                on: ChargedOn::LocalState,
             })
             .collect();
-        let admits = self.decide_on::<N>(batch.checks, &own, batch.answers)?;
+        let admits = self.decide_locally::<N>(batch.checks, &own, batch.answers)?;
         if admits {
             batch.charged.extend(own);
         }
@@ -343,10 +352,11 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     async fn ask_store<const N: usize>(
         &self,
         asked: &StoreBatch<'_, N>,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let sent = self.local.now();
-        let mut found: ArrayVec<Answer, N> = asked.checks.iter().map(|_| Answer::EMPTY).collect();
+        let mut found: ArrayVec<StoreReply, N> =
+            asked.checks.iter().map(|_| StoreReply::EMPTY).collect();
         let remote = self.fleet.remote();
         let called = remote
             .decide(&asked.slot_keys, &asked.checks, &mut found)
@@ -354,7 +364,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         // Which of several parts did not answer is not known; one that did is soon asked again.
         let answered = self.local.now();
         self.fleet
-            .note_call(&asked.parts, answered, called.as_ref().err());
+            .record_call(&asked.partitions, answered, called.as_ref().err());
         let outcome = called?;
         for (position, found) in asked.positions.iter().zip(&found) {
             if let Some(answer) = answers.get_mut(*position) {
@@ -363,7 +373,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
         let when = (sent, answered.since(sent));
         let denials = &self.fleet.denials;
-        denials.learn_of(
+        denials.record_by_id(
             &asked.ids,
             &asked.checks,
             &found,
@@ -372,7 +382,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         );
         if outcome.is_admitted() && !asked.are_counters {
             for (check, answer) in asked.checks.iter().zip(&found) {
-                self.fleet.note_admitted(self.local, check, answer);
+                self.fleet.record_admitted(self.local, check, answer);
             }
         }
         Ok(outcome)
@@ -381,20 +391,20 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     /// Notes what was admitted without the store, or takes back what was charged here.
     fn finish<const N: usize>(&self, batch: &mut TieredBatch<'_, N>, is_admitted: bool) {
         if is_admitted {
-            self.note_for_replay(batch);
+            self.queue_replay(batch);
         } else {
-            self.take_back(batch);
+            self.undo_charges(batch);
         }
     }
 }
 
 /// Not asked.
-pub(crate) const UNASKED: Answer = Answer {
+pub(crate) const UNASKED: StoreReply = StoreReply {
     outcome: Outcome::Allow,
-    note: Note::Unasked,
-    ..Answer::EMPTY
+    note: ReplyNote::NotChecked,
+    ..StoreReply::EMPTY
 };
 
-fn outcome_of(answers: &[Answer]) -> BatchOutcome {
+fn outcome_of(answers: &[StoreReply]) -> BatchOutcome {
     answers.iter().map(|answer| answer.outcome).collect()
 }

@@ -61,21 +61,25 @@ impl Dialect {
     }
 
     /// Everything that the rest of the workspace wants to know of a dialect, but how it is written.
-    const fn properties(self) -> Properties {
+    const fn properties(self) -> DialectProperties {
         match self {
-            Self::Draft11 => Properties::new("draft-11", DICTIONARY).with_partitions(),
-            Self::Next => Properties::new("next", DICTIONARY).with_partitions(),
-            Self::Draft07 => Properties::new("draft-07", DICTIONARY),
-            Self::Draft06 => Properties::new("draft-06", &["ratelimit-limit", "ratelimit-policy"]),
-            Self::Draft03 => Properties::new("draft-03", &["ratelimit-limit"]),
-            Self::Envoy => Properties::new("envoy", X_LIMIT),
-            Self::XRateLimit => Properties::new("x-ratelimit", X_LIMIT),
-            Self::XRateLimitEpoch => Properties::new("x-ratelimit-epoch", X_LIMIT).with_time(),
-            Self::XRateLimitEpochMillis => {
-                Properties::new("x-ratelimit-epoch-ms", X_LIMIT).with_time()
+            Self::Draft11 => DialectProperties::new("draft-11", DICTIONARY).with_partitions(),
+            Self::Next => DialectProperties::new("next", DICTIONARY).with_partitions(),
+            Self::Draft07 => DialectProperties::new("draft-07", DICTIONARY),
+            Self::Draft06 => {
+                DialectProperties::new("draft-06", &["ratelimit-limit", "ratelimit-policy"])
             }
-            Self::Discord => Properties::new("discord", X_LIMIT).with_time(),
-            Self::GitHub => Properties::new("github", X_LIMIT).with_time(),
+            Self::Draft03 => DialectProperties::new("draft-03", &["ratelimit-limit"]),
+            Self::Envoy => DialectProperties::new("envoy", X_LIMIT),
+            Self::XRateLimit => DialectProperties::new("x-ratelimit", X_LIMIT),
+            Self::XRateLimitEpoch => {
+                DialectProperties::new("x-ratelimit-epoch", X_LIMIT).with_time()
+            }
+            Self::XRateLimitEpochMillis => {
+                DialectProperties::new("x-ratelimit-epoch-ms", X_LIMIT).with_time()
+            }
+            Self::Discord => DialectProperties::new("discord", X_LIMIT).with_time(),
+            Self::GitHub => DialectProperties::new("github", X_LIMIT).with_time(),
         }
     }
 
@@ -92,7 +96,7 @@ impl Dialect {
     }
 
     /// A field that both write, each in its own way, so that no client could read it.
-    fn clash(self, other: Self) -> Option<&'static str> {
+    fn conflicting_field(self, other: Self) -> Option<&'static str> {
         let theirs = other.properties().contested;
         let ours = self.properties().contested.iter();
         ours.copied().find(|field| theirs.contains(field))
@@ -104,7 +108,7 @@ impl Dialect {
 }
 
 /// What a dialect is called and what it sends.
-struct Properties {
+struct DialectProperties {
     name: &'static str,
     /// The fields that it writes, in lowercase, as far as others write them too.
     contested: &'static [&'static str],
@@ -114,7 +118,7 @@ struct Properties {
     sends_partitions: bool,
 }
 
-impl Properties {
+impl DialectProperties {
     const fn new(name: &'static str, contested: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -152,7 +156,7 @@ impl FromStr for Dialect {
             _ => {}
         }
         let found = Self::ALL.into_iter().find(|dialect| dialect.name() == name);
-        found.ok_or_else(|| InvalidDialect::new(name, Reason::Unknown))
+        found.ok_or_else(|| InvalidDialect::new(name, InvalidDialectReason::Unknown))
     }
 }
 
@@ -183,10 +187,10 @@ impl Dialects {
     ///
     /// # Errors
     /// Two of them write the same field, each in its own way.
-    pub fn of(dialects: &[Dialect]) -> Result<Self, InvalidDialect> {
+    pub fn new(dialects: &[Dialect]) -> Result<Self, InvalidDialect> {
         let mut all = Self::NONE;
         for dialect in dialects {
-            all = all.and(*dialect)?;
+            all = all.with(*dialect)?;
         }
         Ok(all)
     }
@@ -195,12 +199,12 @@ impl Dialects {
     ///
     /// # Errors
     /// It shares a field with one that is there.
-    pub fn and(self, dialect: Dialect) -> Result<Self, InvalidDialect> {
+    pub fn with(self, dialect: Dialect) -> Result<Self, InvalidDialect> {
         for other in self.iter().filter(|other| *other != dialect) {
-            if let Some(field) = dialect.clash(other) {
+            if let Some(field) = dialect.conflicting_field(other) {
                 return Err(InvalidDialect::new(
                     dialect.name(),
-                    Reason::Clash { field, other },
+                    InvalidDialectReason::Conflict { field, other },
                 ));
             }
         }
@@ -265,9 +269,12 @@ impl FromStr for Dialects {
         for name in list.split(',') {
             let name = name.trim();
             if is_none(name) {
-                return Err(InvalidDialect::new(name, Reason::NoneAmongOthers));
+                return Err(InvalidDialect::new(
+                    name,
+                    InvalidDialectReason::NoneAmongOthers,
+                ));
             }
-            all = all.and(name.parse()?)?;
+            all = all.with(name.parse()?)?;
         }
         Ok(all)
     }
@@ -278,18 +285,18 @@ impl FromStr for Dialects {
 pub struct InvalidDialect {
     /// The name that was given, or the beginning of it.
     pub name: String,
-    reason: Reason,
+    reason: InvalidDialectReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+enum InvalidDialectReason {
     Unknown,
     NoneAmongOthers,
-    Clash { field: &'static str, other: Dialect },
+    Conflict { field: &'static str, other: Dialect },
 }
 
 impl InvalidDialect {
-    fn new(name: &str, reason: Reason) -> Self {
+    fn new(name: &str, reason: InvalidDialectReason) -> Self {
         Self {
             name: name.chars().take(64).collect(),
             reason,
@@ -301,15 +308,17 @@ impl fmt::Display for InvalidDialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "dialect: {:?} is not valid: ", self.name)?;
         match self.reason {
-            Reason::Unknown => {
+            InvalidDialectReason::Unknown => {
                 f.write_str("there is no such dialect; there are ")?;
                 for dialect in Dialect::ALL {
                     write!(f, "{dialect}, ")?;
                 }
                 f.write_str("and none")
             }
-            Reason::NoneAmongOthers => f.write_str("it means no dialect, so it must stand alone"),
-            Reason::Clash { field, other } => write!(
+            InvalidDialectReason::NoneAmongOthers => {
+                f.write_str("it means no dialect, so it must stand alone")
+            }
+            InvalidDialectReason::Conflict { field, other } => write!(
                 f,
                 "it writes `{field}` differently from {other}; choose one of the two"
             ),
@@ -379,7 +388,7 @@ mod tests {
         let all: Dialects = "github, draft-03 ,draft-11,github".parse().unwrap();
         let expected = [Dialect::Draft11, Dialect::Draft03, Dialect::GitHub];
         assert!(all.iter().eq(expected));
-        assert_eq!(Dialects::of(&expected), Ok(all));
+        assert_eq!(Dialects::new(&expected), Ok(all));
         assert_eq!(Dialects::default(), Dialect::Draft11.into());
     }
 }

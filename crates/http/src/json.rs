@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Write};
 pub(crate) fn push_string(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'"');
     // Writing into memory cannot fail; the `Result` belongs to the trait.
-    write!(Escaping(out), "{text}").unwrap_or_default();
+    write!(JsonEscaper(out), "{text}").unwrap_or_default();
     out.push(b'"');
 }
 
@@ -27,9 +27,9 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-struct Escaping<'a>(&'a mut Vec<u8>);
+struct JsonEscaper<'a>(&'a mut Vec<u8>);
 
-impl Write for Escaping<'_> {
+impl Write for JsonEscaper<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text.as_bytes();
         let is_special = |byte: &u8| SPECIAL.get(usize::from(*byte)) == Some(&true);

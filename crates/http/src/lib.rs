@@ -6,29 +6,30 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod answer;
 mod dialect;
+mod header_fields;
 mod json;
-mod name;
 mod partition;
-mod policy;
-mod problem;
-mod standing;
+mod policy_name;
+mod problem_details;
+mod quota_policy;
+mod rate_limit_item;
+mod rate_limit_status;
 mod text;
-mod words;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub use address::{
-    AddressKey, Client, Clients, Found, InvalidNetwork, Network, Networks, Source, address_key,
+    AddressKey, AddressSource, ClientAddress, ClientAddressResolver, ForwardedHeader,
+    InvalidNetwork, Network, TrustedProxies, address_key,
 };
-pub use answer::{Answer, Jitter, retry_after};
 pub use dialect::{Dialect, Dialects, InvalidDialect};
-pub use name::InvalidPolicyName;
+pub use header_fields::{HeaderField, HeaderFields, Merge};
 pub use partition::PartitionKey;
-pub use policy::{InvalidDetail, Policy, Scope};
-pub use problem::{CONTENT_TYPE, Cause, Problem};
-pub use standing::Standing;
-pub use words::{Merge, Word, Words};
+pub use policy_name::InvalidPolicyName;
+pub use problem_details::{CONTENT_TYPE, ProblemDetails, ProblemType};
+pub use quota_policy::{InvalidDetail, QuotaPolicy, Scope};
+pub use rate_limit_item::RateLimitItem;
+pub use rate_limit_status::{Jitter, RateLimitStatus, retry_after};

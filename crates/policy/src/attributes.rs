@@ -44,7 +44,7 @@ impl Attribute {
     /// assert_eq!(Attribute::named("weather"), None);
     /// ```
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         let simple = match name {
             "ip" => Self::Ip,
             "method" => Self::Method,

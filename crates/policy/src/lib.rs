@@ -9,6 +9,8 @@ pub mod attributes;
 mod check;
 pub mod compile;
 pub mod explain;
+pub mod grammar;
+pub mod humanize;
 mod load;
 pub mod model;
 pub mod read;
@@ -16,10 +18,8 @@ pub mod reference;
 pub mod rules;
 pub mod schema;
 pub mod source;
-pub mod words;
-pub mod words_for;
 
-pub use load::{load, load_bytes, load_path, read_path, read_text, text_of_bytes};
+pub use load::{decode_utf8, load, load_bytes, load_path, read_path, read_text};
 
 #[cfg(test)]
 mod tests;

@@ -6,36 +6,39 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::model::Policy;
-use crate::source::{Format, MAX_BYTES, Node, Place, Problem, Problems, Value, parse};
+use crate::source::{
+    Diagnostic, Diagnostics, MAX_BYTES, SourceFormat, SourceLocation, SourceNode, SourceValue,
+    parse,
+};
 
 /// Reads and checks a policy.
 ///
 /// ```
 /// use tollgate_policy::load;
-/// use tollgate_policy::source::Format;
+/// use tollgate_policy::source::SourceFormat;
 ///
 /// let text = "limits:\n  - name: everyone\n    rate: 100/s\n";
-/// assert_eq!(load(text, "policy.yaml", Format::Yaml).unwrap().limits.len(), 1);
+/// assert_eq!(load(text, "policy.yaml", SourceFormat::Yaml).unwrap().limits.len(), 1);
 ///
-/// let problems = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", Format::Yaml).unwrap_err();
+/// let problems = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", SourceFormat::Yaml).unwrap_err();
 /// assert!(problems.to_string().contains("`100` does not say per what"));
 /// ```
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Problems> {
-    let mut tree = parse(text, format).map_err(|list| Problems::new(file_name, text, list))?;
-    if format != Format::Yaml {
-        bare_words(&mut tree);
+pub fn load(text: &str, file_name: &str, format: SourceFormat) -> Result<Policy, Diagnostics> {
+    let mut tree = parse(text, format).map_err(|list| Diagnostics::new(file_name, text, list))?;
+    if format != SourceFormat::Yaml {
+        unquote_presence_words(&mut tree);
     }
-    crate::read::policy(&tree).map_err(|list| Problems::new(file_name, text, list))
+    crate::read::read_policy(&tree).map_err(|list| Diagnostics::new(file_name, text, list))
 }
 
 /// Reads and checks a policy in a file, in the format that its ending says.
 ///
 /// # Errors
 /// The file cannot be read, is no text, or is wrong.
-pub fn load_path(path: &Path) -> Result<Policy, Problems> {
+pub fn load_path(path: &Path) -> Result<Policy, Diagnostics> {
     load_bytes(read_path(path)?, path)
 }
 
@@ -43,10 +46,10 @@ pub fn load_path(path: &Path) -> Result<Policy, Problems> {
 ///
 /// # Errors
 /// It is no text, or is wrong.
-pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Problems> {
+pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Diagnostics> {
     let name = path.display().to_string();
-    let Some(format) = Format::of_path(path) else {
-        return Err(refused(
+    let Some(format) = SourceFormat::from_path(path) else {
+        return Err(file_error(
             &name,
             "the name of the file does not say how it is written",
             "name it with the ending `.yaml`, `.toml` or `.json`",
@@ -59,7 +62,7 @@ pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Problems> {
 ///
 /// # Errors
 /// It cannot be read, or is larger than a policy may be.
-pub fn read_path(path: &Path) -> Result<Vec<u8>, Problems> {
+pub fn read_path(path: &Path) -> Result<Vec<u8>, Diagnostics> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| unreadable(&name, &error))?;
     read_bytes(file, &name)
@@ -69,11 +72,11 @@ pub fn read_path(path: &Path) -> Result<Vec<u8>, Problems> {
 ///
 /// # Errors
 /// It cannot be read, is larger than a policy may be, or is no text.
-pub fn read_text(file: impl Read, name: &str) -> Result<String, Problems> {
+pub fn read_text(file: impl Read, name: &str) -> Result<String, Diagnostics> {
     text_of(read_bytes(file, name)?, name)
 }
 
-fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Problems> {
+fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Diagnostics> {
     let mut bytes = Vec::new();
     // One byte more than is read, so that a file of just the right size is told from a larger one.
     let most = u64::try_from(MAX_BYTES)
@@ -83,7 +86,7 @@ fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Problems> {
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(name, &error))?;
     if bytes.len() > MAX_BYTES {
-        return Err(refused(
+        return Err(file_error(
             name,
             format!("the file has more than {MAX_BYTES} bytes"),
             "split the policy, or move long lists of values out of it",
@@ -96,16 +99,16 @@ fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Problems> {
 ///
 /// # Errors
 /// It is no text.
-pub fn text_of_bytes(bytes: Vec<u8>, name: &str) -> Result<String, Problems> {
+pub fn decode_utf8(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
     text_of(bytes, name)
 }
 
-fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Problems> {
+fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
         let line = before.split(|byte| *byte == b'\n').count();
-        refused(
+        file_error(
             name,
             format!(
                 "the file is not UTF-8 text: byte {} on line {line} begins no character",
@@ -116,8 +119,8 @@ fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Problems> {
     })
 }
 
-fn unreadable(name: &str, error: &std::io::Error) -> Problems {
-    refused(
+fn unreadable(name: &str, error: &std::io::Error) -> Diagnostics {
+    file_error(
         name,
         format!("the file cannot be read: {error}"),
         "check its path and permissions",
@@ -125,27 +128,29 @@ fn unreadable(name: &str, error: &std::io::Error) -> Problems {
 }
 
 /// What is wrong with a file as a whole.
-fn refused(name: &str, message: impl Into<String>, help: &str) -> Problems {
-    Problems::new(
+fn file_error(name: &str, message: impl Into<String>, help: &str) -> Diagnostics {
+    Diagnostics::new(
         name,
         "",
-        vec![Problem::new(Place::default(), message, help)],
+        vec![Diagnostic::new(SourceLocation::default(), message, help)],
     )
 }
 
 /// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant
 /// wherever a condition could say them; the text itself can still be matched as a list of one.
-fn bare_words(node: &mut Node) {
+fn unquote_presence_words(node: &mut SourceNode) {
     match &mut node.value {
-        Value::Nothing | Value::Scalar { .. } => {}
-        Value::List(nodes) => nodes.iter_mut().for_each(bare_words),
-        Value::Map(entries) => {
+        SourceValue::Null | SourceValue::Scalar { .. } => {}
+        SourceValue::List(nodes) => nodes.iter_mut().for_each(unquote_presence_words),
+        SourceValue::Map(entries) => {
             for entry in entries {
                 match &mut entry.value.value {
-                    Value::Scalar { text, quoted } if matches!(&**text, "present" | "absent") => {
+                    SourceValue::Scalar { text, quoted }
+                        if matches!(&**text, "present" | "absent") =>
+                    {
                         *quoted = false;
                     }
-                    _ => bare_words(&mut entry.value),
+                    _ => unquote_presence_words(&mut entry.value),
                 }
             }
         }
@@ -157,9 +162,9 @@ mod tests {
     use super::*;
 
     /// A file that is gone when the test is over.
-    struct Written(std::path::PathBuf);
+    struct TempFile(std::path::PathBuf);
 
-    impl Written {
+    impl TempFile {
         fn new(name: &str, bytes: &[u8]) -> Self {
             let path = std::env::temp_dir().join(format!("tollgate-{}-{name}", std::process::id()));
             std::fs::write(&path, bytes).unwrap();
@@ -171,7 +176,7 @@ mod tests {
         }
     }
 
-    impl Drop for Written {
+    impl Drop for TempFile {
         fn drop(&mut self) {
             std::fs::remove_file(&self.0).unwrap();
         }
@@ -179,13 +184,13 @@ mod tests {
 
     #[test]
     fn a_file_is_read_in_the_format_that_its_ending_says() {
-        let yaml = Written::new("a.yaml", b"limits: [{ name: a, rate: 1/s }]");
-        let json = Written::new(
+        let yaml = TempFile::new("a.yaml", b"limits: [{ name: a, rate: 1/s }]");
+        let json = TempFile::new(
             "a.json",
             br#"{ "limits": [{ "name": "a", "rate": "1/s" }] }"#,
         );
         assert_eq!(load_path(&yaml.0).unwrap(), load_path(&json.0).unwrap());
-        let unknown = Written::new("a.conf", b"limits: []");
+        let unknown = TempFile::new("a.conf", b"limits: []");
         assert_eq!(
             unknown.refusal(),
             "the name of the file does not say how it is written"
@@ -194,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_text_is_refused_with_the_first_wrong_byte() {
-        let file = Written::new("latin.yaml", b"limits:\n  - name: caf\xe9\n");
+        let file = TempFile::new("latin.yaml", b"limits:\n  - name: caf\xe9\n");
         assert_eq!(
             file.refusal(),
             "the file is not UTF-8 text: byte 22 on line 2 begins no character"
@@ -213,14 +218,14 @@ mod tests {
             "limits: [",
             "mode: off\n",
         ] {
-            let file = Written::new("half.yaml", text.as_bytes());
+            let file = TempFile::new("half.yaml", text.as_bytes());
             assert!(load_path(&file.0).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn a_file_beyond_the_bound_is_refused_without_reading_it_all() {
-        let file = Written::new("large.yaml", &vec![b'#'; MAX_BYTES + 1]);
+        let file = TempFile::new("large.yaml", &vec![b'#'; MAX_BYTES + 1]);
         assert!(file.refusal().contains("more than 1048576 bytes"));
         let missing = load_path(Path::new("/nowhere/policy.yaml")).unwrap_err();
         assert!(missing.list[0].message.contains("cannot be read"));
@@ -230,13 +235,13 @@ mod tests {
     fn presence_is_a_word_in_every_format_and_a_text_in_a_list() {
         let yaml = |test: &str| {
             let text = format!("limits: [{{ name: a, rate: 1/s, match: {{ header.x: {test} }} }}]");
-            load(&text, "a.yaml", Format::Yaml).unwrap()
+            load(&text, "a.yaml", SourceFormat::Yaml).unwrap()
         };
         let json = |test: &str| {
             let text = format!(
                 r#"{{ "limits": [{{ "name": "a", "rate": "1/s", "match": {{ "header.x": {test} }} }}] }}"#
             );
-            load(&text, "a.json", Format::Json).unwrap()
+            load(&text, "a.json", SourceFormat::Json).unwrap()
         };
         assert_eq!(yaml("absent"), json(r#""absent""#));
         assert_eq!(yaml("{ present: false }"), yaml("absent"));

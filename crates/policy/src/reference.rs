@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::model::Algorithm;
-use crate::read::{About, Absent, tables};
+use crate::read::{FieldDefault, FieldSpec, tables};
 
 const END: &str = "<!-- end -->";
 
@@ -18,7 +18,7 @@ const END: &str = "<!-- end -->";
 /// assert!(new.contains("| `nodes` |") && !new.contains("old"));
 /// ```
 #[must_use]
-pub fn renew(document: &str) -> String {
+pub fn update_tables(document: &str) -> String {
     let mut out = document.to_owned();
     let fields = tables().map(|(name, fields)| (name, table(&fields)));
     for (name, table) in fields.into_iter().chain([("algorithms", algorithms())]) {
@@ -34,14 +34,14 @@ pub fn renew(document: &str) -> String {
     out
 }
 
-fn table(fields: &[About]) -> String {
+fn table(fields: &[FieldSpec]) -> String {
     let mut out = String::from("| field | meaning | default |\n|---|---|---|\n");
     for field in fields {
-        let absent = match field.absent {
-            Absent::Required(_) => "required ".to_owned(),
-            Absent::Default(value) => format!("`{value}` "),
-            Absent::Means(words) => format!("{words} "),
-            Absent::Nothing => String::new(),
+        let absent = match field.default {
+            FieldDefault::Required(_) => "required ".to_owned(),
+            FieldDefault::Value(value) => format!("`{value}` "),
+            FieldDefault::Description(words) => format!("{words} "),
+            FieldDefault::None => String::new(),
         };
         let _infallible = writeln!(out, "| `{}` | {} | {absent}|", field.name, field.doc);
     }
@@ -50,11 +50,11 @@ fn table(fields: &[About]) -> String {
 
 fn algorithms() -> String {
     let mut out = String::from("| `algorithm` | what it promises | burst |\n|---|---|---|\n");
-    for (name, algorithm) in Algorithm::NAMED {
+    for (name, algorithm) in Algorithm::BY_NAME {
         let properties = algorithm.properties();
         let burst = properties.burst.map(|burst| format!("{burst} "));
         let burst = burst.unwrap_or_default();
-        let _infallible = writeln!(out, "| `{name}` | {} | {burst}|", properties.promise);
+        let _infallible = writeln!(out, "| `{name}` | {} | {burst}|", properties.guarantee);
     }
     out
 }
@@ -64,14 +64,14 @@ mod tests {
     use super::*;
     use crate::load;
     use crate::model::Policy;
-    use crate::source::Format;
+    use crate::source::SourceFormat;
 
     const DOCUMENT: &str = include_str!("../../../docs/policy.md");
 
     #[test]
     fn the_published_reference_is_current_and_has_every_table() {
         assert!(
-            renew(DOCUMENT) == DOCUMENT,
+            update_tables(DOCUMENT) == DOCUMENT,
             "docs/policy.md is not current: cargo run -p tollgate-policy --example reference"
         );
         for (name, _) in tables() {
@@ -80,7 +80,7 @@ mod tests {
         }
         // Negative control.
         let wrong = DOCUMENT.replace("`unit` |", "`units` |");
-        assert_ne!(renew(&wrong), wrong);
+        assert_ne!(update_tables(&wrong), wrong);
     }
 
     /// Policies with room for a field of a map.
@@ -113,7 +113,7 @@ mod tests {
     ];
 
     fn with(text: &str, more: &str) -> Option<Policy> {
-        load(&text.replace(" @", more), "a.yaml", Format::Yaml).ok()
+        load(&text.replace(" @", more), "a.yaml", SourceFormat::Yaml).ok()
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
                 continue;
             }
             for field in fields {
-                let Absent::Default(value) = field.absent else {
+                let FieldDefault::Value(value) = field.default else {
                     continue;
                 };
                 let given = format!(", {}: \"{value}\"", field.name);

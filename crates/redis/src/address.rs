@@ -6,10 +6,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 /// The most servers that one address may name.
-const MOST: usize = 64;
+const MAX_SERVERS: usize = 64;
 
 /// Where one server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,14 +20,14 @@ pub(crate) enum Endpoint {
 
 impl Endpoint {
     /// An endpoint as a server names it: `host:port`. An empty host is the host that said so.
-    pub(crate) fn named(text: &str, by: &Self) -> Option<Self> {
+    pub(crate) fn parse_from(text: &str, by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok()?;
-        Some(Self::at(host, port, by))
+        Some(Self::reported_by(host, port, by))
     }
 
     /// The same, taken apart.
-    pub(crate) fn at(host: &str, port: u16, by: &Self) -> Self {
+    pub(crate) fn reported_by(host: &str, port: u16, by: &Self) -> Self {
         match by {
             Self::Tcp(own, _) if host.is_empty() || host == "?" => Self::Tcp(own.clone(), port),
             _ => Self::Tcp(host.to_owned(), port),
@@ -47,7 +47,7 @@ impl fmt::Display for Endpoint {
 
 /// How the servers stand to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum AddressLayout {
     Single(Endpoint),
     Sentinel {
         sentinels: Vec<Endpoint>,
@@ -60,23 +60,23 @@ pub(crate) enum Shape {
 
 /// An address, read.
 #[derive(Clone, Debug)]
-pub(crate) struct Address {
-    pub(crate) shape: Shape,
+pub(crate) struct ParsedAddress {
+    pub(crate) layout: AddressLayout,
     /// How each server is spoken to: whether by TLS, as whom, which database.
     pub(crate) template: ConnectionInfo,
 }
 
-impl Address {
+impl ParsedAddress {
     /// Reads an address.
     ///
     /// # Errors
     /// It makes no sense. The error never quotes it, because it may hold a password.
-    pub(crate) fn read(text: &str) -> Result<Self, StoreError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let Some((plain, kind)) = scheme.split_once('+').filter(|(_, kind)| *kind != "unix") else {
             let (endpoint, template) = server(text)?;
             return Ok(Self {
-                shape: Shape::Single(endpoint),
+                layout: AddressLayout::Single(endpoint),
                 template,
             });
         };
@@ -89,7 +89,7 @@ impl Address {
             None => (String::new(), authority),
         };
         let hosts: Vec<&str> = hosts.split(',').filter(|host| !host.is_empty()).collect();
-        if hosts.is_empty() || hosts.len() > MOST {
+        if hosts.is_empty() || hosts.len() > MAX_SERVERS {
             return Err(invalid("it must name from one to 64 servers"));
         }
         let (master, after_master) = path.split_once('/').unwrap_or((path, ""));
@@ -117,17 +117,20 @@ impl Address {
         }
         let template = template.ok_or_else(|| invalid("it names no server"))?;
         let shape = match kind {
-            "sentinel" => Shape::Sentinel {
+            "sentinel" => AddressLayout::Sentinel {
                 sentinels: endpoints(servers),
                 master: master.to_owned(),
             },
-            "cluster" => Shape::Cluster(endpoints(servers)),
+            "cluster" => AddressLayout::Cluster(endpoints(servers)),
             _ if !are_different(&servers) => {
                 return Err(invalid("two of its servers have the same name"));
             }
-            _ => Shape::Shards(servers),
+            _ => AddressLayout::Shards(servers),
         };
-        Ok(Self { shape, template })
+        Ok(Self {
+            layout: shape,
+            template,
+        })
     }
 }
 
@@ -158,7 +161,10 @@ fn server(url: &str) -> Result<(Endpoint, ConnectionInfo), StoreError> {
         .into_connection_info()
         .map_err(|_may_quote: redis::RedisError| {
             // The error may quote the address, and the address may hold a password.
-            StoreError::new(ErrorKind::BadRequest, "the server's address is not valid")
+            StoreError::new(
+                StoreErrorKind::BadRequest,
+                "the server's address is not valid",
+            )
         })?;
     let endpoint = match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -172,7 +178,7 @@ fn server(url: &str) -> Result<(Endpoint, ConnectionInfo), StoreError> {
 
 fn invalid(detail: &'static str) -> StoreError {
     let detail = format!("the server's address is not valid: {detail}");
-    StoreError::new(ErrorKind::BadRequest, detail)
+    StoreError::new(StoreErrorKind::BadRequest, detail)
 }
 
 #[cfg(test)]
@@ -185,26 +191,29 @@ mod tests {
 
     #[test]
     fn every_shape_is_written_in_one_line() {
-        let read = |text| Address::read(text).unwrap().shape;
-        assert_eq!(read("redis://a:7000/2"), Shape::Single(tcp("a", 7000)));
+        let read = |text| ParsedAddress::parse(text).unwrap().layout;
+        assert_eq!(
+            read("redis://a:7000/2"),
+            AddressLayout::Single(tcp("a", 7000))
+        );
         assert_eq!(
             read("redis+unix:///run/redis.sock"),
-            Shape::Single(Endpoint::Unix("/run/redis.sock".into()))
+            AddressLayout::Single(Endpoint::Unix("/run/redis.sock".into()))
         );
         assert_eq!(
             read("redis+sentinel://u:p@a,b:7000/limits/3"),
-            Shape::Sentinel {
+            AddressLayout::Sentinel {
                 sentinels: vec![tcp("a", 26_379), tcp("b", 7000)],
                 master: "limits".to_owned(),
             }
         );
         assert_eq!(
             read("redis+cluster://a,[::1]:7000"),
-            Shape::Cluster(vec![tcp("a", 6379), tcp("::1", 7000)])
+            AddressLayout::Cluster(vec![tcp("a", 6379), tcp("::1", 7000)])
         );
         assert_eq!(
             read("redis+shards://north=a:1,south=b:2,c:3"),
-            Shape::Shards(vec![
+            AddressLayout::Shards(vec![
                 ("north".to_owned(), tcp("a", 1)),
                 ("south".to_owned(), tcp("b", 2)),
                 ("c:3".to_owned(), tcp("c", 3)),
@@ -214,7 +223,7 @@ mod tests {
 
     #[test]
     fn credentials_and_database_hold_for_every_server() {
-        let address = Address::read("redis+sentinel://u:p%40@a,b/limits/3").unwrap();
+        let address = ParsedAddress::parse("redis+sentinel://u:p%40@a,b/limits/3").unwrap();
         let settings = address.template.redis_settings();
         assert_eq!(settings.username(), Some("u"));
         assert_eq!(settings.password(), Some("p@"));
@@ -235,8 +244,8 @@ mod tests {
             "redis+cluster://u:hidden@a:99999999",
         ];
         for text in wrong {
-            let error = Address::read(text).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::BadRequest, "{text}");
+            let error = ParsedAddress::parse(text).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::BadRequest, "{text}");
             assert!(!error.to_string().contains("hidden"), "{error}");
         }
     }
@@ -244,8 +253,14 @@ mod tests {
     #[test]
     fn a_server_that_names_no_host_means_its_own() {
         let by = tcp("10.0.0.1", 1);
-        assert_eq!(Endpoint::named(":7001", &by), Some(tcp("10.0.0.1", 7001)));
-        assert_eq!(Endpoint::named("::1:7001", &by), Some(tcp("::1", 7001)));
-        assert_eq!(Endpoint::named("10.0.0.2:x", &by), None);
+        assert_eq!(
+            Endpoint::parse_from(":7001", &by),
+            Some(tcp("10.0.0.1", 7001))
+        );
+        assert_eq!(
+            Endpoint::parse_from("::1:7001", &by),
+            Some(tcp("::1", 7001))
+        );
+        assert_eq!(Endpoint::parse_from("10.0.0.2:x", &by), None);
     }
 }

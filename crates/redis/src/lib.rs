@@ -9,15 +9,15 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod call_failure;
 mod credentials;
-mod failure;
-mod lender;
-mod link;
+mod key_name;
+mod lease_broker;
 mod multi_slot;
-mod name;
 mod options;
+mod pool;
 mod register;
-mod remote;
+mod remote_store;
 mod script;
 mod store;
 mod task;
@@ -27,9 +27,9 @@ mod topology;
 pub mod wire;
 
 pub use credentials::{Credentials, CredentialsProvider, PasswordFile};
-pub use name::Secret;
-pub use options::{Options, Remembering};
+pub use key_name::KeyHashSecret;
+pub use options::{RedisOptions, ReservationRetention};
 pub use register::RedisRegister;
 pub use store::RedisStore;
-pub use tls::{Identity, Tls};
-pub use topology::{Finding, Unwise};
+pub use tls::{ClientIdentity, RedisTls};
+pub use topology::{ServerWarning, ServerWarningKind};

@@ -10,22 +10,22 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
+use tollgate_store::{QuotaCheck, StoreError, StoreErrorKind, StoreKey, StoreReply};
 
-use crate::multi_slot::{self, Debts, Part};
-use crate::name::{Named, Secret};
-use crate::options::{Options, Remembering};
-use crate::remote::Probes;
-use crate::topology::{Finding, Place, Topology};
-use crate::wire::{Request, decode};
+use crate::key_name::{KeyHashSecret, KeyName};
+use crate::multi_slot::{self, CompensationQueue, PlacedCheck};
+use crate::options::{RedisOptions, ReservationRetention};
+use crate::remote_store::ProbeKeys;
+use crate::topology::{HashSlot, ServerWarning, Topology};
+use crate::wire::{ScriptCall, decode};
 
 /// Decides in Redis or Valkey, exactly: one round trip, one script, one clock for all keys that lie together.
 #[derive(Debug)]
 pub struct RedisStore {
-    shared: Arc<Shared>,
+    inner: Arc<StoreInner>,
     in_flight: Semaphore,
-    debts: Debts,
-    probes: Probes,
+    compensations: CompensationQueue,
+    probe_keys: ProbeKeys,
 }
 
 impl RedisStore {
@@ -34,21 +34,21 @@ impl RedisStore {
     ///
     /// # Errors
     /// The address makes no sense.
-    pub async fn connect(options: Options) -> Result<Self, StoreError> {
+    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let topology = Topology::open(&options).await?;
-        let in_flight = Semaphore::new(options.most_in_flight.max(1));
-        let shared = Arc::new(Shared {
+        let in_flight = Semaphore::new(options.max_in_flight.max(1));
+        let shared = Arc::new(StoreInner {
             options,
             topology,
             corrupt: AtomicU64::new(0),
         });
-        let debts = Debts::start(&shared)?;
-        let probes = Probes::find(shared.options.secret, &shared.topology);
+        let debts = CompensationQueue::start(&shared)?;
+        let probes = ProbeKeys::find(shared.options.secret, &shared.topology);
         Ok(Self {
-            shared,
+            inner: shared,
             in_flight,
-            debts,
-            probes,
+            compensations: debts,
+            probe_keys: probes,
         })
     }
 
@@ -64,10 +64,10 @@ impl RedisStore {
     /// The batch makes no sense, or a server did not answer. No call is repeated that may have been carried out.
     pub async fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        self.decide_under(&[], checks, answers).await
+        self.decide_tagged(&[], checks, answers).await
     }
 
     /// The same with keys that lie where their tags say, so that those with one tag are decided together: `tags` has one
@@ -75,11 +75,11 @@ impl RedisStore {
     ///
     /// # Errors
     /// The batch makes no sense, or a server did not answer.
-    pub async fn decide_under(
+    pub async fn decide_tagged(
         &self,
-        tags: &[Option<Key<'_>>],
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        tags: &[Option<StoreKey<'_>>],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         if checks.len() != answers.len() {
             return Err(bad("there must be as many answers as checks"));
@@ -94,44 +94,49 @@ impl RedisStore {
             return Ok(BatchOutcome::default());
         }
         let _permit = self.permit()?;
-        let shared = &self.shared;
+        let shared = &self.inner;
         let until = Instant::now() + shared.options.deadline;
-        let part = |index: usize, check: &Check<'_>| {
+        let part = |index: usize, check: &QuotaCheck<'_>| {
             let tag = tags.get(index).and_then(Option::as_ref);
-            let named = Named::of(shared.options.secret, &check.key, tag);
-            (named, shared.topology.place(named.tag()))
+            let named = KeyName::new(shared.options.secret, &check.key, tag);
+            (named, shared.topology.slot_of(named.tag()))
         };
         // Most batches are of one check, which lies in one place whatever there is.
         if let [check] = checks {
             let (named, place) = part(0, check);
             let only = std::iter::once((check, named));
-            let request = Request::named(shared.remembering(), only, None)?;
-            return shared.ask(place, &request, checks, answers, until).await;
+            let request = ScriptCall::for_named_checks(shared.reservation_retention(), only, None)?;
+            return shared
+                .decide_in_slot(place, &request, checks, answers, until)
+                .await;
         }
-        let parts: Vec<Part<'_>> = checks
+        let parts: Vec<PlacedCheck<'_>> = checks
             .iter()
             .enumerate()
             .map(|(index, check)| {
                 let (named, place) = part(index, check);
-                Part {
+                PlacedCheck {
                     check: *check,
-                    named,
-                    place,
+                    key_name: named,
+                    slot: place,
                 }
             })
             .collect();
-        let first = parts.first().map(|part| part.place);
+        let first = parts.first().map(|part| part.slot);
         match first {
-            Some(place) if parts.iter().all(|part| part.place == place) => {
-                let named = parts.iter().map(|part| (&part.check, part.named));
-                let request = Request::named(shared.remembering(), named, None)?;
-                shared.ask(place, &request, checks, answers, until).await
+            Some(place) if parts.iter().all(|part| part.slot == place) => {
+                let named = parts.iter().map(|part| (&part.check, part.key_name));
+                let request =
+                    ScriptCall::for_named_checks(shared.reservation_retention(), named, None)?;
+                shared
+                    .decide_in_slot(place, &request, checks, answers, until)
+                    .await
             }
             // In a box, so that whoever keeps all in one place does not carry its room around.
             _ => {
                 Box::pin(multi_slot::decide(
                     shared,
-                    &self.debts,
+                    &self.compensations,
                     &parts,
                     answers,
                     until,
@@ -143,28 +148,28 @@ impl RedisStore {
 
     /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions, a cluster that was not
     /// called one. Meant for the start; nothing depends on it, and it may take a few connection deadlines.
-    pub async fn inspect(&self) -> Vec<Finding> {
-        let patience = self.shared.options.connect_deadline.saturating_mul(2);
-        self.shared.topology.inspect(patience).await
+    pub async fn inspect(&self) -> Vec<ServerWarning> {
+        let patience = self.inner.options.connect_deadline.saturating_mul(2);
+        self.inner.topology.inspect(patience).await
     }
 
     /// Whether any server can be asked.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.shared.topology.is_connected()
+        self.inner.topology.is_connected()
     }
 
     /// How many states could not be read so far. They were taken for absent and written anew.
     #[must_use]
     pub fn corrupt_states(&self) -> u64 {
-        self.shared.corrupt.load(Ordering::Relaxed)
+        self.inner.corrupt.load(Ordering::Relaxed)
     }
 
     /// Room for one more call.
     fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         let Ok(permit) = self.in_flight.try_acquire() else {
             let detail = "the most calls in flight are reached";
-            return Err(StoreError::new(ErrorKind::Busy, detail));
+            return Err(StoreError::new(StoreErrorKind::Busy, detail));
         };
         Ok(permit)
     }
@@ -172,52 +177,57 @@ impl RedisStore {
     /// How often something stayed charged in one place although another had refused, because the server that it was to be
     /// given back to could not be reached in time.
     #[must_use]
-    pub fn charges_left(&self) -> u64 {
-        self.debts.unpaid()
+    pub fn uncompensated_charges(&self) -> u64 {
+        self.compensations.abandoned()
     }
 
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) const fn inner(&self) -> &Arc<StoreInner> {
+        &self.inner
     }
 }
 
 impl RedisStore {
     pub(crate) fn topology(&self) -> &Topology {
-        &self.shared.topology
+        &self.inner.topology
     }
 
-    pub(crate) fn secret(&self) -> Secret {
-        self.shared.options.secret
+    pub(crate) fn secret(&self) -> KeyHashSecret {
+        self.inner.options.secret
     }
 
-    pub(crate) const fn probes(&self) -> &Probes {
-        &self.probes
+    pub(crate) const fn probe_keys(&self) -> &ProbeKeys {
+        &self.probe_keys
     }
 
     /// A call on one key, and what is made of its reply: also how many states could not be read.
     pub(crate) async fn call<T>(
         &self,
-        named: Named,
-        request: &Request,
+        named: KeyName,
+        request: &ScriptCall,
         read: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
     ) -> Result<T, StoreError> {
         let _permit = self.permit()?;
-        let shared = &self.shared;
+        let shared = &self.inner;
         let until = Instant::now() + shared.options.deadline;
-        let place = shared.topology.place(named.tag());
+        let place = shared.topology.slot_of(named.tag());
         let reply = shared.topology.call(place, request, until).await?;
         let (said, corrupt) = read_integers(&reply, read)
-            .inspect_err(|_| shared.topology.distrust(place, request))?;
+            .inspect_err(|_| shared.topology.discard_connection(place, request))?;
         shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
         Ok(said)
     }
 
     /// A call that answers one number.
-    pub(crate) async fn count(&self, named: Named, request: &Request) -> Result<i64, StoreError> {
-        let until = Instant::now() + self.shared.options.deadline;
-        let place = self.shared.topology.place(named.tag());
-        let reply = self.shared.topology.call(place, request, until).await?;
-        let garbled = || StoreError::new(ErrorKind::Garbled, "the reply is not one number");
+    pub(crate) async fn call_for_count(
+        &self,
+        named: KeyName,
+        request: &ScriptCall,
+    ) -> Result<i64, StoreError> {
+        let until = Instant::now() + self.inner.options.deadline;
+        let place = self.inner.topology.slot_of(named.tag());
+        let reply = self.inner.topology.call(place, request, until).await?;
+        let garbled =
+            || StoreError::new(StoreErrorKind::InvalidReply, "the reply is not one number");
         read_integers(&reply, |integers| {
             integers.first().copied().ok_or_else(garbled)
         })
@@ -226,15 +236,15 @@ impl RedisStore {
 
 /// What decisions and the tasks behind them share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    options: Options,
+pub(crate) struct StoreInner {
+    options: RedisOptions,
     topology: Topology,
     corrupt: AtomicU64,
 }
 
-impl Shared {
-    pub(crate) const fn remembering(&self) -> Remembering {
-        self.options.remembering
+impl StoreInner {
+    pub(crate) const fn reservation_retention(&self) -> ReservationRetention {
+        self.options.reservation_retention
     }
 
     pub(crate) const fn topology(&self) -> &Topology {
@@ -242,17 +252,17 @@ impl Shared {
     }
 
     /// One call in one place, and what the checks are answered.
-    pub(crate) async fn ask(
+    pub(crate) async fn decide_in_slot(
         &self,
-        place: Place,
-        request: &Request,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        place: HashSlot,
+        request: &ScriptCall,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
         let reply = self.topology.call(place, request, until).await?;
         let decided = read_integers(&reply, |integers| decode(checks, integers, answers))
-            .inspect_err(|_| self.topology.distrust(place, request))?;
+            .inspect_err(|_| self.topology.discard_connection(place, request))?;
         if decided.corrupt > 0 {
             self.corrupt.fetch_add(decided.corrupt, Ordering::Relaxed);
         }
@@ -260,7 +270,7 @@ impl Shared {
     }
 
     /// One call in one place whose answer does not matter. Whether it was carried out.
-    pub(crate) async fn tell(&self, place: Place, request: &Request) -> bool {
+    pub(crate) async fn call_ignoring_reply(&self, place: HashSlot, request: &ScriptCall) -> bool {
         let until = Instant::now() + self.options.deadline;
         let reply = self.topology.call(place, request, until).await;
         reply.is_ok_and(|reply| read_integers(&reply, |_| Ok(())).is_ok())
@@ -268,7 +278,7 @@ impl Shared {
 }
 
 fn bad(detail: &'static str) -> StoreError {
-    StoreError::new(ErrorKind::BadRequest, detail)
+    StoreError::new(StoreErrorKind::BadRequest, detail)
 }
 
 /// As many integers as the replies to most calls have at most.
@@ -279,7 +289,12 @@ fn read_integers<T>(
     reply: &Value,
     read: impl FnOnce(&[i64]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let garbled = || StoreError::new(ErrorKind::Garbled, "the reply is not a list of integers");
+    let garbled = || {
+        StoreError::new(
+            StoreErrorKind::InvalidReply,
+            "the reply is not a list of integers",
+        )
+    };
     let Value::Array(values) = reply else {
         return Err(garbled());
     };

@@ -7,16 +7,16 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 /// How long a task that has ended stays so, at most.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// A task that runs until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Task(AbortHandle);
+pub(crate) struct SupervisedTask(AbortHandle);
 
-impl Task {
+impl SupervisedTask {
     /// Starts what `make` makes, and again should it ever end.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Task {
     {
         if tokio::runtime::Handle::try_current().is_err() {
             let detail = "a store over a network needs a tokio runtime around it";
-            return Err(StoreError::new(ErrorKind::BadRequest, detail));
+            return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         }
         #[expect(
             clippy::disallowed_methods,
@@ -45,7 +45,7 @@ impl Task {
     }
 }
 
-impl Drop for Task {
+impl Drop for SupervisedTask {
     fn drop(&mut self) {
         self.0.abort();
     }

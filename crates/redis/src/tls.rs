@@ -4,28 +4,28 @@
 
 use std::fmt;
 
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 /// Certificates for addresses that begin with `rediss`. Without any, the system's roots are trusted.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub struct Tls {
+pub struct RedisTls {
     /// The authorities that are trusted instead of the system's, as PEM.
     pub roots: Option<Vec<u8>>,
     /// Our own certificate and its key, as PEM, for servers that ask for one.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
 }
 
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
-pub struct Identity {
+pub struct ClientIdentity {
     /// The certificate, and those that lead from it to an authority.
     pub certificate: Vec<u8>,
     /// The key, which is shown to nobody.
     pub key: Vec<u8>,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for RedisTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
             .field("has_roots", &self.roots.is_some())
@@ -34,14 +34,14 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").finish_non_exhaustive()
     }
 }
 
 #[cfg(feature = "tls")]
-impl Tls {
+impl RedisTls {
     pub(crate) const fn is_given(&self) -> bool {
         self.roots.is_some() || self.identity.is_some()
     }
@@ -65,7 +65,7 @@ impl Tls {
 /// # Errors
 /// This build has no TLS, or there is no certificate where there should be one.
 #[cfg(feature = "tls")]
-pub(crate) fn ready(tls: &Tls) -> Result<(), StoreError> {
+pub(crate) fn prepare_tls(tls: &RedisTls) -> Result<(), StoreError> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
 
@@ -85,10 +85,10 @@ pub(crate) fn ready(tls: &Tls) -> Result<(), StoreError> {
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn ready(_tls: &Tls) -> Result<(), StoreError> {
+pub(crate) fn ready(_tls: &RedisTls) -> Result<(), StoreError> {
     Err(wrong("this build has no TLS; switch the feature `tls` on"))
 }
 
 fn wrong(detail: &'static str) -> StoreError {
-    StoreError::new(ErrorKind::BadRequest, detail)
+    StoreError::new(StoreErrorKind::BadRequest, detail)
 }

@@ -12,16 +12,16 @@ mod http;
 pub mod listen;
 pub mod resp;
 
-pub use http::Limits;
+pub use http::HttpLimits;
 pub use http::http_api::{App, HttpApi};
-pub use listen::counters::Counters;
+pub use listen::counters::ListenerCounters;
 pub use tollgate_envoy::rlqs::QuotaBounds;
-pub use tollgate_http::{Dialects, Networks};
+pub use tollgate_http::{Dialects, TrustedProxies};
 
 // What moved to `tollgate-service` keeps its path here until the next release.
 pub use tollgate_service::metrics::QuotaCounts;
 pub use tollgate_service::{
-    Cause, InvalidSecret, InvalidService as InvalidApp, LogDenials,
+    DegradationCause, DenialLogMode, InvalidSecret, InvalidService as InvalidApp,
     MAX_RETRY_JITTER as MOST_RETRY_JITTER, Metrics, RequestOutcome as Answered, Saturation, Secret,
     Transport, demo_policy,
 };

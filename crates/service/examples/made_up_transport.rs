@@ -35,7 +35,7 @@ async fn answer<C: Clock>(service: &RateLimitService<C>, line: &str) -> String {
 async fn check<C: Clock>(service: &RateLimitService<C>, user: &User<'_>) -> String {
     let options = CheckOptions::default();
     let mut verdict = service.check(Transport::Resp, user, options).await;
-    let mut reply = match Refusal::of(&verdict) {
+    let mut reply = match Refusal::from_verdict(&verdict) {
         None => "OK".to_owned(),
         Some(refusal) => refusal.status.to_string(),
     };
@@ -64,12 +64,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_policy::source::Format;
+    use tollgate_policy::source::SourceFormat;
 
     #[tokio::test]
     async fn a_transport_decides_sends_fields_and_settles_a_ticket() {
         let text = "limits: [{ name: jobs, key: header.x-user, concurrency: 1 }]";
-        let policy = tollgate_policy::load(text, "jobs.yaml", Format::Yaml).unwrap();
+        let policy = tollgate_policy::load(text, "jobs.yaml", SourceFormat::Yaml).unwrap();
         let (clock, secret) = (SystemClock::new(), Secret::random());
         let service = RateLimitService::new(&policy, 1_000, clock, secret).unwrap();
         let first = answer(&service, "CHECK ada").await;

@@ -4,7 +4,7 @@
 
 use tollgate_policy::load;
 use tollgate_policy::model::Policy;
-use tollgate_policy::source::{Format, Problems};
+use tollgate_policy::source::{Diagnostics, SourceFormat};
 
 const TEXT: &str = include_str!("../../../policies/demo.yaml");
 
@@ -12,8 +12,8 @@ const TEXT: &str = include_str!("../../../policies/demo.yaml");
 ///
 /// # Errors
 /// None while the tests of this crate pass.
-pub fn demo_policy() -> Result<Policy, Problems> {
-    load(TEXT, "policies/demo.yaml", Format::Yaml)
+pub fn demo_policy() -> Result<Policy, Diagnostics> {
+    load(TEXT, "policies/demo.yaml", SourceFormat::Yaml)
 }
 
 #[cfg(test)]

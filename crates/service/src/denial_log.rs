@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
-use tollgate_engine::{Reason, Verdict};
+use tollgate_engine::{DenialReason, Verdict};
 
 use crate::metrics::{Metrics, Transport};
 
@@ -20,7 +20,7 @@ const ALL: (u64, u64) = (1_000, 1_000);
 
 /// Which denials are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum LogDenials {
+pub enum DenialLogMode {
     /// None.
     Off,
     /// About one a second.
@@ -41,11 +41,11 @@ pub(crate) struct DenialLog {
 }
 
 impl DenialLog {
-    pub(crate) fn new(which: LogDenials) -> Self {
+    pub(crate) fn new(which: DenialLogMode) -> Self {
         let built = match which {
-            LogDenials::Off => None,
-            LogDenials::Sampled => bucket(SAMPLED).ok(),
-            LogDenials::All => bucket(ALL).ok(),
+            DenialLogMode::Off => None,
+            DenialLogMode::Sampled => bucket(SAMPLED).ok(),
+            DenialLogMode::All => bucket(ALL).ok(),
         };
         Self {
             bucket: built,
@@ -67,7 +67,7 @@ impl DenialLog {
         };
         if !self.has_room(bucket, now()) {
             self.skipped.fetch_add(1, Ordering::Relaxed);
-            metrics.suppress_log();
+            metrics.record_suppressed_log();
             return;
         }
         let retry_after_ms = match verdict.outcome() {
@@ -77,7 +77,7 @@ impl DenialLog {
         tracing::info!(
             transport = transport.name(),
             limit = verdict.rule_name(),
-            reason = verdict.reason().map(Reason::word),
+            reason = verdict.reason().map(DenialReason::as_str),
             key = key_digest(verdict),
             retry_after_ms,
             not_logged = self.skipped.swap(0, Ordering::Relaxed),
@@ -98,7 +98,7 @@ impl DenialLog {
 }
 
 fn bucket((per_second, burst): (u64, u64)) -> Result<TokenBucket, InvalidQuota> {
-    TokenBucket::at(Rate::new(per_second, Nanos::SECOND))
+    TokenBucket::builder(Rate::new(per_second, Nanos::SECOND))
         .burst(burst)
         .build()
 }
@@ -110,7 +110,7 @@ fn key_digest(verdict: &Verdict) -> Option<String> {
     Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-impl FromStr for LogDenials {
+impl FromStr for DenialLogMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -123,7 +123,7 @@ impl FromStr for LogDenials {
     }
 }
 
-impl fmt::Display for LogDenials {
+impl fmt::Display for DenialLogMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Off => "off",
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn there_are_never_more_lines_than_the_limiter_allows() {
         for (which, at_once, later) in [
-            (LogDenials::Off, 0, 0),
-            (LogDenials::Sampled, 10, 1),
-            (LogDenials::All, 1_000, 1_000),
+            (DenialLogMode::Off, 0, 0),
+            (DenialLogMode::Sampled, 10, 1),
+            (DenialLogMode::All, 1_000, 1_000),
         ] {
             let denials = DenialLog::new(which);
             let lines = |now| {
@@ -158,6 +158,6 @@ mod tests {
             assert_eq!(lines(now.after(Nanos::SECOND)), later, "{which}");
             assert_eq!(which.to_string().parse(), Ok(which));
         }
-        assert!("some".parse::<LogDenials>().is_err());
+        assert!("some".parse::<DenialLogMode>().is_err());
     }
 }

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use tollgate_engine::OutOfNumbers;
-use tollgate_policy::source::{Problem, Problems};
+use tollgate_engine::LimitIdsExhausted;
+use tollgate_policy::source::{Diagnostic, Diagnostics};
 use tollgate_store::InvalidSize;
 
 /// Why a service cannot be made, or a policy cannot be put in force.
@@ -13,13 +13,13 @@ use tollgate_store::InvalidSize;
 #[non_exhaustive]
 pub enum InvalidService {
     /// The policy cannot be honoured.
-    Policy(Vec<Problem>),
+    Policy(Vec<Diagnostic>),
     /// Policy files cannot be read or are wrong: the problems of each file.
-    Files(Vec<Problems>),
+    Files(Vec<Diagnostics>),
     /// There cannot be so many keys.
     Size(InvalidSize),
     /// There are more states than numbers for them.
-    Numbers(OutOfNumbers),
+    Numbers(LimitIdsExhausted),
 }
 
 impl fmt::Display for InvalidService {
@@ -27,7 +27,7 @@ impl fmt::Display for InvalidService {
         match self {
             Self::Policy(problems) => {
                 for (index, problem) in problems.iter().enumerate() {
-                    let line = problem.place.line;
+                    let line = problem.location.line;
                     let separator = if index == 0 { "" } else { "; " };
                     write!(f, "{separator}line {line}: {}", problem.message)?;
                 }

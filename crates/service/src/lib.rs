@@ -26,17 +26,17 @@ mod wait_queue_full;
 
 pub use decision::Refusal;
 pub use demo::demo_policy;
-pub use denial_log::LogDenials;
+pub use denial_log::DenialLogMode;
 pub use error::InvalidService;
 pub use header_fields::{
-    HeaderCache, HeaderRenderer, Subject, role_name, with_header_fields, write_problem,
+    HeaderCache, HeaderRenderer, HeaderSubject, role_name, with_header_fields, write_problem,
 };
-pub use metrics::{Cause, Metrics, RequestOutcome, Transport};
+pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use operator::ResetError;
-pub use panic_guard::guarded;
+pub use panic_guard::catch_panic;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
 pub use secret::{InvalidSecret, Secret};
 pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
 pub use tickets::{TICKET_LIFETIME, TakenTicket};
-pub use tollgate_http::Words as HeaderFields;
+pub use tollgate_http::HeaderFields;
 pub use wait_queue_full::WaitQueueFull;

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use tollgate_engine::Control;
-use tollgate_engine::control::{By, Refused};
-use tollgate_store::{Clock, Memory, StoreError};
+use tollgate_engine::control::{Attribution, OperatorError};
+use tollgate_store::{Clock, MemoryStore, StoreError};
 
 use crate::service::RateLimitService;
 
@@ -16,7 +16,7 @@ use crate::service::RateLimitService;
 #[non_exhaustive]
 pub enum ResetError {
     /// The engine refuses: there is no such limit or key. Nothing was reset.
-    Refused(Refused),
+    Refused(OperatorError),
     /// The key was reset on this node, and the store that the fleet shares did not answer.
     Store(StoreError),
 }
@@ -24,7 +24,7 @@ pub enum ResetError {
 impl<C: Clock> RateLimitService<C> {
     /// What operators can do by the engine alone: switches, overrides, blocks.
     #[must_use]
-    pub fn control(&self) -> Control<'_, Memory<C>> {
+    pub fn control(&self) -> Control<'_, MemoryStore<C>> {
         self.engine().control()
     }
 
@@ -33,7 +33,12 @@ impl<C: Clock> RateLimitService<C> {
     ///
     /// # Errors
     /// There is no such limit or key, or the shared store did not answer.
-    pub async fn reset(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<bool, ResetError> {
+    pub async fn reset(
+        &self,
+        limit: &str,
+        key: &[&str],
+        by: Attribution<'_>,
+    ) -> Result<bool, ResetError> {
         let here = self.control().reset(limit, key, by);
         let here = here.map_err(ResetError::Refused)?;
         let shared = match self.fleet_engine() {
@@ -41,7 +46,7 @@ impl<C: Clock> RateLimitService<C> {
             None => false,
         };
         // That the limit has such a key was found out above.
-        let _told = self.control().tell_of_reset(limit, key, by);
+        let _told = self.control().publish_reset(limit, key, by);
         Ok(here || shared)
     }
 }

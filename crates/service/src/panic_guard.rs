@@ -9,7 +9,7 @@ use std::task::Poll;
 
 /// The result of `work`, or `None` if it panicked. A panic is a bug of ours; it costs one answer instead of the process.
 /// Shared state is safe to read afterwards because stores write it whole.
-pub async fn guarded<T>(work: impl Future<Output = T>) -> Option<T> {
+pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(
         |context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
@@ -27,11 +27,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_costs_the_answer_and_not_whoever_waits_for_it() {
-        let late = guarded::<()>(async {
+        let late = catch_panic::<()>(async {
             tokio::task::yield_now().await;
             panic!("after a wait");
         });
         assert_eq!(late.await, None);
-        assert_eq!(guarded(ready(7)).await, Some(7));
+        assert_eq!(catch_panic(ready(7)).await, Some(7));
     }
 }

@@ -10,7 +10,7 @@ use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::{Glob, Match, Policy, Test};
 
 /// Attributes whose names have one of these in them are taken for secret. Cookies are whatever they are called.
-const TELLING: [&str; 9] = [
+const SECRET_NAME_PARTS: [&str; 9] = [
     "auth",
     "cookie",
     "credential",
@@ -23,7 +23,7 @@ const TELLING: [&str; 9] = [
 ];
 
 /// The same policy, with digests in the place of secrets.
-pub(crate) fn redacted(policy: &Policy, secret: &[u8; 16]) -> Policy {
+pub(crate) fn redact(policy: &Policy, secret: &[u8; 16]) -> Policy {
     let mut policy = policy.clone();
     let hide = |value: &str| -> Box<str> {
         let digest = SipHasher24::new_with_key(secret).hash(value.as_bytes());
@@ -83,14 +83,14 @@ fn is_secret(attribute: &Attribute) -> bool {
         | Attribute::Descriptor(name) => name.to_ascii_lowercase(),
         _ => return false,
     };
-    TELLING.iter().any(|word| name.contains(word))
+    SECRET_NAME_PARTS.iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use tollgate_policy::explain::explain;
-    use tollgate_policy::source::Format;
+    use tollgate_policy::source::SourceFormat;
 
     const TEXT: &str = r#"
 deny:
@@ -109,16 +109,16 @@ limits:
 
     #[test]
     fn nobody_learns_a_key_from_the_words_of_a_policy() {
-        let policy = tollgate_policy::load(TEXT, "a.yaml", Format::Yaml);
+        let policy = tollgate_policy::load(TEXT, "a.yaml", SourceFormat::Yaml);
         let policy = policy.unwrap_or_else(|problems| panic!("{problems}"));
         let before = format!("{:?}", explain(&policy).unwrap());
         assert_eq!(before.matches("hunter").count(), 6, "{before}");
-        let after = format!("{:?}", explain(&redacted(&policy, &[7; 16])).unwrap());
+        let after = format!("{:?}", explain(&redact(&policy, &[7; 16])).unwrap());
         assert!(!after.contains("hunter"), "{after}");
         for open in ["gold", "192.0.2.7", "x-signature"] {
             assert!(after.contains(open), "{open}: {after}");
         }
-        let other = format!("{:?}", explain(&redacted(&policy, &[8; 16])).unwrap());
+        let other = format!("{:?}", explain(&redact(&policy, &[8; 16])).unwrap());
         assert_ne!(after, other, "digests are keyed");
     }
 }

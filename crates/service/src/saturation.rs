@@ -14,16 +14,16 @@ use tokio::time::{Instant, sleep};
 pub const DEFAULT_MAX_WAITING: usize = 1_000;
 
 /// How often it is measured how late the runtime is.
-const EVERY: Duration = Duration::from_millis(250);
+const MEASURE_INTERVAL: Duration = Duration::from_millis(250);
 /// So many measurements count: the worst of the last eight seconds or more.
 const MEASUREMENTS: u32 = 32;
 /// A runtime that is later than this is told of in the log.
-const LATE: Duration = Duration::from_secs(1);
+const WARN_DELAY: Duration = Duration::from_secs(1);
 
 /// How busy a server is.
 #[derive(Debug)]
 pub struct Saturation {
-    most: usize,
+    max_waiting: usize,
     waiting: AtomicUsize,
     refused: AtomicU64,
     let_through: AtomicU64,
@@ -37,9 +37,9 @@ pub struct WaitPermit(Arc<Saturation>);
 impl Saturation {
     /// A queue in which so many requests may wait.
     #[must_use]
-    pub fn with_room_for(most: usize) -> Arc<Self> {
+    pub fn with_max_waiting(most: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            max_waiting: most,
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             let_through: AtomicU64::new(0),
@@ -55,8 +55,8 @@ impl Saturation {
 
     /// How many may be at the same time.
     #[must_use]
-    pub const fn most_waiting(&self) -> usize {
-        self.most
+    pub const fn max_waiting(&self) -> usize {
+        self.max_waiting
     }
 
     /// Requests that would have had to wait and were refused, because too many did.
@@ -79,15 +79,15 @@ impl Saturation {
     }
 
     /// Measures how late the runtime is. Never completes; run it as a task beside the listeners.
-    pub async fn measure(self: Arc<Self>) {
+    pub async fn measure_runtime_delay(self: Arc<Self>) {
         let (mut worst, mut before) = (Duration::ZERO, Duration::ZERO);
         loop {
             for _ in 0..MEASUREMENTS {
                 // The runtime's own clock: it decides nothing, and tests can move it.
                 let begun = Instant::now();
-                sleep(EVERY).await;
-                let late = begun.elapsed().saturating_sub(EVERY);
-                if late >= LATE && worst < LATE {
+                sleep(MEASURE_INTERVAL).await;
+                let late = begun.elapsed().saturating_sub(MEASURE_INTERVAL);
+                if late >= WARN_DELAY && worst < WARN_DELAY {
                     let late_ms = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
                     tracing::warn!(late_ms, "the server has more to do than it can");
                 }
@@ -103,13 +103,13 @@ impl Saturation {
     /// Whether as many requests wait as may.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.waiting() >= self.most
+        self.waiting() >= self.max_waiting
     }
 
     /// Takes a place in the queue. It never fails: between [`Self::is_full`] and this call every thread may let one more
     /// request in.
     #[must_use]
-    pub fn enter(self: &Arc<Self>) -> WaitPermit {
+    pub fn acquire(self: &Arc<Self>) -> WaitPermit {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         WaitPermit(Arc::clone(self))
     }
@@ -139,10 +139,10 @@ mod tests {
 
     #[test]
     fn places_are_counted_and_free_again_when_nobody_stands_there() {
-        let saturation = Saturation::with_room_for(2);
-        let one = saturation.enter();
+        let saturation = Saturation::with_max_waiting(2);
+        let one = saturation.acquire();
         assert!(!saturation.is_full());
-        let two = saturation.enter();
+        let two = saturation.acquire();
         assert!(saturation.is_full());
         drop(one);
         assert_eq!(saturation.waiting(), 1);
@@ -152,25 +152,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_worst_of_the_last_seconds_is_told_and_forgotten_later() {
-        let saturation = Saturation::with_room_for(1);
+        let saturation = Saturation::with_max_waiting(1);
         let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(&saturation).measure());
+        tasks.spawn(Arc::clone(&saturation).measure_runtime_delay());
         yield_now().await;
         let pass = async |span: Duration| {
             advance(span).await;
             yield_now().await;
         };
-        pass(EVERY).await;
+        pass(MEASURE_INTERVAL).await;
         assert!(saturation.late_micros() < 2_000, "the timer's own grain");
-        pass(EVERY + Duration::from_millis(300)).await;
+        pass(MEASURE_INTERVAL + Duration::from_millis(300)).await;
         let late = saturation.late_micros();
         assert!((300_000..302_000).contains(&late), "{late}");
         for _ in 0..MEASUREMENTS {
-            pass(EVERY).await;
+            pass(MEASURE_INTERVAL).await;
         }
         assert!(saturation.late_micros() >= 300_000, "not yet");
         for _ in 0..2 * MEASUREMENTS {
-            pass(EVERY).await;
+            pass(MEASURE_INTERVAL).await;
         }
         assert!(
             saturation.late_micros() < 2_000,

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 /// Anything shorter can be guessed.
-const LEAST_BYTES: usize = 16;
+const MIN_BYTES: usize = 16;
 /// Says what the secret is used for here, so that nobody else who has it makes the same keys of it.
 const PURPOSE: &[u8; 16] = b"tollgate digests";
 
@@ -39,8 +39,8 @@ impl Secret {
     ///
     /// # Errors
     /// It is too short to be one.
-    pub fn shared(text: &[u8]) -> Result<Self, InvalidSecret> {
-        if text.len() < LEAST_BYTES {
+    pub fn from_shared_text(text: &[u8]) -> Result<Self, InvalidSecret> {
+        if text.len() < MIN_BYTES {
             return Err(InvalidSecret);
         }
         let mut hasher = SipHasher24::new_with_key(PURPOSE);
@@ -68,7 +68,7 @@ impl Secret {
     /// Keys the names of keys in a shared store. It is derived from the secret and not the secret itself: clients see
     /// digests by the secret, and nobody should find names by them.
     #[must_use]
-    pub fn for_names(self) -> [u8; 16] {
+    pub fn derive_key_name_secret(self) -> [u8; 16] {
         let Self(secret) = self;
         let mut hasher = SipHasher24::new_with_key(&secret);
         hasher.write(b"names of keys in the shared store");
@@ -88,7 +88,7 @@ pub struct InvalidSecret;
 
 impl fmt::Display for InvalidSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it must have at least {LEAST_BYTES} bytes")
+        write!(f, "it must have at least {MIN_BYTES} bytes")
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_same_text_is_the_same_secret_and_another_is_not() {
-        let shared = |text: &str| Secret::shared(text.as_bytes());
+        let shared = |text: &str| Secret::from_shared_text(text.as_bytes());
         let one = shared("correct horse battery staple").unwrap();
         assert_eq!(shared("correct horse battery staple"), Ok(one));
         assert_ne!(shared("correct horse battery stable"), Ok(one));
@@ -114,7 +114,7 @@ mod tests {
                 .fingerprint()
         );
         assert_ne!(one.fingerprint(), Secret::random().fingerprint());
-        assert_eq!(one.for_names(), one.for_names());
-        assert_ne!(one.for_names(), one.0);
+        assert_eq!(one.derive_key_name_secret(), one.derive_key_name_secret());
+        assert_ne!(one.derive_key_name_secret(), one.0);
     }
 }

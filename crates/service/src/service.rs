@@ -13,13 +13,13 @@ use tollgate_http::Dialects;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Clock, Memory};
+use tollgate_store::{Clock, MemoryStore};
 
-use crate::denial_log::{DenialLog, LogDenials};
+use crate::denial_log::{DenialLog, DenialLogMode};
 use crate::error::InvalidService;
 use crate::header_fields::HeaderRenderer;
 use crate::metrics::{Metrics, Transport};
-use crate::redact::redacted;
+use crate::redact::redact;
 use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
 use crate::secret::Secret;
@@ -34,11 +34,11 @@ pub const MAX_RETRY_JITTER: Nanos = Nanos::HOUR;
 /// the first poll; after [`join`](Self::join) it may wait for the fleet's store.
 #[derive(Debug)]
 pub struct RateLimitService<C> {
-    engine: Arc<Engine<Memory<C>>>,
+    engine: Arc<Engine<MemoryStore<C>>>,
     /// The fleet that it shares state with, if it has joined one.
     fleet: OnceLock<Arc<Fleet>>,
     /// Loads the policy file again, if the policy comes from a file.
-    reloader: Option<Arc<PolicyReloader<Memory<C>>>>,
+    reloader: Option<Arc<PolicyReloader<MemoryStore<C>>>>,
     pub(crate) tickets: TicketTable,
     pub(crate) headers: HeaderRenderer,
     saturation: Arc<Saturation>,
@@ -72,13 +72,18 @@ impl<C: Clock> RateLimitService<C> {
         secret: Secret,
     ) -> Result<Self, InvalidService> {
         let (rules, explanation) = compile(policy, &secret)?;
-        let store = Memory::with_clock(keys, clock).map_err(InvalidService::Size)?;
+        let store = MemoryStore::with_clock(keys, clock).map_err(InvalidService::Size)?;
         let engine = Engine::new(rules, store).map_err(InvalidService::Numbers)?;
         let explanation = PolicyExplanation {
             generation: engine.generation().number(),
             explanation,
         };
-        Ok(Self::over(Arc::new(engine), None, explanation, secret))
+        Ok(Self::with_engine(
+            Arc::new(engine),
+            None,
+            explanation,
+            secret,
+        ))
     }
 
     /// A service that decides by a policy file. Call [`look`](crate::reload::Reloader::look) of its [`reloader`](Self::reloader) when the file
@@ -92,22 +97,22 @@ impl<C: Clock> RateLimitService<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        let store = Memory::with_clock(keys, clock).map_err(InvalidService::Size)?;
+        let store = MemoryStore::with_clock(keys, clock).map_err(InvalidService::Size)?;
         let reloader =
             PolicyReloader::open_policy(path, secret.0, store).map_err(InvalidService::Files)?;
-        let (generation, policy) = reloader.engine().in_force();
+        let (generation, policy) = reloader.engine().current_policy();
         let explanation = PolicyExplanation {
             generation,
-            explanation: explained(&policy, &secret)?,
+            explanation: explain_redacted(&policy, &secret)?,
         };
         let engine = Arc::clone(reloader.engine().engine());
         let reloader = Some(Arc::new(reloader));
-        Ok(Self::over(engine, reloader, explanation, secret))
+        Ok(Self::with_engine(engine, reloader, explanation, secret))
     }
 
-    fn over(
-        engine: Arc<Engine<Memory<C>>>,
-        reloader: Option<Arc<PolicyReloader<Memory<C>>>>,
+    fn with_engine(
+        engine: Arc<Engine<MemoryStore<C>>>,
+        reloader: Option<Arc<PolicyReloader<MemoryStore<C>>>>,
         explanation: PolicyExplanation,
         secret: Secret,
     ) -> Self {
@@ -117,18 +122,18 @@ impl<C: Clock> RateLimitService<C> {
             reloader,
             tickets: TicketTable::default(),
             headers: HeaderRenderer::new(secret),
-            saturation: Saturation::with_room_for(DEFAULT_MAX_WAITING),
+            saturation: Saturation::with_max_waiting(DEFAULT_MAX_WAITING),
             explanation: ArcSwap::from_pointee(explanation),
             secret,
             replacing: Mutex::default(),
             metrics: Arc::default(),
-            denial_log: DenialLog::new(LogDenials::Off),
+            denial_log: DenialLog::new(DenialLogMode::Off),
         }
     }
 
     /// The same service, which logs these denials.
     #[must_use]
-    pub fn with_denial_log(mut self, which: LogDenials) -> Self {
+    pub fn with_denial_log(mut self, which: DenialLogMode) -> Self {
         self.denial_log = DenialLog::new(which);
         self
     }
@@ -137,7 +142,7 @@ impl<C: Clock> RateLimitService<C> {
     /// requests that would have to wait their limits decide: `on_store_failure` in the policy.
     #[must_use]
     pub fn with_max_waiting(mut self, most: usize) -> Self {
-        self.saturation = Saturation::with_room_for(most);
+        self.saturation = Saturation::with_max_waiting(most);
         self
     }
 
@@ -189,13 +194,13 @@ impl<C: Clock> RateLimitService<C> {
 
     /// The engine that decides.
     #[must_use]
-    pub const fn engine(&self) -> &Arc<Engine<Memory<C>>> {
+    pub const fn engine(&self) -> &Arc<Engine<MemoryStore<C>>> {
         &self.engine
     }
 
     /// What loads the policy file again, if the policy comes from a file.
     #[must_use]
-    pub const fn reloader(&self) -> Option<&Arc<PolicyReloader<Memory<C>>>> {
+    pub const fn reloader(&self) -> Option<&Arc<PolicyReloader<MemoryStore<C>>>> {
         self.reloader.as_ref()
     }
 
@@ -231,8 +236,8 @@ impl<C: Clock> RateLimitService<C> {
 
     /// How many keys were forgiven what they owed because there was no room for them.
     #[must_use]
-    pub fn forgiven(&self) -> u64 {
-        self.engine.store().usage().forgiven
+    pub fn live_evictions(&self) -> u64 {
+        self.engine.store().usage().evictions
     }
 
     /// The policy in force in plain words. After the file has changed this explains the new policy at the first call.
@@ -242,13 +247,13 @@ impl<C: Clock> RateLimitService<C> {
         let Some(reloader) = &self.reloader else {
             return known;
         };
-        let (generation, policy) = reloader.engine().in_force();
+        let (generation, policy) = reloader.engine().current_policy();
         if known.generation == generation {
             return known;
         }
         let _one_at_a_time = self.replacing();
         // What compiled can be explained; if not, the explanation before is better than none.
-        if let Ok(explanation) = explained(&policy, &self.secret) {
+        if let Ok(explanation) = explain_redacted(&policy, &self.secret) {
             self.explanation.store(Arc::new(PolicyExplanation {
                 generation,
                 explanation,
@@ -261,7 +266,8 @@ impl<C: Clock> RateLimitService<C> {
     /// that decides by [`check_uncounted`](Self::check_uncounted) passes one verdict for the request here.
     pub fn observe(&self, transport: Transport, verdict: &Verdict, is_peek: bool) {
         let now = || self.now();
-        self.metrics.count(transport, verdict, is_peek, now);
+        self.metrics
+            .record_verdict(transport, verdict, is_peek, now);
         if !is_peek && !verdict.is_admitted() {
             let metrics = &self.metrics;
             self.denial_log.record(metrics, transport, verdict, now);
@@ -277,9 +283,9 @@ impl<C: Clock> RateLimitService<C> {
 
 fn compile(policy: &Policy, secret: &Secret) -> Result<(Rules, Explanation), InvalidService> {
     let rules = Rules::compile(policy, secret.0).map_err(InvalidService::Policy)?;
-    Ok((rules, explained(policy, secret)?))
+    Ok((rules, explain_redacted(policy, secret)?))
 }
 
-fn explained(policy: &Policy, secret: &Secret) -> Result<Explanation, InvalidService> {
-    explain(&redacted(policy, &secret.0)).map_err(InvalidService::Policy)
+fn explain_redacted(policy: &Policy, secret: &Secret) -> Result<Explanation, InvalidService> {
+    explain(&redact(policy, &secret.0)).map_err(InvalidService::Policy)
 }

@@ -9,7 +9,7 @@ use tollgate_engine::Verdict;
 use tollgate_store::Clock;
 
 use crate::decision::Refusal;
-use crate::metrics::Cause;
+use crate::metrics::DegradationCause;
 use crate::service::RateLimitService;
 
 /// What becomes of a request that would have to wait while the wait queue is full.
@@ -27,11 +27,11 @@ impl<C: Clock> RateLimitService<C> {
         if !self.saturation().is_full() || !matches!(peeked.outcome(), Outcome::Wait(_)) {
             return None;
         }
-        Some(self.refuse_to_wait(peeked))
+        Some(self.decide_without_wait(peeked))
     }
 
     /// What becomes of a request that would have to wait, whether or not the queue is still full, and counts it.
-    pub fn refuse_to_wait(&self, peeked: &Verdict) -> WaitQueueFull {
+    pub fn decide_without_wait(&self, peeked: &Verdict) -> WaitQueueFull {
         match Refusal::wait_queue_full(peeked) {
             None => {
                 self.saturation().count_let_through();
@@ -46,6 +46,7 @@ impl<C: Clock> RateLimitService<C> {
 
     /// Records that the service has more to do than it can.
     pub fn record_saturation(&self) {
-        self.metrics().degrade(Cause::Saturation, self.now());
+        self.metrics()
+            .record_degradation(DegradationCause::Saturation, self.now());
     }
 }

@@ -7,10 +7,10 @@ use std::num::NonZeroU16;
 
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Limit;
-use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
 
-use crate::failure::StoreError;
-use crate::key::Key;
+use crate::key::StoreKey;
+use crate::store_error::StoreError;
 
 pub use tollgate_core::limit::Op;
 
@@ -24,7 +24,7 @@ pub struct LimitId(pub NonZeroU16);
 
 /// A limit and its identity, ready to be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ruled {
+pub struct IdentifiedLimit {
     /// Which limit it is. Tiers of one limit have the same id and share state.
     pub id: LimitId,
     /// The compiled quota.
@@ -33,33 +33,33 @@ pub struct Ruled {
 
 /// One limit's part in a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Check<'a> {
+pub struct QuotaCheck<'a> {
     /// Whose quota it is.
-    pub key: Key<'a>,
+    pub key: StoreKey<'a>,
     /// Which limit.
-    pub ruled: &'a Ruled,
+    pub limit: &'a IdentifiedLimit,
     /// What is asked of it.
     pub op: Op,
 }
 
 /// What one limit answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoreReply {
     /// What this limit says by itself.
     pub outcome: Outcome,
     /// Where it stands afterwards.
-    pub status: Status,
+    pub status: QuotaStatus,
     /// What it was charged: nothing, unless all admitted.
     pub receipt: Receipt,
     /// What else there is to know.
-    pub note: Note,
+    pub note: ReplyNote,
 }
 
-impl Answer {
+impl StoreReply {
     /// An answer to be overwritten.
     pub const EMPTY: Self = Self {
         outcome: Outcome::Never,
-        status: Status {
+        status: QuotaStatus {
             limit: 0,
             remaining: 0,
             reset_after: Nanos::ZERO,
@@ -69,14 +69,14 @@ impl Answer {
             at: Timestamp::EPOCH,
             mark: 0,
         },
-        note: Note::Plain,
+        note: ReplyNote::Plain,
     };
 }
 
 /// What an outcome alone does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Note {
+pub enum ReplyNote {
     /// Nothing.
     #[default]
     Plain,
@@ -97,11 +97,11 @@ pub enum Note {
     LeaseNotHeld,
     /// The shared store did not answer, and what stands in for the limit on this node decided. What it charged is known
     /// here only.
-    StandIn,
+    FallbackQuota,
     /// The shared store did not answer, and the limit admits then. Where it stands is not known.
-    Waived,
+    FailOpen,
     /// It was not asked, because another limit had refused already. Where it stands is not known.
-    Unasked,
+    NotChecked,
 }
 
 /// A store that answers at once.
@@ -117,8 +117,8 @@ pub trait Store: Send + Sync {
     /// call is safe, and whether something may have been charged.
     fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError>;
 }
 
@@ -126,8 +126,8 @@ pub trait Store: Send + Sync {
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
     fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         (**self).decide(checks, answers)
     }

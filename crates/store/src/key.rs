@@ -13,16 +13,16 @@ pub const MAX_KEY_LEN: usize = 1_024;
 /// A key as a store sees it: parts that were checked to be short enough. It borrows; making one allocates nothing.
 ///
 /// ```
-/// use tollgate_store::Key;
+/// use tollgate_store::StoreKey;
 ///
 /// let parts: [&[u8]; 2] = [b"tenant-7", b"POST /orders"];
-/// let composite = Key::of_parts(&parts)?;
+/// let composite = StoreKey::of_parts(&parts)?;
 /// assert_eq!(composite.len(), 8 + 2 + 12);
-/// assert!(Key::of(&[0; 2_000]).is_err());
+/// assert!(StoreKey::of(&[0; 2_000]).is_err());
 /// # Ok::<(), tollgate_store::KeyTooLong>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct Key<'a> {
+pub struct StoreKey<'a> {
     parts: Parts<'a>,
 }
 
@@ -32,12 +32,12 @@ enum Parts<'a> {
     Many(&'a [&'a [u8]]),
 }
 
-impl<'a> Key<'a> {
+impl<'a> StoreKey<'a> {
     /// The key of one part.
     ///
     /// # Errors
     /// It is longer than [`MAX_KEY_LEN`].
-    pub const fn of(part: &'a [u8]) -> Result<Self, KeyTooLong> {
+    pub const fn new(part: &'a [u8]) -> Result<Self, KeyTooLong> {
         if part.len() > MAX_KEY_LEN {
             return Err(KeyTooLong { len: part.len() });
         }
@@ -50,7 +50,7 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     /// They are longer than [`MAX_KEY_LEN`].
-    pub fn of_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
+    pub fn from_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
         let key = Self {
             parts: Parts::Many(parts),
         };
@@ -116,16 +116,16 @@ impl<'a> Key<'a> {
     }
 }
 
-impl PartialEq for Key<'_> {
+impl PartialEq for StoreKey<'_> {
     /// By their parts: one part is one key however it is said.
     fn eq(&self, other: &Self) -> bool {
         self.parts().eq(other.parts())
     }
 }
 
-impl Eq for Key<'_> {}
+impl Eq for StoreKey<'_> {}
 
-impl fmt::Debug for Key<'_> {
+impl fmt::Debug for StoreKey<'_> {
     /// Keys name people and secrets: only the size is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -162,7 +162,7 @@ mod tests {
 
     fn encoded(parts: &[&[u8]]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Key::of_parts(parts)
+        StoreKey::from_parts(parts)
             .unwrap()
             .encode(|piece| bytes.extend_from_slice(piece));
         bytes
@@ -186,29 +186,32 @@ mod tests {
     #[test]
     fn one_part_is_one_key_however_it_is_said() {
         let mut bytes = Vec::new();
-        Key::of(b"alice")
+        StoreKey::new(b"alice")
             .unwrap()
             .encode(|piece| bytes.extend_from_slice(piece));
         assert_eq!(bytes, encoded(&[b"alice"]));
         let parts: [&[u8]; 1] = [b"alice"];
-        assert_eq!(Key::of(b"alice"), Key::of_parts(&parts));
-        assert_ne!(Key::of(b""), Key::of_parts(&[]));
+        assert_eq!(StoreKey::new(b"alice"), StoreKey::from_parts(&parts));
+        assert_ne!(StoreKey::new(b""), StoreKey::from_parts(&[]));
     }
 
     #[test]
     fn the_length_is_bounded_over_all_parts() {
-        assert!(Key::of(&[b'x'; MAX_KEY_LEN]).is_ok());
+        assert!(StoreKey::new(&[b'x'; MAX_KEY_LEN]).is_ok());
         let len = MAX_KEY_LEN + 1;
-        assert_eq!(Key::of(&[b'x'; MAX_KEY_LEN + 1]), Err(KeyTooLong { len }));
+        assert_eq!(
+            StoreKey::new(&[b'x'; MAX_KEY_LEN + 1]),
+            Err(KeyTooLong { len })
+        );
         let part: &[u8] = &[b'x'; MAX_KEY_LEN / 2];
         assert!(
-            Key::of_parts(&[part, part]).is_err(),
+            StoreKey::from_parts(&[part, part]).is_err(),
             "each further part costs two"
         );
-        assert!(Key::of_parts(&[part, &part[2..]]).is_ok());
+        assert!(StoreKey::from_parts(&[part, &part[2..]]).is_ok());
         let nothing: [&[u8]; MAX_KEY_LEN] = [b""; MAX_KEY_LEN];
         assert!(
-            Key::of_parts(&nothing).is_err(),
+            StoreKey::from_parts(&nothing).is_err(),
             "so the number of parts is bounded too"
         );
     }
@@ -216,7 +219,7 @@ mod tests {
     #[test]
     fn debugging_a_key_shows_nothing_of_it() {
         assert_eq!(
-            format!("{:?}", Key::of(b"secret").unwrap()),
+            format!("{:?}", StoreKey::new(b"secret").unwrap()),
             "Key(1 parts, 6 bytes)"
         );
     }

@@ -6,19 +6,19 @@
 
 mod clock;
 pub mod contract;
-mod error;
-mod failure;
+mod invalid_size;
 mod key;
-pub mod lending;
 pub mod memory;
+pub mod quota_lease;
 pub mod register;
 mod remote;
+mod store_error;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use contract::{Answer, Check, LimitId, Note, Op, Ruled, Store};
-pub use error::InvalidSize;
-pub use failure::{ErrorKind, StoreError};
-pub use key::{Key, KeyTooLong, MAX_KEY_LEN};
-pub use lending::Lender;
-pub use memory::{MAX_KEYS, Memory, Occupancy, SnapshotError, Usage};
-pub use remote::{Awaited, RemoteStore};
+pub use contract::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, Store, StoreReply};
+pub use invalid_size::InvalidSize;
+pub use key::{KeyTooLong, MAX_KEY_LEN, StoreKey};
+pub use memory::{MAX_KEYS, MemoryStore, Occupancy, SnapshotError, StoreUsage};
+pub use quota_lease::Lender;
+pub use remote::{RemoteStore, StoreFuture};
+pub use store_error::{StoreError, StoreErrorKind};

@@ -9,40 +9,40 @@ use std::pin::Pin;
 
 use tollgate_core::compose::BatchOutcome;
 
-use crate::contract::{Answer, Check, Ruled};
-use crate::failure::StoreError;
-use crate::key::Key;
+use crate::contract::{IdentifiedLimit, QuotaCheck, StoreReply};
+use crate::key::StoreKey;
+use crate::store_error::StoreError;
 
 /// What a remote store will answer.
-pub type Awaited<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A store that many share and that may be away.
 pub trait RemoteStore: Send + Sync + fmt::Debug {
     /// Into how many parts it falls that may be away by themselves, at least one.
-    fn parts(&self) -> usize;
+    fn partition_count(&self) -> usize;
 
     /// Which of them has this key, if it is kept where `place` says or, without that, where it says itself.
-    fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize;
+    fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize;
 
     /// Decides on a batch, all or nothing: [`Store::decide`](crate::Store::decide), awaited. `places` has for each check
     /// what it is placed by, if it is not its key; or it is empty.
     fn decide<'a>(
         &'a self,
-        places: &'a [Option<Key<'a>>],
-        checks: &'a [Check<'a>],
-        answers: &'a mut [Answer],
-    ) -> Awaited<'a, BatchOutcome>;
+        places: &'a [Option<StoreKey<'a>>],
+        checks: &'a [QuotaCheck<'a>],
+        answers: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, BatchOutcome>;
 
     /// Whether one part decides: a decision that nobody asked for, on a state that is nobody's.
-    fn probe(&self, part: usize) -> Awaited<'_, ()>;
+    fn probe(&self, part: usize) -> StoreFuture<'_, ()>;
 
     /// Forgets what one key has used of one limit. Answers whether there was anything.
     fn erase<'a>(
         &'a self,
-        place: Option<Key<'a>>,
-        key: Key<'a>,
-        ruled: &'a Ruled,
-    ) -> Awaited<'a, bool>;
+        place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
+        ruled: &'a IdentifiedLimit,
+    ) -> StoreFuture<'a, bool>;
 
     /// Whether it can be asked at all at the moment, as far as is known.
     fn is_connected(&self) -> bool;

@@ -9,15 +9,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{Error, Limiter, Nanos, Outcome, Unit};
-use tollgate_http::{Policy, retry_after};
+use tollgate::{Error, Limiter, Nanos, Outcome, QuotaUnit};
+use tollgate_http::{QuotaPolicy, retry_after};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The limiter, and the words for it.
 struct Limits {
     limiter: Limiter,
-    policy: Policy,
+    policy: QuotaPolicy,
 }
 
 async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Response {
@@ -71,7 +71,7 @@ async fn request(address: std::net::SocketAddr) -> Result<String, Failure> {
 async fn main() -> Result<(), Failure> {
     let limits = Limits {
         limiter: Limiter::per_minute(1).name("per-key").build()?,
-        policy: Policy::new("per-key", 1, Nanos::MINUTE, Unit::Requests)?,
+        policy: QuotaPolicy::new("per-key", 1, Nanos::MINUTE, QuotaUnit::Requests)?,
     };
     let router = Router::new()
         .route("/", get(hello))

@@ -3,10 +3,10 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::Gate;
+use tollgate::ConcurrencyLimiter;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let gate = Gate::of(2).name("reports").build()?;
+    let gate = ConcurrencyLimiter::builder(2).name("reports").build()?;
     let (done, refused) = (AtomicU64::new(0), AtomicU64::new(0));
 
     // Nobody leaves before all have tried.
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let permit = gate.enter("tenant-7");
+                let permit = gate.acquire("tenant-7");
                 all_tried.wait();
                 let count = if permit.is_ok() { &done } else { &refused };
                 count.fetch_add(1, Ordering::Relaxed);
@@ -24,13 +24,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let (done, refused) = (done.into_inner(), refused.into_inner());
     println!("{done} reports made, {refused} refused because two were under way");
-    assert_eq!((done, refused, gate.free("tenant-7")?), (2, 6, 2));
+    assert_eq!(
+        (done, refused, gate.available_permits("tenant-7")?),
+        (2, 6, 2)
+    );
 
-    let held = gate.enter_n("tenant-7", 2)?;
-    if let Err(error) = gate.enter("tenant-7") {
+    let held = gate.acquire_n("tenant-7", 2)?;
+    if let Err(error) = gate.acquire("tenant-7") {
         println!("{error}");
     }
     drop(held);
-    assert_eq!(gate.free("tenant-7")?, 2);
+    assert_eq!(gate.available_permits("tenant-7")?, 2);
     Ok(())
 }

@@ -5,8 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate::redis::{Options, Redis, Secret};
-use tollgate::{Gate, Limiter, Rate};
+use tollgate::redis::{KeyHashSecret, Redis, RedisOptions};
+use tollgate::{ConcurrencyLimiter, Limiter, Rate};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
 
     // In production it is drawn at random, once, and the same in every process: keys are named with it.
-    let mut options = Options::new(address, Secret::new(*b"only an example!"));
+    let mut options = RedisOptions::new(address, KeyHashSecret::new(*b"only an example!"));
     // One decision takes a fraction of a millisecond; this is for how long a caller puts up with a server in trouble.
     options.deadline = Duration::from_millis(250);
     let redis = Redis::connect(options).await?;
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::builder()
         .limit("example-per-minute", Rate::per_minute(10))
         .limit("example-per-day", Rate::per_day(10_000))
-        .over(&redis)
+        .with_redis(&redis)
         .build()?;
     for call in 1..=12 {
         match limiter.check("user:42").await {
@@ -48,16 +48,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The server remembers a reservation: another process could settle it, by key and id, after this one has crashed.
     let tokens = Limiter::per_minute(10_000).name("example-tokens");
-    let tokens = tokens.over(&redis).build()?;
+    let tokens = tokens.with_redis(&redis).build()?;
     let reserved = tokens.reserve("team-7", 1_000).await?;
     let (id, closing) = (reserved.id(), reserved.settle(400).await?);
     println!("reservation {:032x}: {closing:?}", id.0);
     println!("again: {:?}", tokens.settle("team-7", id, 400).await?);
 
-    let gate = Gate::of(2).lease(Duration::from_secs(30)).over(&redis);
+    let gate = ConcurrencyLimiter::builder(2)
+        .lease(Duration::from_secs(30))
+        .with_redis(&redis);
     let gate = gate.build()?;
-    let permit = gate.enter("report").await?;
-    println!("inside, with room for {} more", gate.free("report").await?);
+    let permit = gate.acquire("report").await?;
+    println!(
+        "inside, with room for {} more",
+        gate.available_permits("report").await?
+    );
     permit.release().await?;
     Ok(())
 }

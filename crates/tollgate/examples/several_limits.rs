@@ -7,8 +7,11 @@ use tollgate::{
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
     let plan = Limiter::builder()
-        .limit("per-minute", TokenBucket::at(Rate::per_minute(60)).burst(3))
-        .limit("per-month", FixedWindow::of(10_000, month))
+        .limit(
+            "per-minute",
+            TokenBucket::builder(Rate::per_minute(60)).burst(3),
+        )
+        .limit("per-month", FixedWindow::builder(10_000, month))
         .build()?;
 
     let mut admitted = 0;
@@ -32,10 +35,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One key per limiter: the user's plan, and a ceiling for all users together, at one instant.
     let everyone = Limiter::per_second(2)
         .name("everyone")
-        .beside(&plan)
+        .share_table_with(&plan)
         .build()?;
     for user in ["bob", "carol", "dave"] {
-        let asks = [plan.ask(user), everyone.ask("")];
+        let asks = [plan.for_key(user), everyone.for_key("")];
         match check_all(&asks) {
             Ok(allowed) => {
                 let tightest = allowed.tightest();

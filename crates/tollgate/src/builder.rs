@@ -9,11 +9,11 @@ use std::time::Duration;
 use tollgate_store::{Clock, SystemClock};
 
 use crate::invalid::InvalidLimiter;
-use crate::limiter::{Limiter, Shared};
-use crate::limits::{IntoLimit, Limits, Simple};
-use crate::name::Name;
-use crate::pause::{Pause, Sleeper, ThreadSleeper};
-use crate::table::{DEFAULT_KEYS, Table};
+use crate::limit_name::LimitName;
+use crate::limit_table::{DEFAULT_KEYS, LimitTable};
+use crate::limiter::{Limiter, LimiterInner};
+use crate::limits::{IntoLimit, Limits, TokenBucketLimit};
+use crate::sleeper::{JitteredSleeper, Sleeper, ThreadSleeper};
 
 /// A limiter before it is built. Made by [`Limiter::per_second`] and its siblings, or by [`Limiter::builder`].
 ///
@@ -25,38 +25,38 @@ use crate::table::{DEFAULT_KEYS, Table};
 /// another limit than the one that was asked for, and a panic would end a process that reads its limits from a file. The
 /// error names the field, the value and the nearest one that works.
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct Builder<L, C = SystemClock> {
+pub struct LimiterBuilder<L, C = SystemClock> {
     limits: L,
-    home: Home<C>,
+    table_source: TableSource<C>,
     keys: Option<usize>,
     sleeper: Box<dyn Sleeper>,
     jitter: Duration,
     #[cfg(feature = "tokio")]
-    most_waiting: usize,
+    max_waiting: usize,
 }
 
 /// Where state is kept.
-enum Home<C> {
+enum TableSource<C> {
     /// In a table of its own, on this clock. Made when the limiter is: the machine's takes a moment to measure.
-    Own(Box<dyn FnOnce() -> C>),
-    Beside(Arc<Table<C>>),
+    New(Box<dyn FnOnce() -> C>),
+    Shared(Arc<LimitTable<C>>),
 }
 
-impl<L> Builder<L> {
+impl<L> LimiterBuilder<L> {
     pub(crate) fn new(limits: L) -> Self {
         Self {
             limits,
-            home: Home::Own(Box::new(SystemClock::new)),
+            table_source: TableSource::New(Box::new(SystemClock::new)),
             keys: None,
             sleeper: Box::new(ThreadSleeper),
             jitter: Duration::ZERO,
             #[cfg(feature = "tokio")]
-            most_waiting: crate::ready::MOST_WAITING,
+            max_waiting: crate::until_ready::DEFAULT_MAX_WAITING,
         }
     }
 }
 
-impl<C> Builder<Simple, C> {
+impl<C> LimiterBuilder<TokenBucketLimit, C> {
     /// The most admitted at once, after a pause. As much as the rate's number unless said otherwise.
     pub fn burst(mut self, units: u64) -> Self {
         self.limits.bucket = self.limits.bucket.burst(units);
@@ -70,21 +70,21 @@ impl<C> Builder<Simple, C> {
     }
 
     /// What the limit is called in denials: [`Limits::UNNAMED`] unless said otherwise.
-    pub fn name(mut self, name: impl Into<Name>) -> Self {
+    pub fn name(mut self, name: impl Into<LimitName>) -> Self {
         self.limits.name = name.into();
         self
     }
 }
 
-impl<C> Builder<Limits, C> {
+impl<C> LimiterBuilder<Limits, C> {
     /// Adds a limit. All limits apply to every key, and a call is charged on all of them or on none.
-    pub fn limit(mut self, name: impl Into<Name>, limit: impl IntoLimit) -> Self {
+    pub fn limit(mut self, name: impl Into<LimitName>, limit: impl IntoLimit) -> Self {
         self.limits = self.limits.limit(name, limit);
         self
     }
 }
 
-impl<L, C> Builder<L, C> {
+impl<L, C> LimiterBuilder<L, C> {
     /// How many keys are in use at the same time: [`DEFAULT_KEYS`] unless said otherwise. A key whose quota is full again
     /// is not in use. The table is made for so many and never grows; see the crate's documentation for what it takes
     /// and what happens beyond.
@@ -108,14 +108,14 @@ impl<L, C> Builder<L, C> {
     /// assert!(limiter.check("alice").is_ok());
     /// # Ok::<(), tollgate::InvalidLimiter>(())
     /// ```
-    pub fn clock<D: Clock + 'static>(self, clock: D) -> Builder<L, D> {
-        self.at_home(Home::Own(Box::new(move || clock)))
+    pub fn clock<D: Clock + 'static>(self, clock: D) -> LimiterBuilder<L, D> {
+        self.with_table_source(TableSource::New(Box::new(move || clock)))
     }
 
     /// Keeps state in the table of another limiter, by its clock, so that [`check_all`](crate::check_all) can decide on
     /// both at once. Limits of the same name stay apart.
-    pub fn beside<D>(self, other: &Limiter<D>) -> Builder<L, D> {
-        self.at_home(Home::Beside(Arc::clone(&other.shared.table)))
+    pub fn share_table_with<D>(self, other: &Limiter<D>) -> LimiterBuilder<L, D> {
+        self.with_table_source(TableSource::Shared(Arc::clone(&other.shared.table)))
     }
 
     /// Waits by other means than [`std::thread::sleep`], so that tests need not.
@@ -134,46 +134,47 @@ impl<L, C> Builder<L, C> {
     /// How many may wait in [`until_ready`](Limiter::until_ready) at the same time: 65,536 unless said otherwise. The
     /// next one gets an error at once.
     #[cfg(feature = "tokio")]
-    pub fn most_waiting(mut self, callers: usize) -> Self {
-        self.most_waiting = callers;
+    pub fn max_waiting(mut self, callers: usize) -> Self {
+        self.max_waiting = callers;
         self
     }
 
-    fn at_home<D>(self, home: Home<D>) -> Builder<L, D> {
-        Builder {
+    fn with_table_source<D>(self, home: TableSource<D>) -> LimiterBuilder<L, D> {
+        LimiterBuilder {
             limits: self.limits,
-            home,
+            table_source: home,
             keys: self.keys,
             sleeper: self.sleeper,
             jitter: self.jitter,
             #[cfg(feature = "tokio")]
-            most_waiting: self.most_waiting,
+            max_waiting: self.max_waiting,
         }
     }
 }
 
-impl<L: Into<Limits>, C: Clock> Builder<L, C> {
+impl<L: Into<Limits>, C: Clock> LimiterBuilder<L, C> {
     /// Checks everything and makes the limiter.
     ///
     /// # Errors
     /// A number that cannot be honoured exactly, or a table that cannot be made; see [why](Self#why-build-can-fail).
     pub fn build(self) -> Result<Limiter<C>, InvalidLimiter> {
-        let limits = self.limits.into().checked()?;
-        let table = match (self.home, self.keys) {
-            (Home::Own(clock), keys) => {
-                Arc::new(Table::for_keys(keys.unwrap_or(DEFAULT_KEYS), clock())?)
-            }
-            (Home::Beside(table), None) => table,
-            (Home::Beside(_), Some(keys)) => {
+        let limits = self.limits.into().validate()?;
+        let table = match (self.table_source, self.keys) {
+            (TableSource::New(clock), keys) => Arc::new(LimitTable::with_capacity(
+                keys.unwrap_or(DEFAULT_KEYS),
+                clock(),
+            )?),
+            (TableSource::Shared(table), None) => table,
+            (TableSource::Shared(_), Some(keys)) => {
                 return Err(InvalidLimiter::SizeOfSharedTable { keys });
             }
         };
-        let shared = Shared::new(
+        let shared = LimiterInner::new(
             table,
             limits,
-            Pause::new(self.sleeper, self.jitter),
+            JitteredSleeper::new(self.sleeper, self.jitter),
             #[cfg(feature = "tokio")]
-            crate::ready::Lines::new(self.most_waiting),
+            crate::until_ready::WaitQueues::new(self.max_waiting),
         )?;
         Ok(Limiter {
             shared: Arc::new(shared),
@@ -182,26 +183,26 @@ impl<L: Into<Limits>, C: Clock> Builder<L, C> {
 }
 
 #[cfg(feature = "redis")]
-impl<L: Into<Limits>> Builder<L> {
+impl<L: Into<Limits>> LimiterBuilder<L> {
     /// Keeps state in Redis or Valkey, so that many processes have one limit: see [`crate::redis`]. The jitter and the
     /// most that may wait stay as they were chosen; a [`sleeper`](Self::sleeper) has nothing to do there.
-    pub fn over(self, redis: &crate::redis::Redis) -> crate::redis::Builder {
-        let misplaced = match (&self.home, self.keys) {
-            (Home::Beside(_), _) => Some("beside"),
-            (Home::Own(_), Some(_)) => Some("keys"),
-            (Home::Own(_), None) => None,
+    pub fn with_redis(self, redis: &crate::redis::Redis) -> crate::redis::LimiterBuilder {
+        let misplaced = match (&self.table_source, self.keys) {
+            (TableSource::Shared(_), _) => Some("beside"),
+            (TableSource::New(_), Some(_)) => Some("keys"),
+            (TableSource::New(_), None) => None,
         };
-        crate::redis::Builder::new(
+        crate::redis::LimiterBuilder::new(
             redis,
             self.limits.into(),
             misplaced,
-            Pause::new(self.sleeper, self.jitter),
-            crate::ready::Lines::new(self.most_waiting),
+            JitteredSleeper::new(self.sleeper, self.jitter),
+            crate::until_ready::WaitQueues::new(self.max_waiting),
         )
     }
 }
 
-impl<L: fmt::Debug, C> fmt::Debug for Builder<L, C> {
+impl<L: fmt::Debug, C> fmt::Debug for LimiterBuilder<L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("limits", &self.limits)

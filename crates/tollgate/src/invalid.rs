@@ -7,8 +7,8 @@ use std::fmt;
 use tollgate_core::InvalidQuota;
 use tollgate_store::InvalidSize;
 
+use crate::limit_name::LimitName;
 use crate::limits::MAX_LIMITS;
-use crate::name::Name;
 
 /// A limiter that cannot be built, or limits that cannot replace others.
 ///
@@ -28,7 +28,7 @@ pub enum InvalidLimiter {
     /// A limit's numbers cannot be honoured exactly.
     Quota {
         /// Which limit.
-        name: Name,
+        name: LimitName,
         /// Which number, and the nearest that works.
         cause: InvalidQuota,
     },
@@ -49,7 +49,7 @@ pub enum InvalidLimiter {
     /// Two limits have one name, and so would share state.
     SameName {
         /// The name.
-        name: Name,
+        name: LimitName,
     },
     /// The table has seen 65,535 different limits. Their numbers are not used again while it lives.
     OutOfNumbers,
@@ -63,7 +63,7 @@ pub enum InvalidLimiter {
     #[cfg(feature = "redis")]
     Id {
         /// Which limit.
-        name: Name,
+        name: LimitName,
         /// The number.
         id: u16,
         /// What is wrong with it.
@@ -73,9 +73,9 @@ pub enum InvalidLimiter {
     #[cfg(feature = "redis")]
     SameId {
         /// Which limit.
-        name: Name,
+        name: LimitName,
         /// Which limit has it already.
-        other: Name,
+        other: LimitName,
         /// The number.
         id: u16,
     },
@@ -83,7 +83,7 @@ pub enum InvalidLimiter {
     #[cfg(feature = "redis")]
     NoLease {
         /// Which gate.
-        name: Name,
+        name: LimitName,
     },
 }
 

@@ -18,15 +18,15 @@ pub use tollgate_store::{KeyTooLong, MAX_KEY_LEN};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key<'a>(store::Key<'a>);
+pub struct Key<'a>(store::StoreKey<'a>);
 
 impl<'a> Key<'a> {
     /// The key of several parts. One part makes the same key as that part by itself.
     ///
     /// # Errors
     /// They are longer than [`MAX_KEY_LEN`] together, with two bytes for each part after the first.
-    pub fn of_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
-        store::Key::of_parts(parts).map(Self)
+    pub fn from_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
+        store::StoreKey::from_parts(parts).map(Self)
     }
 }
 
@@ -34,19 +34,19 @@ impl<'a> Key<'a> {
 pub trait AsKey: sealed::Sealed {
     /// The key as the store sees it.
     #[doc(hidden)]
-    fn as_key(&self) -> Result<store::Key<'_>, KeyTooLong>;
+    fn as_key(&self) -> Result<store::StoreKey<'_>, KeyTooLong>;
 }
 
 impl<T: AsRef<[u8]> + ?Sized> AsKey for T {
     #[inline]
-    fn as_key(&self) -> Result<store::Key<'_>, KeyTooLong> {
-        store::Key::of(self.as_ref())
+    fn as_key(&self) -> Result<store::StoreKey<'_>, KeyTooLong> {
+        store::StoreKey::new(self.as_ref())
     }
 }
 
 impl AsKey for Key<'_> {
     #[inline]
-    fn as_key(&self) -> Result<store::Key<'_>, KeyTooLong> {
+    fn as_key(&self) -> Result<store::StoreKey<'_>, KeyTooLong> {
         Ok(self.0)
     }
 }
@@ -63,16 +63,16 @@ mod sealed {
 pub(crate) struct OwnedKey(Box<[Box<[u8]>]>);
 
 impl OwnedKey {
-    pub(crate) fn copy(key: &store::Key<'_>) -> Self {
+    pub(crate) fn from_key(key: &store::StoreKey<'_>) -> Self {
         Self(key.parts().map(Box::from).collect())
     }
 
     /// Lends the key. It was short enough when it was copied, so the error never comes; it is passed on all the same.
-    pub(crate) fn lend<T, E: From<KeyTooLong>>(
+    pub(crate) fn with_key<T, E: From<KeyTooLong>>(
         &self,
-        use_it: impl FnOnce(store::Key<'_>) -> Result<T, E>,
+        use_it: impl FnOnce(store::StoreKey<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        use_it(store::Key::of_parts(&self.parts())?)
+        use_it(store::StoreKey::from_parts(&self.parts())?)
     }
 
     /// The parts, for those who need the key for longer than a closure.

@@ -9,48 +9,58 @@
 
 // The facade wires what core decides to what the store keeps, and decides nothing itself. Must not know: policies, transports.
 
-mod all_allowed;
-mod allowed;
-mod ask;
+mod active_limits;
+mod admission;
+mod batch;
+mod batch_admission;
 mod builder;
-mod denied;
-mod gate;
+mod concurrency;
+mod decide;
+mod error;
 mod invalid;
 mod key;
+mod limit_name;
+mod limit_table;
 mod limiter;
 mod limits;
-mod name;
-mod pause;
-#[cfg(feature = "tokio")]
-mod ready;
+mod operations;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod reservation;
-mod rules;
-mod table;
-mod together;
-mod verbs;
+mod sleeper;
+#[cfg(feature = "tokio")]
+mod until_ready;
 mod wait;
 
-pub use all_allowed::AllAllowed;
-pub use allowed::{Allowed, Standing};
-pub use builder::Builder;
-pub use denied::{Denied, Error};
-pub use gate::{Gate, GateBuilder, Permit};
+pub use admission::{Admission, LimitStatus};
+pub use batch::{CheckItem, check_all, refund_all};
+pub use batch_admission::BatchAdmission;
+pub use builder::LimiterBuilder;
+pub use concurrency::{ConcurrencyLimiter, ConcurrencyLimiterBuilder, Permit};
+pub use error::{Denial, Error};
 pub use invalid::InvalidLimiter;
 pub use key::{AsKey, Key, KeyTooLong, MAX_KEY_LEN};
+pub use limit_name::LimitName;
+pub use limit_table::DEFAULT_KEYS;
 pub use limiter::Limiter;
-pub use limits::{Counting, IntoLimit, Limits, MAX_LIMITS, Simple};
-pub use name::Name;
-pub use pause::Sleeper;
+pub use limits::{IntoLimit, Limits, MAX_LIMITS, TokenBucketLimit, WithUnit};
 pub use reservation::Reservation;
-pub use table::DEFAULT_KEYS;
-pub use together::{Ask, check_all, refund_all};
+pub use sleeper::Sleeper;
+
+/// The former name of [`LimitStatus`]. It goes with the next release.
+#[deprecated(since = "0.1.0", note = "call it `LimitStatus`")]
+pub type Standing<'a> = LimitStatus<'a>;
+/// The former name of [`QuotaStatus`]. It goes with the next release.
+#[deprecated(since = "0.1.0", note = "call it `QuotaStatus`")]
+pub type Status = QuotaStatus;
+/// The former name of [`QuotaUnit`]. It goes with the next release.
+#[deprecated(since = "0.1.0", note = "call it `QuotaUnit`")]
+pub type Unit = QuotaUnit;
 
 pub use tollgate_core::{
-    Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter,
-    SlidingLog, Status, Timestamp, TokenBucket, Unit, UtcOffset, Window,
+    Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, QuotaStatus, QuotaUnit, Rate,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 pub use tollgate_store::{
-    Clock, ErrorKind, InvalidSize, ManualClock, StoreError, SystemClock, Usage,
+    Clock, InvalidSize, ManualClock, StoreError, StoreErrorKind, StoreUsage, SystemClock,
 };

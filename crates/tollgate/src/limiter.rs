@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tollgate_core::limit::Limit;
-use tollgate_core::{Nanos, Outcome, Rate, Status, TokenBucket};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Rate, TokenBucket};
 use tollgate_store as store;
-use tollgate_store::{Clock, Op, SystemClock, Usage};
+use tollgate_store::{Clock, Op, StoreUsage, SystemClock};
 
-use crate::builder::Builder;
-use crate::denied::{Denied, Error};
+use crate::active_limits::{ActiveLimit, ActiveLimits, SingleBucket};
+use crate::builder::LimiterBuilder;
+use crate::error::{Denial, Error};
 use crate::invalid::InvalidLimiter;
 use crate::key::AsKey;
-use crate::limits::{Limits, MAX_LIMITS, Simple};
-use crate::name::Name;
-use crate::pause::Pause;
-use crate::rules::{Bucket, Rule, Rules};
-use crate::table::Table;
+use crate::limit_name::LimitName;
+use crate::limit_table::LimitTable;
+use crate::limits::{Limits, MAX_LIMITS, TokenBucketLimit};
+use crate::sleeper::JitteredSleeper;
 
 /// Decides how much each key may do. Cheap to clone; clones are the same limiter.
 ///
@@ -35,49 +35,49 @@ use crate::table::Table;
 /// The type parameter is the clock. It is the machine's, and need not be written, unless a test
 /// [hands one in](Builder::clock).
 pub struct Limiter<C = SystemClock> {
-    pub(crate) shared: Arc<Shared<C>>,
+    pub(crate) shared: Arc<LimiterInner<C>>,
 }
 
 /// What clones have in common.
-pub(crate) struct Shared<C> {
-    pub(crate) table: Arc<Table<C>>,
+pub(crate) struct LimiterInner<C> {
+    pub(crate) table: Arc<LimitTable<C>>,
     /// The limits it was built with. Read without a lock for as long as nobody replaces them.
-    first: Arc<Rules>,
+    initial: Arc<ActiveLimits>,
     /// The only one of them, if it is a token bucket.
-    first_bucket: Option<Bucket>,
+    initial_bucket: Option<SingleBucket>,
     is_replaced: AtomicBool,
-    later: RwLock<Arc<Rules>>,
-    pub(crate) pause: Pause,
+    current: RwLock<Arc<ActiveLimits>>,
+    pub(crate) sleeper: JitteredSleeper,
     #[cfg(feature = "tokio")]
-    pub(crate) lines: crate::ready::Lines,
+    pub(crate) wait_queues: crate::until_ready::WaitQueues,
 }
 
 impl Limiter {
     /// So many a second, and at first as many at once.
-    pub fn per_second(units: u64) -> Builder<Simple> {
-        Self::at(Rate::per_second(units))
+    pub fn per_second(units: u64) -> LimiterBuilder<TokenBucketLimit> {
+        Self::from_rate(Rate::per_second(units))
     }
 
     /// So many a minute, and at first as many at once.
-    pub fn per_minute(units: u64) -> Builder<Simple> {
-        Self::at(Rate::per_minute(units))
+    pub fn per_minute(units: u64) -> LimiterBuilder<TokenBucketLimit> {
+        Self::from_rate(Rate::per_minute(units))
     }
 
     /// So many an hour, and at first as many at once.
-    pub fn per_hour(units: u64) -> Builder<Simple> {
-        Self::at(Rate::per_hour(units))
+    pub fn per_hour(units: u64) -> LimiterBuilder<TokenBucketLimit> {
+        Self::from_rate(Rate::per_hour(units))
     }
 
     /// So many in 24 hours, and at first as many at once.
-    pub fn per_day(units: u64) -> Builder<Simple> {
-        Self::at(Rate::per_day(units))
+    pub fn per_day(units: u64) -> LimiterBuilder<TokenBucketLimit> {
+        Self::from_rate(Rate::per_day(units))
     }
 
     /// Any rate, as a token bucket.
-    pub fn at(rate: Rate) -> Builder<Simple> {
-        Builder::new(Simple {
-            name: Name::literal(Limits::UNNAMED),
-            bucket: TokenBucket::at(rate),
+    pub fn from_rate(rate: Rate) -> LimiterBuilder<TokenBucketLimit> {
+        LimiterBuilder::new(TokenBucketLimit {
+            name: LimitName::literal(Limits::UNNAMED),
+            bucket: TokenBucket::builder(rate),
         })
     }
 
@@ -93,8 +93,8 @@ impl Limiter {
     /// limiter.check("user:42")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn builder() -> Builder<Limits> {
-        Builder::new(Limits::new())
+    pub fn builder() -> LimiterBuilder<Limits> {
+        LimiterBuilder::new(Limits::new())
     }
 }
 
@@ -119,9 +119,9 @@ impl<C: Clock> Limiter<C> {
     pub fn check_n(&self, key: impl AsKey, cost: u64) -> Result<(), Error> {
         let key = key.as_key()?;
         let shared = &*self.shared;
-        match shared.short_way() {
-            Some(bucket) => shared.check_bucket(&key, bucket, &shared.first, cost),
-            None => shared.check_long(&key, cost),
+        match shared.fast_path_bucket() {
+            Some(bucket) => shared.check_bucket(&key, bucket, &shared.initial, cost),
+            None => shared.check_slow_path(&key, cost),
         }
     }
 
@@ -129,17 +129,17 @@ impl<C: Clock> Limiter<C> {
     ///
     /// # Errors
     /// The key is too long.
-    pub fn forget(&self, key: impl AsKey) -> Result<bool, Error> {
+    pub fn reset(&self, key: impl AsKey) -> Result<bool, Error> {
         let key = key.as_key()?;
-        let rules = self.shared.rules();
-        let erase = |rule: &Rule| self.shared.table.memory.erase(&key, &rule.ruled);
+        let rules = self.shared.active_limits();
+        let erase = |rule: &ActiveLimit| self.shared.table.memory.erase(&key, &rule.identified);
         Ok(rules.list().iter().filter(|rule| erase(rule)).count() > 0)
     }
 
     /// What the table takes, and what it has had to do for want of room. Limiters
     /// [beside](Builder::beside) each other have one table.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> StoreUsage {
         self.shared.table.memory.usage()
     }
 
@@ -167,55 +167,66 @@ impl<C: Clock> Limiter<C> {
     /// # Errors
     /// The limits cannot be honoured; then those in force stay.
     pub fn replace(&self, limits: Limits) -> Result<(), InvalidLimiter> {
-        let limits = limits.checked()?;
+        let limits = limits.validate()?;
         let shared = &*self.shared;
-        let mut later = shared.later.write().unwrap_or_else(PoisonError::into_inner);
-        let rules = Rules::following(later.list(), limits, |_| shared.table.number())?;
+        let mut later = shared
+            .current
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let rules =
+            ActiveLimits::from_limits(later.list(), limits, |_| shared.table.allocate_limit_id())?;
         // From here on callers wait for the lock, so that nobody reads by the old limits what is carried over.
         shared.is_replaced.store(true, Ordering::Release);
-        for Rule { ruled: new, .. } in rules.list() {
-            let mut before = later.list().iter().map(|rule| &rule.ruled);
+        for ActiveLimit {
+            identified: new, ..
+        } in rules.list()
+        {
+            let mut before = later.list().iter().map(|rule| &rule.identified);
             match before.find(|old| old.id == new.id) {
                 // The old quota must not count any more: by it, keys that are denied now would seem to be in little debt.
-                Some(old) => shared.table.memory.replace(old, new),
-                None => shared.table.memory.learn(new),
+                Some(old) => shared.table.memory.replace_limit(old, new),
+                None => shared.table.memory.add_limit(new),
             }
         }
         let old = std::mem::replace(&mut *later, Arc::new(rules));
-        let ids = |rules: &Rules| -> Vec<_> { rules.list().iter().map(|r| r.ruled.id).collect() };
+        let ids = |rules: &ActiveLimits| -> Vec<_> {
+            rules.list().iter().map(|r| r.identified.id).collect()
+        };
         let kept = ids(&later);
         for gone in ids(&old).into_iter().filter(|id| !kept.contains(id)) {
-            shared.table.memory.forget(gone);
+            shared.table.memory.remove_limit(gone);
         }
         Ok(())
     }
 }
 
-impl<C: Clock> Shared<C> {
+impl<C: Clock> LimiterInner<C> {
     pub(crate) fn new(
-        table: Arc<Table<C>>,
-        limits: Vec<(Name, Limit)>,
-        pause: Pause,
-        #[cfg(feature = "tokio")] lines: crate::ready::Lines,
+        table: Arc<LimitTable<C>>,
+        limits: Vec<(LimitName, Limit)>,
+        pause: JitteredSleeper,
+        #[cfg(feature = "tokio")] lines: crate::until_ready::WaitQueues,
     ) -> Result<Self, InvalidLimiter> {
-        let first = Arc::new(Rules::following(&[], limits, |_| table.number())?);
-        table.learn(first.list().iter().map(|rule| &rule.ruled));
+        let first = Arc::new(ActiveLimits::from_limits(&[], limits, |_| {
+            table.allocate_limit_id()
+        })?);
+        table.register_limits(first.list().iter().map(|rule| &rule.identified));
         Ok(Self {
             table,
-            first_bucket: first.only_bucket(),
+            initial_bucket: first.single_bucket(),
             is_replaced: AtomicBool::new(false),
-            later: RwLock::new(Arc::clone(&first)),
-            first,
-            pause,
+            current: RwLock::new(Arc::clone(&first)),
+            initial: first,
+            sleeper: pause,
             #[cfg(feature = "tokio")]
-            lines,
+            wait_queues: lines,
         })
     }
 
     /// The only limit, if it is a token bucket that nobody has replaced.
     #[inline]
-    fn short_way(&self) -> Option<&Bucket> {
-        match &self.first_bucket {
+    fn fast_path_bucket(&self) -> Option<&SingleBucket> {
+        match &self.initial_bucket {
             Some(bucket) if !self.is_replaced.load(Ordering::Acquire) => Some(bucket),
             _ => None,
         }
@@ -224,21 +235,21 @@ impl<C: Clock> Shared<C> {
     #[inline]
     fn check_bucket(
         &self,
-        key: &store::Key<'_>,
-        bucket: &Bucket,
-        rules: &Arc<Rules>,
+        key: &store::StoreKey<'_>,
+        bucket: &SingleBucket,
+        rules: &Arc<ActiveLimits>,
         cost: u64,
     ) -> Result<(), Error> {
         match self.table.memory.spend(key, bucket.id, &bucket.quota, cost) {
             Outcome::Allow | Outcome::Wait(_) => Ok(()),
-            outcome => Err(self.denied_by_bucket(key, bucket, rules, cost, outcome)),
+            outcome => Err(self.bucket_denial(key, bucket, rules, cost, outcome)),
         }
     }
 
     #[inline(never)]
-    fn check_long(&self, key: &store::Key<'_>, cost: u64) -> Result<(), Error> {
-        let rules = self.rules();
-        if let Some(bucket) = rules.only_bucket() {
+    fn check_slow_path(&self, key: &store::StoreKey<'_>, cost: u64) -> Result<(), Error> {
+        let rules = self.active_limits();
+        if let Some(bucket) = rules.single_bucket() {
             return self.check_bucket(key, &bucket, &rules, cost);
         }
         // A denial by the short way says too little. It charged nothing, so asking again in full is the same question.
@@ -252,18 +263,18 @@ impl<C: Clock> Shared<C> {
             return Ok(());
         }
         match rules.list().len() {
-            0..=2 => self.check_some::<2>(&rules, key, cost),
-            3..=4 => self.check_some::<4>(&rules, key, cost),
-            _ => self.check_some::<MAX_LIMITS>(&rules, key, cost),
+            0..=2 => self.check_limits::<2>(&rules, key, cost),
+            3..=4 => self.check_limits::<4>(&rules, key, cost),
+            _ => self.check_limits::<MAX_LIMITS>(&rules, key, cost),
         }
     }
 
     #[cold]
-    fn denied_by_bucket(
+    fn bucket_denial(
         &self,
-        key: &store::Key<'_>,
-        bucket: &Bucket,
-        rules: &Arc<Rules>,
+        key: &store::StoreKey<'_>,
+        bucket: &SingleBucket,
+        rules: &Arc<ActiveLimits>,
         cost: u64,
         outcome: Outcome,
     ) -> Error {
@@ -277,24 +288,24 @@ impl<C: Clock> Shared<C> {
             },
         };
         let name = rules.list().first().map(|rule| rule.name.clone());
-        let name = name.unwrap_or(Name::literal(Limits::UNNAMED));
-        Denied::new(name, cost, outcome, status).into()
+        let name = name.unwrap_or(LimitName::literal(Limits::UNNAMED));
+        Denial::new(name, cost, outcome, status).into()
     }
 
     /// The limits in force.
-    pub(crate) fn rules(&self) -> InForce<'_> {
+    pub(crate) fn active_limits(&self) -> ActiveLimitsGuard<'_> {
         if self.is_replaced.load(Ordering::Acquire) {
-            let later = self.later.read();
-            InForce::Later(later.unwrap_or_else(PoisonError::into_inner))
+            let later = self.current.read();
+            ActiveLimitsGuard::Current(later.unwrap_or_else(PoisonError::into_inner))
         } else {
-            InForce::First(&self.first)
+            ActiveLimitsGuard::Initial(&self.initial)
         }
     }
 }
 
 /// Where a bucket stands that denied a cost. The short way answers only when to come back, and all else follows from that:
 /// the price of the cost, less the time it is short by, is the room that there is.
-fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Status {
+fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> QuotaStatus {
     let (interval, block) = (quota.interval().as_nanos(), quota.block());
     // Divisions are the dearest part of a denial, and most denials need none: blocks of one, and not even one left.
     let blocks = if block == 1 {
@@ -309,30 +320,30 @@ fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Sta
     } else {
         room / interval.max(1)
     };
-    Status {
+    QuotaStatus {
         limit: quota.limit(),
         remaining: units.saturating_mul(block),
         // In the overdraft the bucket is short by more than the price, and the debt above its capacity.
         reset_after: quota
-            .refill()
+            .refill_time()
             .saturating_add(retry_after)
             .saturating_sub(price),
     }
 }
 
 /// The limits in force, and the lock that keeps them so where one is needed.
-pub(crate) enum InForce<'a> {
-    First(&'a Arc<Rules>),
-    Later(RwLockReadGuard<'a, Arc<Rules>>),
+pub(crate) enum ActiveLimitsGuard<'a> {
+    Initial(&'a Arc<ActiveLimits>),
+    Current(RwLockReadGuard<'a, Arc<ActiveLimits>>),
 }
 
-impl Deref for InForce<'_> {
-    type Target = Arc<Rules>;
+impl Deref for ActiveLimitsGuard<'_> {
+    type Target = Arc<ActiveLimits>;
 
-    fn deref(&self) -> &Arc<Rules> {
+    fn deref(&self) -> &Arc<ActiveLimits> {
         match self {
-            Self::First(rules) => rules,
-            Self::Later(rules) => rules,
+            Self::Initial(rules) => rules,
+            Self::Current(rules) => rules,
         }
     }
 }
@@ -347,7 +358,7 @@ impl<C> Clone for Limiter<C> {
 
 impl<C> fmt::Debug for Limiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let later = self.shared.later.read();
+        let later = self.shared.current.read();
         let later = later.unwrap_or_else(PoisonError::into_inner);
         let names = later.list().iter().map(|rule| &rule.name);
         f.debug_tuple("Limiter")

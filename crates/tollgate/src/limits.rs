@@ -9,11 +9,12 @@ use tollgate_core::sliding_counter::SlidingCounterBuilder;
 use tollgate_core::sliding_log::SlidingLogBuilder;
 use tollgate_core::token_bucket::TokenBucketBuilder;
 use tollgate_core::{
-    FixedWindow, InvalidQuota, LeakyBucket, Rate, SlidingCounter, SlidingLog, TokenBucket, Unit,
+    FixedWindow, InvalidQuota, LeakyBucket, QuotaUnit, Rate, SlidingCounter, SlidingLog,
+    TokenBucket,
 };
 
 use crate::invalid::InvalidLimiter;
-use crate::name::Name;
+use crate::limit_name::LimitName;
 
 /// The most limits of one limiter. Limiters [beside](crate::Builder::beside) each other add up.
 pub const MAX_LIMITS: usize = 8;
@@ -31,38 +32,38 @@ pub trait IntoLimit: sealed::Sealed {
     /// The same limit, counting something else than requests. Nothing is decided by it; it is there to be told.
     ///
     /// ```
-    /// use tollgate::{IntoLimit, Limiter, Rate, Unit};
+    /// use tollgate::{IntoLimit, Limiter, Rate, QuotaUnit};
     ///
-    /// let tokens = Rate::per_minute(90_000).counting(Unit::Tokens);
+    /// let tokens = Rate::per_minute(90_000).counting(QuotaUnit::Tokens);
     /// let limiter = Limiter::builder().limit("tokens", tokens).build()?;
-    /// assert_eq!(limiter.peek("team-7")?.tightest().unit, Unit::Tokens);
+    /// assert_eq!(limiter.peek("team-7")?.tightest().unit, QuotaUnit::Tokens);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn counting(self, unit: Unit) -> Counting<Self>
+    fn with_unit(self, unit: QuotaUnit) -> WithUnit<Self>
     where
         Self: Sized,
     {
-        Counting { limit: self, unit }
+        WithUnit { limit: self, unit }
     }
 }
 
 /// A limit that counts something else than requests. Made by [`IntoLimit::counting`].
 #[derive(Clone, Copy, Debug)]
 #[must_use = "limits do nothing until a limiter has them"]
-pub struct Counting<L> {
+pub struct WithUnit<L> {
     limit: L,
-    unit: Unit,
+    unit: QuotaUnit,
 }
 
-impl<L: IntoLimit> IntoLimit for Counting<L> {
+impl<L: IntoLimit> IntoLimit for WithUnit<L> {
     fn into_limit(self) -> Result<Limit, InvalidQuota> {
-        Ok(self.limit.into_limit()?.counting(self.unit))
+        Ok(self.limit.into_limit()?.with_unit(self.unit))
     }
 }
 
 impl IntoLimit for Rate {
     fn into_limit(self) -> Result<Limit, InvalidQuota> {
-        TokenBucket::at(self).into_limit()
+        TokenBucket::builder(self).into_limit()
     }
 }
 
@@ -94,7 +95,7 @@ into_limit!(
 mod sealed {
     pub trait Sealed {}
     impl Sealed for tollgate_core::Rate {}
-    impl<L: Sealed> Sealed for super::Counting<L> {}
+    impl<L: Sealed> Sealed for super::WithUnit<L> {}
 }
 
 /// Named limits that all apply to the same key: what [`Limiter::replace`](crate::Limiter::replace) takes.
@@ -111,7 +112,7 @@ mod sealed {
 #[derive(Clone, Debug, Default)]
 #[must_use = "limits do nothing until a limiter has them"]
 pub struct Limits {
-    pub(crate) list: Vec<(Name, Result<Limit, InvalidQuota>)>,
+    pub(crate) list: Vec<(LimitName, Result<Limit, InvalidQuota>)>,
 }
 
 impl Limits {
@@ -124,18 +125,18 @@ impl Limits {
     }
 
     /// One limit, under the name that the short constructors give it: [`UNNAMED`](Self::UNNAMED).
-    pub fn of(limit: impl IntoLimit) -> Self {
+    pub fn from_limit(limit: impl IntoLimit) -> Self {
         Self::new().limit(Self::UNNAMED, limit)
     }
 
     /// Adds a limit. Its name is its identity: a replacement of the same name and algorithm goes on with its state.
-    pub fn limit(mut self, name: impl Into<Name>, limit: impl IntoLimit) -> Self {
+    pub fn limit(mut self, name: impl Into<LimitName>, limit: impl IntoLimit) -> Self {
         self.list.push((name.into(), limit.into_limit()));
         self
     }
 
     /// Every limit, checked.
-    pub(crate) fn checked(self) -> Result<Vec<(Name, Limit)>, InvalidLimiter> {
+    pub(crate) fn validate(self) -> Result<Vec<(LimitName, Limit)>, InvalidLimiter> {
         let count = self.list.len();
         if count == 0 {
             return Err(InvalidLimiter::NoLimits);
@@ -143,7 +144,7 @@ impl Limits {
         if count > MAX_LIMITS {
             return Err(InvalidLimiter::TooManyLimits { count });
         }
-        let mut checked: Vec<(Name, Limit)> = Vec::with_capacity(count);
+        let mut checked: Vec<(LimitName, Limit)> = Vec::with_capacity(count);
         for (name, limit) in self.list {
             if checked.iter().any(|(other, _)| *other == name) {
                 return Err(InvalidLimiter::SameName { name });
@@ -160,13 +161,13 @@ impl Limits {
 /// One token bucket, as the short constructors write it down.
 #[derive(Clone, Debug)]
 #[must_use = "a rate does nothing until a limiter has it"]
-pub struct Simple {
-    pub(crate) name: Name,
+pub struct TokenBucketLimit {
+    pub(crate) name: LimitName,
     pub(crate) bucket: TokenBucketBuilder,
 }
 
-impl From<Simple> for Limits {
-    fn from(simple: Simple) -> Self {
+impl From<TokenBucketLimit> for Limits {
+    fn from(simple: TokenBucketLimit) -> Self {
         Self::new().limit(simple.name, simple.bucket)
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use tollgate_store::{Clock, SystemClock};
 
-use crate::allowed::Allowed;
-use crate::denied::Error;
+use crate::admission::Admission;
+use crate::error::Error;
 use crate::key::{AsKey, OwnedKey};
-use crate::limiter::{Limiter, Shared};
+use crate::limiter::{Limiter, LimiterInner};
 
 /// An estimate that was charged, to be corrected once.
 ///
@@ -30,9 +30,9 @@ use crate::limiter::{Limiter, Shared};
 /// ```
 #[must_use = "a reservation stays charged as estimated until it is settled or cancelled"]
 pub struct Reservation<C = SystemClock> {
-    shared: Arc<Shared<C>>,
+    shared: Arc<LimiterInner<C>>,
     key: OwnedKey,
-    allowed: Allowed,
+    allowed: Admission,
 }
 
 impl<C: Clock> Limiter<C> {
@@ -44,7 +44,7 @@ impl<C: Clock> Limiter<C> {
         let key = key.as_key()?;
         Ok(Reservation {
             allowed: self.shared.spend(&key, estimate)?,
-            key: OwnedKey::copy(&key),
+            key: OwnedKey::from_key(&key),
             shared: Arc::clone(&self.shared),
         })
     }
@@ -52,7 +52,7 @@ impl<C: Clock> Limiter<C> {
 
 impl<C: Clock> Reservation<C> {
     /// What was charged, and where the limits stood then.
-    pub const fn allowed(&self) -> &Allowed {
+    pub const fn allowed(&self) -> &Admission {
         &self.allowed
     }
 
@@ -63,7 +63,7 @@ impl<C: Clock> Reservation<C> {
     /// Never in memory. The type leaves room for stores that can be out of reach.
     pub fn settle(self, actual: u64) -> Result<(), Error> {
         self.key
-            .lend(|key| self.shared.settle(&key, &self.allowed, actual))
+            .with_key(|key| self.shared.settle(&key, &self.allowed, actual))
     }
 
     /// Gives the charge back: the work was not done.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tollgate_core::Nanos;
 use tollgate_store::Clock;
 
-use crate::allowed::Allowed;
-use crate::denied::Error;
+use crate::admission::Admission;
+use crate::error::Error;
 use crate::key::AsKey;
 use crate::limiter::Limiter;
 
@@ -31,7 +31,7 @@ impl<C: Clock> Limiter<C> {
     ///
     /// # Errors
     /// The time is too short, the cost is never admitted, or the key is too long.
-    pub fn wait(&self, key: impl AsKey, max: Duration) -> Result<Allowed, Error> {
+    pub fn wait(&self, key: impl AsKey, max: Duration) -> Result<Admission, Error> {
         self.wait_n(key, 1, max)
     }
 
@@ -39,7 +39,7 @@ impl<C: Clock> Limiter<C> {
     ///
     /// # Errors
     /// The time is too short, the cost is never admitted, or the key is too long.
-    pub fn wait_n(&self, key: impl AsKey, cost: u64, max: Duration) -> Result<Allowed, Error> {
+    pub fn wait_n(&self, key: impl AsKey, cost: u64, max: Duration) -> Result<Admission, Error> {
         let key = key.as_key()?;
         let shared = &*self.shared;
         let deadline = shared.table.memory.now().after(Nanos::from(max));
@@ -50,10 +50,10 @@ impl<C: Clock> Limiter<C> {
                 Ok(allowed) => {
                     let left = deadline.since(shared.table.memory.now()).into();
                     if allowed.wait() <= left {
-                        shared.pause.sleep(allowed.wait());
+                        shared.sleeper.sleep(allowed.wait());
                         return Ok(allowed);
                     }
-                    let denied = allowed.as_denial(cost);
+                    let denied = allowed.to_denial(cost);
                     shared.settle(&key, &allowed, 0)?;
                     return Err(denied.into());
                 }
@@ -67,7 +67,9 @@ impl<C: Clock> Limiter<C> {
             if pause > left {
                 return Err(denied.into());
             }
-            shared.pause.sleep(shared.pause.spread(pause).min(left));
+            shared
+                .sleeper
+                .sleep(shared.sleeper.with_jitter(pause).min(left));
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 
-use tollgate_http::{Clients, Found, Network, Source};
+use tollgate_http::{AddressSource, ClientAddressResolver, ForwardedHeader, Network};
 
 const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const CLIENT: &str = "192.0.2.66";
@@ -17,17 +17,18 @@ const CLIENT: &str = "192.0.2.66";
 pub fn address(bytes: &[u8]) {
     let trusted: Vec<Network> = "10.0.0.0/8".parse().into_iter().collect();
     for (source, told) in [
-        (Source::XForwardedFor, CLIENT.to_owned()),
-        (Source::Forwarded, format!("for={CLIENT}")),
+        (ForwardedHeader::XForwardedFor, CLIENT.to_owned()),
+        (ForwardedHeader::Forwarded, format!("for={CLIENT}")),
     ] {
-        let walking = Clients::behind(source.clone(), trusted.clone());
-        let counting = Clients::behind_hops(source, NonZeroU8::MIN);
+        let walking = ClientAddressResolver::behind_proxies(source.clone(), trusted.clone());
+        let counting = ClientAddressResolver::behind_hops(source, NonZeroU8::MIN);
         check(&walking, &told, bytes);
         check(&counting, &told, bytes);
     }
-    let one = Clients::behind(Source::One("x-real-ip".into()), trusted);
-    let found = one.client(PROXY, [bytes]);
-    assert!(found.found == Found::Told || found.address == PROXY);
+    let one =
+        ClientAddressResolver::behind_proxies(ForwardedHeader::Single("x-real-ip".into()), trusted);
+    let found = one.resolve(PROXY, [bytes]);
+    assert!(found.source == AddressSource::Forwarded || found.address == PROXY);
     if let Ok(text) = str::from_utf8(bytes)
         && let Ok(network) = text.parse::<Network>()
     {
@@ -36,20 +37,20 @@ pub fn address(bytes: &[u8]) {
 }
 
 /// The client calls a trusted proxy with the bytes in the field, and the proxy adds whom it was called by.
-fn check(clients: &Clients, told: &str, bytes: &[u8]) {
+fn check(clients: &ClientAddressResolver, told: &str, bytes: &[u8]) {
     let client: Option<IpAddr> = CLIENT.parse().ok();
     let joined = [bytes, b", ", told.as_bytes()].concat();
     let apart: [&[u8]; 2] = [bytes, told.as_bytes()];
     for found in [
-        clients.client(PROXY, [joined.as_slice()]),
-        clients.client(PROXY, apart),
+        clients.resolve(PROXY, [joined.as_slice()]),
+        clients.resolve(PROXY, apart),
     ] {
         assert_eq!(Some(found.address), client, "{bytes:?} changed the client");
-        assert_eq!(found.found, Found::Told);
+        assert_eq!(found.source, AddressSource::Forwarded);
     }
     // Alone they may name anyone or no one; no one is the proxy.
-    let alone = clients.client(PROXY, [bytes]);
-    assert!(alone.found == Found::Told || alone.address == PROXY);
+    let alone = clients.resolve(PROXY, [bytes]);
+    assert!(alone.source == AddressSource::Forwarded || alone.address == PROXY);
     assert!(clients.key(alone.address).as_str().len() > 1);
 }
 
@@ -57,7 +58,7 @@ fn check(clients: &Clients, told: &str, bytes: &[u8]) {
 mod tests {
     use std::num::NonZeroU8;
 
-    use tollgate_http::{Clients, Source};
+    use tollgate_http::{ClientAddressResolver, ForwardedHeader};
 
     use super::{CLIENT, address, check};
     use crate::fuzzing::pseudo_random_bytes;
@@ -82,7 +83,7 @@ mod tests {
     #[should_panic(expected = "changed the client")]
     fn control_one_hop_too_many_is_seen() {
         let two = NonZeroU8::MIN.saturating_add(1);
-        let clients = Clients::behind_hops(Source::XForwardedFor, two);
+        let clients = ClientAddressResolver::behind_hops(ForwardedHeader::XForwardedFor, two);
         check(&clients, CLIENT, b"6.6.6.6");
     }
 }

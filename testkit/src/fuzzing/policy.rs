@@ -5,13 +5,15 @@
 //!
 //! Must not know: which fuzzer calls it.
 
-use tollgate_policy::source::{Format, MOST_TOLD, Node, Problems, Value, parse};
+use tollgate_policy::source::{
+    Diagnostics, MAX_DIAGNOSTICS, SourceFormat, SourceNode, SourceValue, parse,
+};
 
 /// Where edits begin.
-const SEEDS: [(&str, Format); 3] = [
-    (include_str!("seed.yaml"), Format::Yaml),
-    (include_str!("seed.toml"), Format::Toml),
-    (include_str!("seed.json"), Format::Json),
+const SEEDS: [(&str, SourceFormat); 3] = [
+    (include_str!("seed.yaml"), SourceFormat::Yaml),
+    (include_str!("seed.toml"), SourceFormat::Toml),
+    (include_str!("seed.json"), SourceFormat::Json),
 ];
 
 /// What edits put in: pieces that mean something in a policy or in a format.
@@ -105,14 +107,14 @@ fn edited(text: &str, edits: &[u8]) -> String {
     text
 }
 
-fn check(text: &str, format: Format) {
+fn check(text: &str, format: SourceFormat) {
     match tollgate_policy::load(text, "policy", format) {
         Ok(policy) => {
             let tree = parse(text, format);
             let Some(json) = tree.ok().and_then(|tree| json(&tree, format)) else {
                 return;
             };
-            let again = tollgate_policy::load(&json, "json", Format::Json);
+            let again = tollgate_policy::load(&json, "json", SourceFormat::Json);
             assert_eq!(
                 again,
                 Ok(policy),
@@ -124,23 +126,23 @@ fn check(text: &str, format: Format) {
 }
 
 /// The same values in JSON; none where it has no words for them: in YAML alone, `"absent"` in quotes is not `absent`.
-fn json(node: &Node, format: Format) -> Option<String> {
+fn json(node: &SourceNode, format: SourceFormat) -> Option<String> {
     Some(match &node.value {
-        Value::Nothing => "null".to_owned(),
-        Value::Scalar {
+        SourceValue::Null => "null".to_owned(),
+        SourceValue::Scalar {
             text,
             quoted: false,
         } if matches!(&**text, "true" | "false") => text.to_string(),
-        Value::Scalar { text, .. } => json_text(text),
-        Value::List(nodes) => {
+        SourceValue::Scalar { text, .. } => json_text(text),
+        SourceValue::List(nodes) => {
             let nodes: Option<Vec<_>> = nodes.iter().map(|node| json(node, format)).collect();
             format!("[{}]", nodes?.join(","))
         }
-        Value::Map(entries) => {
+        SourceValue::Map(entries) => {
             let mut fields = Vec::with_capacity(entries.len());
             for entry in entries {
-                if let Value::Scalar { text, quoted: true } = &entry.value.value
-                    && format == Format::Yaml
+                if let SourceValue::Scalar { text, quoted: true } = &entry.value.value
+                    && format == SourceFormat::Yaml
                     && matches!(&**text, "present" | "absent")
                 {
                     return None;
@@ -165,13 +167,13 @@ fn json_text(text: &str) -> String {
     out + "\""
 }
 
-fn check_problems(text: &str, problems: &Problems) {
-    assert!(!problems.list.is_empty() && problems.list.len() <= MOST_TOLD);
+fn check_problems(text: &str, problems: &Diagnostics) {
+    assert!(!problems.list.is_empty() && problems.list.len() <= MAX_DIAGNOSTICS);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let unix = text.replace("\r\n", "\n").replace('\r', "\n");
     let lines: Vec<usize> = unix.split('\n').map(|line| line.chars().count()).collect();
     for problem in &problems.list {
-        let place = problem.place;
+        let place = problem.location;
         let (line, column) = (place.line as usize, place.column as usize);
         let length = lines.get(line.wrapping_sub(1));
         assert!(
@@ -190,7 +192,7 @@ fn check_problems(text: &str, problems: &Problems) {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_policy::source::{Place, Problem, Problems};
+    use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 
     use super::{SEEDS, check, check_problems, edited, json, policy};
     use crate::fuzzing::pseudo_random_bytes;
@@ -228,7 +230,7 @@ mod tests {
             let tree = tollgate_policy::source::parse(seed, format).unwrap();
             assert!(json(&tree, format).is_some());
         }
-        let yaml = tollgate_policy::source::Format::Yaml;
+        let yaml = tollgate_policy::source::SourceFormat::Yaml;
         let quoted = tollgate_policy::source::parse("a: \"absent\"\n", yaml).unwrap();
         assert_eq!(json(&quoted, yaml), None);
     }
@@ -236,12 +238,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "points outside of the text")]
     fn a_problem_beyond_the_text_is_seen() {
-        let place = Place {
+        let place = SourceLocation {
             line: 1,
             column: 4,
             width: 1,
         };
-        let list = vec![Problem::bare(place, "wrong")];
-        check_problems("ab\n", &Problems::new("f", "ab\n", list));
+        let list = vec![Diagnostic::without_help(place, "wrong")];
+        check_problems("ab\n", &Diagnostics::new("f", "ab\n", list));
     }
 }

@@ -5,9 +5,9 @@
 
 use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::{Limit, LimitReply, Refused};
-use tollgate_core::reservation::{ReservationId, Terms};
-use tollgate_store::{Answer, Note, Op};
+use tollgate_core::limit::{Limit, LimitReply, OpError};
+use tollgate_core::reservation::{ReservationId, ReservationOptions};
+use tollgate_store::{Op, ReplyNote, StoreReply};
 
 use super::parse::Ledger;
 use super::subject::{Ask, Decision, Reserved, Subject};
@@ -24,23 +24,23 @@ pub trait Batches {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&Terms>,
+        terms: Option<&ReservationOptions>,
         asked: &[Asked<'_>],
-    ) -> Result<(BatchOutcome, Vec<Answer>), Refused>;
+    ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError>;
 
     /// Replaces the quota of a key, as [`Subject::replace`].
     fn change(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit);
 }
 
 impl<S: Batches> Subject for S {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
         let asked: Vec<Asked<'_>> = asks
             .iter()
             .map(|ask| (ask.key, ask.limit, ask.op))
             .collect();
         let (verdict, answers) = self.batch(now, None, &asked)?;
-        if answers.iter().any(|a| a.note == Note::LeaseNotHeld) {
-            return Err(Refused::NotHeld);
+        if answers.iter().any(|a| a.note == ReplyNote::LeaseNotHeld) {
+            return Err(OpError::NotHeld);
         }
         Ok(Decision {
             outcome: verdict.outcome(),
@@ -56,13 +56,13 @@ impl<S: Batches> Subject for S {
     fn reserve(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
     ) -> Reserved {
         // Only what is spent can be reserved.
         let Op::Spend(cost) = ask.op else {
-            return Err(Refused::Unsupported.into());
+            return Err(OpError::Unsupported.into());
         };
         let hold = terms.hold;
         reservation(self, now, terms, ask, Op::Reserve { id, cost, hold })
@@ -71,7 +71,7 @@ impl<S: Batches> Subject for S {
     fn close(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
         actual: Option<u64>,
@@ -88,22 +88,22 @@ impl<S: Batches> Subject for S {
 fn reservation(
     store: &mut impl Batches,
     now: Timestamp,
-    terms: &Terms,
+    terms: &ReservationOptions,
     ask: Ask<'_>,
     op: Op,
 ) -> Reserved {
     let (_, answers) = store.batch(now, Some(terms), &[(ask.key, ask.limit, op)])?;
-    let answer = answers.first().ok_or(Refused::Unsupported)?;
+    let answer = answers.first().ok_or(OpError::Unsupported)?;
     match answer.note {
-        Note::ReservationsFull => Err(Ledger::Full),
-        Note::AlreadyClosed => Err(Ledger::AlreadyClosed),
-        Note::ReservationExpired => Err(Ledger::Expired),
-        Note::ReservationUnknown => Err(Ledger::Unknown),
+        ReplyNote::ReservationsFull => Err(Ledger::Full),
+        ReplyNote::AlreadyClosed => Err(Ledger::AlreadyClosed),
+        ReplyNote::ReservationExpired => Err(Ledger::Expired),
+        ReplyNote::ReservationUnknown => Err(Ledger::Unknown),
         _ => Ok(plain(answer)),
     }
 }
 
-fn plain(answer: &Answer) -> LimitReply {
+fn plain(answer: &StoreReply) -> LimitReply {
     LimitReply {
         outcome: answer.outcome,
         status: answer.status,

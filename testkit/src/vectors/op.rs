@@ -81,7 +81,7 @@ pub(super) fn operation(step: &mut model::Step, limit: &Limit) -> Result<PartOp,
         Op::Release(lease(id))
     } else if step.peek.take() == Some(true) {
         // A peek is a cost of zero, which a concurrency limit calls a weight.
-        match limit.lease() {
+        match limit.lease_duration() {
             Some(_) => Op::Acquire {
                 id: lease(0),
                 weight: 0,

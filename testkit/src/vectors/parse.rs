@@ -4,7 +4,7 @@
 //!
 //! Must not know: files, YAML, algorithms.
 
-use tollgate_core::limit::Refused;
+use tollgate_core::limit::OpError;
 use tollgate_core::{Nanos, Outcome, Rate, UtcOffset};
 
 /// Units of time, longest name first where one name begins another.
@@ -39,7 +39,7 @@ pub(super) enum Expected {
     /// A decision.
     Outcome(Outcome),
     /// No decision at all.
-    Refused(Refused),
+    Refused(OpError),
     /// A reservation that changes nothing, and why.
     Nothing(Ledger),
 }
@@ -56,11 +56,11 @@ pub enum Ledger {
     /// No such reservation is known.
     Unknown,
     /// The limit cannot be charged like this.
-    Refused(Refused),
+    Refused(OpError),
 }
 
-impl From<Refused> for Ledger {
-    fn from(refused: Refused) -> Self {
+impl From<OpError> for Ledger {
+    fn from(refused: OpError) -> Self {
         Self::Refused(refused)
     }
 }
@@ -206,8 +206,8 @@ pub(super) fn expected(text: &str) -> Result<Expected, String> {
         ("deny", time) => Expected::Outcome(Outcome::Deny {
             retry_after: positive(time)?,
         }),
-        ("refused", "unsupported") => Expected::Refused(Refused::Unsupported),
-        ("refused", "not_held") => Expected::Refused(Refused::NotHeld),
+        ("refused", "unsupported") => Expected::Refused(OpError::Unsupported),
+        ("refused", "not_held") => Expected::Refused(OpError::NotHeld),
         ("full", "") => Expected::Nothing(Ledger::Full),
         ("already_closed", "") => Expected::Nothing(Ledger::AlreadyClosed),
         ("expired", "") => Expected::Nothing(Ledger::Expired),

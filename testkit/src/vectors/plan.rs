@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_saphyr::Spanned;
 use tollgate_core::limit::{Limit, Op};
-use tollgate_core::reservation::{ReservationId, Terms};
+use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_core::{Nanos, Timestamp};
 
 use super::model::{self, Settle};
@@ -53,9 +53,9 @@ pub(super) enum Action {
     /// Replaces the quota of a limit.
     Requota { of: String, old: Limit, new: Limit },
     /// Charges under an id.
-    Reserve(Part, ReservationId, Terms),
+    Reserve(Part, ReservationId, ReservationOptions),
     /// Settles a reservation at an amount, or cancels it.
-    Close(Part, ReservationId, Terms, Option<u64>),
+    Close(Part, ReservationId, ReservationOptions, Option<u64>),
 }
 
 /// One limit's part in a step.
@@ -106,10 +106,10 @@ pub(super) fn case(written: Spanned<model::Case>) -> Result<Case, Problem> {
     let mut planner = Planner {
         limits,
         labels: BTreeSet::new(),
-        terms: case.reservations.map(|terms| Terms {
+        terms: case.reservations.map(|terms| ReservationOptions {
             hold: terms.hold,
-            memory: terms.memory,
-            most: terms.most,
+            retention: terms.memory,
+            max_records: terms.most,
         }),
         now: None,
     };
@@ -132,7 +132,7 @@ pub(super) fn case(written: Spanned<model::Case>) -> Result<Case, Problem> {
 struct Planner {
     limits: BTreeMap<String, Limit>,
     labels: BTreeSet<String>,
-    terms: Option<Terms>,
+    terms: Option<ReservationOptions>,
     now: Option<u64>,
 }
 
@@ -311,7 +311,7 @@ impl Planner {
         }
     }
 
-    fn terms(&self) -> Result<Terms, String> {
+    fn terms(&self) -> Result<ReservationOptions, String> {
         self.terms
             .ok_or_else(|| "the case does not say how `reservations` are kept".to_owned())
     }

@@ -162,7 +162,7 @@ impl QuotaSpec {
     fn build(&self, ceiling: u64) -> Result<Limit, InvalidQuota> {
         Ok(match self {
             Self::TokenBucket(spec) => {
-                let mut builder = TokenBucket::at(spec.rate);
+                let mut builder = TokenBucket::builder(spec.rate);
                 if let Some(burst) = spec.burst {
                     builder = builder.burst(burst);
                 }
@@ -187,11 +187,11 @@ impl QuotaSpec {
                 )
             }
             Self::FixedWindow(spec) => {
-                let builder = FixedWindow::of(spec.limit, spec.window());
+                let builder = FixedWindow::builder(spec.limit, spec.window());
                 Limit::new(builder.overdraft(spec.overdraft).build()?)
             }
             Self::SlidingLog(spec) => {
-                let builder = SlidingLog::of(spec.limit, spec.window);
+                let builder = SlidingLog::builder(spec.limit, spec.window);
                 Limit::new(
                     builder
                         .overdraft(spec.overdraft)
@@ -200,7 +200,7 @@ impl QuotaSpec {
                 )
             }
             Self::SlidingCounter(spec) => {
-                let builder = SlidingCounter::of(spec.limit, spec.window);
+                let builder = SlidingCounter::builder(spec.limit, spec.window);
                 Limit::new(builder.overdraft(spec.overdraft).ceiling(ceiling).build()?)
             }
             Self::Concurrency(spec) => Limit::new(Concurrency::new(spec.limit, spec.lease)?),

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use tollgate_core::limit::{LimitReply, Op, Refused};
+use tollgate_core::limit::{LimitReply, Op, OpError};
 use tollgate_core::{Outcome, Receipt, Timestamp};
 
 use super::Suite;
@@ -58,7 +58,7 @@ impl Said {
         }
     }
 
-    fn refused(refused: Refused) -> Self {
+    fn refused(refused: OpError) -> Self {
         Self {
             answer: Expected::Refused(refused),
             details: None,
@@ -177,7 +177,7 @@ impl<S: Subject> Trace<'_, S> {
         &mut self,
         now: Timestamp,
         parts: &[Part],
-    ) -> Result<Result<Decision, Refused>, String> {
+    ) -> Result<Result<Decision, OpError>, String> {
         let keys: Vec<String> = parts.iter().map(|part| self.key(&part.of)).collect();
         let mut asks = Vec::with_capacity(parts.len());
         for (part, key) in parts.iter().zip(&keys) {
@@ -213,7 +213,7 @@ impl<S: Subject> Trace<'_, S> {
         parts: &[Part],
         verdict: Expected,
         binding: Option<Option<usize>>,
-        decision: Result<Decision, Refused>,
+        decision: Result<Decision, OpError>,
         is_last: bool,
     ) -> Result<(), String> {
         let decision = match decision {

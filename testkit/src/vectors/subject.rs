@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::limit::{Limit, LimitReply, Op, Refused, State, StateCheck, decide_all};
-use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
+use tollgate_core::limit::{Limit, LimitReply, Op, OpError, State, StateCheck, decide_all};
+use tollgate_core::reservation::{
+    Correction, ReservationId, ReservationLedger, ReservationOptions, ReservationStatus,
+};
 use tollgate_core::{Outcome, Timestamp};
 
 use super::parse::Ledger;
@@ -45,7 +47,7 @@ pub trait Subject {
     ///
     /// # Errors
     /// One of them cannot be carried out at all; nothing has changed.
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused>;
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError>;
 
     /// Replaces the quota of a key. `new` is compiled to share state with `old`; what is owed stays owed.
     fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit);
@@ -54,7 +56,7 @@ pub trait Subject {
     fn reserve(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
     ) -> Reserved;
@@ -63,7 +65,7 @@ pub trait Subject {
     fn close(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
         actual: Option<u64>,
@@ -74,11 +76,11 @@ pub trait Subject {
 #[derive(Debug, Default)]
 pub struct PlainCore {
     states: HashMap<String, State>,
-    ledgers: HashMap<String, Reservations>,
+    ledgers: HashMap<String, ReservationLedger>,
 }
 
 impl PlainCore {
-    fn one(&mut self, now: Timestamp, ask: Ask<'_>) -> Result<LimitReply, Refused> {
+    fn one(&mut self, now: Timestamp, ask: Ask<'_>) -> Result<LimitReply, OpError> {
         let state = self.states.entry(ask.key.to_owned()).or_default();
         let transition = ask.limit.decide(state, now, ask.op)?;
         if let Some(edit) = transition.next {
@@ -91,13 +93,13 @@ impl PlainCore {
         })
     }
 
-    fn ledger(&mut self, key: &str) -> &mut Reservations {
+    fn ledger(&mut self, key: &str) -> &mut ReservationLedger {
         self.ledgers.entry(key.to_owned()).or_default()
     }
 }
 
 impl Subject for PlainCore {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
         // The states leave the map for the decision, because several are borrowed mutably at once.
         let mut states: Vec<State> = asks
             .iter()
@@ -134,13 +136,13 @@ impl Subject for PlainCore {
     fn reserve(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
     ) -> Reserved {
-        match self.ledger(ask.key).standing(now, terms, id) {
-            Standing::Full => Err(Ledger::Full),
-            Standing::Known(receipt) => {
+        match self.ledger(ask.key).status(now, terms, id) {
+            ReservationStatus::Full => Err(Ledger::Full),
+            ReservationStatus::Known(receipt) => {
                 let peek = Ask {
                     op: Op::Spend(0),
                     ..ask
@@ -148,7 +150,7 @@ impl Subject for PlainCore {
                 let answer = self.one(now, peek)?;
                 Ok(LimitReply { receipt, ..answer })
             }
-            Standing::Fresh => {
+            ReservationStatus::Fresh => {
                 let answer = self.one(now, ask)?;
                 if answer.outcome.is_admitted() {
                     self.ledger(ask.key).open(now, terms, id, answer.receipt);
@@ -161,7 +163,7 @@ impl Subject for PlainCore {
     fn close(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
         actual: Option<u64>,

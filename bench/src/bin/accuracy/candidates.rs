@@ -60,7 +60,7 @@ pub(crate) struct Counter {
 
 impl Counter {
     pub(crate) fn new(limit: &Limit) -> Result<Self, InvalidQuota> {
-        let builder = SlidingCounter::of(u64::from(limit.limit), limit.window);
+        let builder = SlidingCounter::builder(u64::from(limit.limit), limit.window);
         let quota = builder.build()?;
         Ok(Self {
             window: quota.window().as_nanos() as f64,
@@ -126,7 +126,7 @@ pub(crate) mod controls {
 
     impl ExactLog {
         pub(crate) fn new(limit: &Limit) -> Self {
-            let builder = SlidingLog::of(u64::from(limit.limit), limit.window);
+            let builder = SlidingLog::builder(u64::from(limit.limit), limit.window);
             let room = MAX_LOG_ENTRIES - u64::from(limit.limit);
             Self {
                 meter: builder.overdraft(room).build().unwrap(),
@@ -222,7 +222,7 @@ mod tests {
             let mut counter = Counter::new(&limit).unwrap();
             // The same window under a limit that nothing here reaches: there `limit − remaining` is the core's
             // estimate, rounded up.
-            let wide = SlidingCounter::of(u64::from(MOST_IN_WINDOW), window)
+            let wide = SlidingCounter::builder(u64::from(MOST_IN_WINDOW), window)
                 .build()
                 .unwrap();
             let mut now = 1_700_000_000_000_000_000;

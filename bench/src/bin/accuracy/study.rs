@@ -44,7 +44,7 @@ impl<C: Candidate> Judge<C> {
             candidate,
             offered: Window::new(window),
             let_through: Window::new(window),
-            exact: SlidingLog::of(u64::from(limit.limit), limit.window).build()?,
+            exact: SlidingLog::builder(u64::from(limit.limit), limit.window).build()?,
             admitted: Log::new(),
         })
     }

@@ -46,8 +46,8 @@ async fn silence(options: &Options, goals: &mut Goals) -> Result<Table, Failure>
     shape
         .run(|caller| timed(node.clone(), shape, caller, Arc::clone(&lasted)))
         .await?;
-    let counted = node.fleet()?.counted();
-    if counted.openings == 0 || counted.without == 0 {
+    let counted = node.fleet()?.totals();
+    if counted.openings == 0 || counted.fallback == 0 {
         return Err(format!("nobody noticed that the server was silent: {counted:?}").into());
     }
     let mut lasted = lasted.lock().map_or_else(|_| Vec::new(), |all| all.clone());

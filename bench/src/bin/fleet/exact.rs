@@ -9,8 +9,8 @@ use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tollgate_core::{Rate, TokenBucket};
 use tollgate_redis::wire::{self, Which};
-use tollgate_redis::{Remembering, Secret};
-use tollgate_store::{Check, Key, LimitId, Op, Ruled};
+use tollgate_redis::{KeyHashSecret, ReservationRetention};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey};
 
 use crate::Failure;
 use crate::goals::Goals;
@@ -52,22 +52,23 @@ impl Bare {
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
             connections.push(connecting.await?);
         }
-        let ruled = Ruled {
+        let ruled = IdentifiedLimit {
             id: LimitId(NonZeroU16::MIN),
-            limit: TokenBucket::at(Rate::per_second(1_000))
+            limit: TokenBucket::builder(Rate::per_second(1_000))
                 .burst(100_000_000)
                 .build()?
                 .into(),
         };
         let call = |number: u64| -> Result<Words, Failure> {
             let name = format!("bare-{number:010}");
-            let check = Check {
-                key: Key::of(name.as_bytes())?,
-                ruled: &ruled,
+            let check = QuotaCheck {
+                key: StoreKey::new(name.as_bytes())?,
+                limit: &ruled,
                 op: Op::Spend(1),
             };
-            let secret = Secret::new(SECRET);
-            let request = wire::Request::new(secret, Remembering::default(), &[check], None)?;
+            let secret = KeyHashSecret::new(SECRET);
+            let request =
+                wire::ScriptCall::new(secret, ReservationRetention::default(), &[check], None)?;
             Ok(Words {
                 keys: request.keys.iter().map(<[u8]>::to_vec).collect(),
                 args: request.args.iter().map(<[u8]>::to_vec).collect(),
@@ -177,9 +178,9 @@ async fn rounds(rig: &mut Rig, rounds: u64, shape: Shape) -> Result<Vec<[Cost; 2
             laps.push(both);
         }
     }
-    let counted = node.fleet()?.counted();
+    let counted = node.fleet()?.totals();
     let expected = shape.calls.saturating_mul(rounds.saturating_add(1));
-    if counted.answered != expected || counted.without != 0 {
+    if counted.answered != expected || counted.fallback != 0 {
         return Err(format!("not every decision was the store's: {counted:?}").into());
     }
     Ok(laps)

@@ -10,9 +10,9 @@ use tollgate_fleet::{Fleet, FleetEngine};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::load;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
-use tollgate_redis::{Options, RedisStore, Secret};
-use tollgate_store::Memory;
+use tollgate_policy::source::SourceFormat;
+use tollgate_redis::{KeyHashSecret, RedisOptions, RedisStore};
+use tollgate_store::MemoryStore;
 
 use crate::Failure;
 
@@ -49,7 +49,7 @@ impl Attributes for Request {
 /// One node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    engine: Arc<Engine<Memory>>,
+    engine: Arc<Engine<MemoryStore>>,
     /// The fleet that it shares its limits with, if it does.
     fleet: Option<Arc<Fleet>>,
 }
@@ -58,9 +58,10 @@ impl Node {
     /// An engine that shares nothing.
     pub(crate) fn alone(quota: &str) -> Result<Self, Failure> {
         let text = format!("limits:\n  - name: per-key\n    key: header.x-api-key\n{quota}");
-        let policy = load(&text, "policy.yaml", Format::Yaml).map_err(|bad| bad.to_string())?;
+        let policy =
+            load(&text, "policy.yaml", SourceFormat::Yaml).map_err(|bad| bad.to_string())?;
         let rules = Rules::compile(&policy, SECRET).map_err(|bad| format!("{bad:?}"))?;
-        let engine = Engine::new(rules, Memory::for_keys(100_000)?)?;
+        let engine = Engine::new(rules, MemoryStore::for_keys(100_000)?)?;
         Ok(Self {
             engine: Arc::new(engine),
             fleet: None,
@@ -74,17 +75,17 @@ impl Node {
         deadline: Duration,
     ) -> Result<Self, Failure> {
         let mut node = Self::alone(quota)?;
-        let mut options = Options::new(url, Secret::new(SECRET));
+        let mut options = RedisOptions::new(url, KeyHashSecret::new(SECRET));
         options.deadline = deadline;
         options.connections = CONNECTIONS;
         let remote = Arc::new(RedisStore::connect(options).await?);
         let fleet = Fleet::new(Arc::clone(&remote) as _, node.engine.store().now());
-        let fleet = fleet.borrowing(remote);
+        let fleet = fleet.with_lease_broker(remote);
         node.fleet = Some(Arc::new(fleet));
         Ok(node)
     }
 
-    pub(crate) fn engine(&self) -> &Engine<Memory> {
+    pub(crate) fn engine(&self) -> &Engine<MemoryStore> {
         &self.engine
     }
 
@@ -100,8 +101,8 @@ impl Node {
         };
         loop {
             // Either way it is tended: when something is wanted at once, otherwise now and then.
-            let _waited = tokio::time::timeout(TENDED_EVERY, fleet.slices_wanted()).await;
-            fleet.tend_slices(|| self.engine.store().now()).await;
+            let _waited = tokio::time::timeout(TENDED_EVERY, fleet.wait_for_lease_demand()).await;
+            fleet.maintain_leases(|| self.engine.store().now()).await;
         }
     }
 

@@ -7,9 +7,9 @@ use std::num::NonZeroU16;
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_redis::{Remembering, Secret};
-use tollgate_store::{Answer, Check, Key, LimitId, Op, Ruled};
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::{KeyHashSecret, ReservationRetention};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::article;
 
 use crate::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct Bucket {
 /// One of those that are measured, with its limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contender {
-    Ours(Ruled),
+    Ours(IdentifiedLimit),
     Article { per_second: f64, burst: u64 },
 }
 
@@ -38,7 +38,7 @@ impl Contender {
             burst,
         } = bucket;
         let rate = Rate::new(units, period);
-        let ours = TokenBucket::at(rate).burst(burst).build()?;
+        let ours = TokenBucket::builder(rate).burst(burst).build()?;
         let units = f64::from(u32::try_from(units)?);
         let per_second = units / std::time::Duration::from(period).as_secs_f64();
         Ok([Self::ours(ours.into()), Self::Article { per_second, burst }])
@@ -46,14 +46,14 @@ impl Contender {
 
     /// Our other states of a fixed size, which no article has.
     pub(crate) fn windows() -> Result<[Self; 2], Failure> {
-        let counter = SlidingCounter::of(100, Nanos::HOUR).build()?;
-        let window = FixedWindow::of(100, Window::Epoch(Nanos::HOUR)).build()?;
+        let counter = SlidingCounter::builder(100, Nanos::HOUR).build()?;
+        let window = FixedWindow::builder(100, Window::Epoch(Nanos::HOUR)).build()?;
         Ok([Self::ours(counter.into()), Self::ours(window.into())])
     }
 
     const fn ours(limit: Limit) -> Self {
         let id = LimitId(NonZeroU16::MIN);
-        Self::Ours(Ruled { id, limit })
+        Self::Ours(IdentifiedLimit { id, limit })
     }
 
     /// The scripts that the server has to know before calls are made.
@@ -69,8 +69,9 @@ impl Contender {
             Self::Ours(ruled) => {
                 let bytes = number.to_be_bytes();
                 let checks = [check(ruled, &bytes)?];
-                let secret = Secret::new(*b"measured beside ");
-                let request = Request::new(secret, Remembering::default(), &checks, None)?;
+                let secret = KeyHashSecret::new(*b"measured beside ");
+                let request =
+                    ScriptCall::new(secret, ReservationRetention::default(), &checks, None)?;
                 call.arg(&request.which.script().digest);
                 call.arg(request.keys.len());
                 for bytes in request.keys.iter().chain(&request.args) {
@@ -90,7 +91,7 @@ impl Contender {
         match self {
             Self::Ours(ruled) => {
                 let bytes = number.to_be_bytes();
-                let mut answers = [Answer::EMPTY];
+                let mut answers = [StoreReply::EMPTY];
                 let decided = decode(&[check(ruled, &bytes)?], reply, &mut answers)?;
                 Ok(decided.verdict.is_admitted())
             }
@@ -99,10 +100,10 @@ impl Contender {
     }
 }
 
-fn check<'a>(ruled: &'a Ruled, bytes: &'a [u8]) -> Result<Check<'a>, Failure> {
-    Ok(Check {
-        key: Key::of(bytes)?,
-        ruled,
+fn check<'a>(ruled: &'a IdentifiedLimit, bytes: &'a [u8]) -> Result<QuotaCheck<'a>, Failure> {
+    Ok(QuotaCheck {
+        key: StoreKey::new(bytes)?,
+        limit: ruled,
         op: Op::Spend(1),
     })
 }

@@ -6,21 +6,24 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use tollgate_envoy::config::{
-    self, Descriptor, Entry, EnvoyPolicy, FilesRefused, Plan, Quota, Request,
+    self, ChargePlan, Descriptor, DescriptorEntry, EnvoyPolicy, InvalidFiles, RlsRequest, RuleQuota,
 };
 
-use super::{Asked, Said, Unexplained, data};
-use crate::input::Source;
-use crate::output::Failure;
+use super::{ExplainError, RenderedExplanation, RequestArguments, to_json};
+use crate::input::SourceFile;
+use crate::output::CommandError;
 
-pub(super) fn explain(source: &Source, asked: &Asked) -> Result<Said, Unexplained> {
+pub(super) fn explain(
+    source: &SourceFile,
+    asked: &RequestArguments,
+) -> Result<RenderedExplanation, ExplainError> {
     let policy = config::load(&[(&source.name, &source.text)])
-        .map_err(|FilesRefused(problems)| Unexplained::Wrong(problems))?;
+        .map_err(|InvalidFiles(problems)| ExplainError::Invalid(problems))?;
     if !asked.descriptors.is_empty() {
-        return of_request(&policy, asked);
+        return explain_request(&policy, asked);
     }
-    if asked.request().is_some() {
-        return Err(usage(
+    if asked.to_request().is_some() {
+        return Err(usage_error(
             "envoyproxy/ratelimit decides by descriptors alone: say --descriptor, as in --descriptor 'method=GET'",
         ));
     }
@@ -32,20 +35,20 @@ pub(super) fn explain(source: &Source, asked: &Asked) -> Result<Said, Unexplaine
     if rules.is_empty() {
         words += "no limits: every request is admitted\n";
     }
-    Ok(Said {
-        words,
-        data: data(&Rules { rules: &rules })?,
+    Ok(RenderedExplanation {
+        text: words,
+        data: to_json(&RulesExplanation { rules: &rules })?,
     })
 }
 
 #[derive(Serialize)]
-struct Rules<'a> {
+struct RulesExplanation<'a> {
     rules: &'a [config::RuleExplanation<'a>],
 }
 
 /// What one descriptor of a request falls under.
 #[derive(Serialize)]
-struct DescriptorSeen<'a> {
+struct DescriptorExplanation<'a> {
     descriptor: String,
     applies: bool,
     rule: Option<&'a str>,
@@ -53,41 +56,44 @@ struct DescriptorSeen<'a> {
 }
 
 #[derive(Serialize)]
-struct RequestSeen<'a> {
+struct DescriptorsExplanation<'a> {
     domain: &'a str,
-    descriptors: Vec<DescriptorSeen<'a>>,
+    descriptors: Vec<DescriptorExplanation<'a>>,
 }
 
-fn of_request(policy: &EnvoyPolicy, asked: &Asked) -> Result<Said, Unexplained> {
+fn explain_request(
+    policy: &EnvoyPolicy,
+    asked: &RequestArguments,
+) -> Result<RenderedExplanation, ExplainError> {
     let domains: Vec<_> = policy.domains().collect();
     let domain = match (asked.domain.as_deref(), domains.as_slice()) {
         (Some(domain), _) => domain,
         (None, [only]) => only,
         (None, _) => {
-            return Err(usage(
+            return Err(usage_error(
                 "the file has several domains: choose one with --domain",
             ));
         }
     };
-    let entries: Vec<Vec<Entry<'_>>> = asked
+    let entries: Vec<Vec<DescriptorEntry<'_>>> = asked
         .descriptors
         .iter()
         .map(|one| {
             one.0
                 .iter()
-                .map(|(key, value)| Entry::new(key, value))
+                .map(|(key, value)| DescriptorEntry::new(key, value))
                 .collect()
         })
         .collect();
     let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
-    let request = Request::new(domain, &descriptors);
+    let request = RlsRequest::new(domain, &descriptors);
     let plan = policy
         .plan(&request)
-        .map_err(|error| usage(&format!("--descriptor: {error}")))?;
-    let seen = RequestSeen {
+        .map_err(|error| usage_error(&format!("--descriptor: {error}")))?;
+    let seen = DescriptorsExplanation {
         domain,
         descriptors: (0..descriptors.len())
-            .map(|index| descriptor(policy, &plan, &descriptors, index))
+            .map(|index| explain_descriptor(policy, &plan, &descriptors, index))
             .collect(),
     };
     let mut words = String::new();
@@ -98,18 +104,18 @@ fn of_request(policy: &EnvoyPolicy, asked: &Asked) -> Result<Said, Unexplained> 
         // Writing to a string cannot fail.
         writeln!(words, "{}\n  {}", one.descriptor, one.words).ok();
     }
-    Ok(Said {
-        words,
-        data: data(&seen)?,
+    Ok(RenderedExplanation {
+        text: words,
+        data: to_json(&seen)?,
     })
 }
 
-fn descriptor<'a>(
+fn explain_descriptor<'a>(
     policy: &'a EnvoyPolicy,
-    plan: &Plan<'a>,
+    plan: &ChargePlan<'a>,
     descriptors: &[Descriptor<'_>],
     index: usize,
-) -> DescriptorSeen<'a> {
+) -> DescriptorExplanation<'a> {
     let entries = descriptors.get(index).map_or(&[][..], |one| one.entries);
     let name: Vec<_> = entries
         .iter()
@@ -123,7 +129,7 @@ fn descriptor<'a>(
             let mut all = policy.explain();
             let words = all.find(|explained| std::ptr::eq(explained.rule(), rule));
             let words = words.map_or(String::new(), |words| words.to_string());
-            let replaced = !is_counted && rule.quota != Quota::Unlimited;
+            let replaced = !is_counted && rule.quota != RuleQuota::Unlimited;
             match replaced {
                 true => {
                     format!("{words}; here another rule takes its place, and it is not counted")
@@ -132,14 +138,14 @@ fn descriptor<'a>(
             }
         }
     };
-    DescriptorSeen {
+    DescriptorExplanation {
         descriptor: name.join(","),
-        applies: is_counted || rule.is_some_and(|rule| rule.quota == Quota::Unlimited),
+        applies: is_counted || rule.is_some_and(|rule| rule.quota == RuleQuota::Unlimited),
         rule: rule.map(|rule| &*rule.name),
         words,
     }
 }
 
-fn usage(message: &str) -> Unexplained {
-    Unexplained::Failed(Failure::Usage(message.to_owned()))
+fn usage_error(message: &str) -> ExplainError {
+    ExplainError::Failed(CommandError::Usage(message.to_owned()))
 }

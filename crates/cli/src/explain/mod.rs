@@ -10,12 +10,12 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tollgate_policy::attributes::Attribute;
-use tollgate_policy::source::Problems;
+use tollgate_policy::source::Diagnostics;
 
-use crate::input::{self, How, Kind};
+use crate::input::{self, FileKind, InputOptions};
 use crate::json;
-use crate::output::{Color, Failure, complain, print};
-use crate::request::{self, Request, Target};
+use crate::output::{Color, CommandError, print, print_error};
+use crate::request_description::{self, RequestDescription, Target};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -23,36 +23,36 @@ pub(crate) struct Options {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    how: How,
+    how: InputOptions,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    asked: Asked,
+    request: RequestArguments,
 }
 
 /// The request to be explained.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The request, where one is to be explained")]
-struct Asked {
+struct RequestArguments {
     /// Method and path, as in 'POST /login?next=home'
-    #[arg(long, value_name = "LINE", value_parser = request::line)]
+    #[arg(long, value_name = "LINE", value_parser = request_description::parse_request_line)]
     request: Option<(Box<str>, Target)>,
     /// A header, as in 'x-api-key: k'; may be given more than once
-    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = request::header)]
+    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = request_description::parse_header)]
     headers: Vec<(Attribute, String)>,
     /// The client's address
-    #[arg(long, value_name = "ADDRESS", value_parser = request::address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = request_description::parse_address)]
     ip: Option<IpAddr>,
     /// The host, instead of the one in the Host header
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// A claim of a verified token, as in 'sub=ada'; may be given more than once
-    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = request::pair)]
+    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = request_description::parse_pair)]
     claims: Vec<(String, String)>,
     /// The entries of a descriptor in order, as in 'method=GET,path=/login'; may be given more than once
-    #[arg(long = "descriptor", value_name = "ENTRIES", value_parser = entries)]
-    descriptors: Vec<Entries>,
+    #[arg(long = "descriptor", value_name = "ENTRIES", value_parser = parse_descriptor)]
+    descriptors: Vec<DescriptorArgument>,
     /// The domain of descriptors
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
@@ -60,15 +60,15 @@ struct Asked {
 
 /// The entries of one descriptor.
 #[derive(Clone, Debug)]
-struct Entries(Vec<(String, String)>);
+struct DescriptorArgument(Vec<(String, String)>);
 
-fn entries(text: &str) -> Result<Entries, String> {
-    request::entries(text).map(Entries)
+fn parse_descriptor(text: &str) -> Result<DescriptorArgument, String> {
+    request_description::parse_descriptor_entries(text).map(DescriptorArgument)
 }
 
-impl Asked {
+impl RequestArguments {
     /// The request as policies of ours see it, if one is asked about.
-    fn request(&self) -> Option<Request> {
+    fn to_request(&self) -> Option<RequestDescription> {
         let is_asked = self.request.is_some()
             || self.ip.is_some()
             || self.host.is_some()
@@ -77,91 +77,91 @@ impl Asked {
             || !self.claims.is_empty()
             || !self.descriptors.is_empty();
         is_asked.then(|| {
-            let mut request = Request::default();
+            let mut request = RequestDescription::default();
             if let Some(ip) = self.ip {
-                request.from(ip);
+                request.set_ip(ip);
             }
             if let Some(host) = &self.host {
-                request.say(Attribute::Host, &request::host(host));
+                request.add(Attribute::Host, &request_description::normalize_host(host));
             }
             if let Some((method, target)) = &self.request {
-                request.say(Attribute::Method, method);
-                request.go_to(target);
+                request.add(Attribute::Method, method);
+                request.set_target(target);
             }
             for (attribute, value) in &self.headers {
-                request.say(attribute.clone(), value);
+                request.add(attribute.clone(), value);
             }
             for (name, value) in &self.claims {
-                request.say(Attribute::Claim(name.as_str().into()), value);
+                request.add(Attribute::Claim(name.as_str().into()), value);
             }
             for (name, value) in self.descriptors.iter().flat_map(|one| &one.0) {
-                request.say(Attribute::Descriptor(name.as_str().into()), value);
+                request.add(Attribute::Descriptor(name.as_str().into()), value);
             }
             if let Some(domain) = &self.domain {
-                request.say(Attribute::Domain, domain);
+                request.add(Attribute::Domain, domain);
             }
-            request.finish()
+            request.with_derived_attributes()
         })
     }
 }
 
 /// An explanation, for people and for programs.
 #[derive(Debug)]
-struct Said {
-    words: String,
+struct RenderedExplanation {
+    text: String,
     data: serde_json::Value,
 }
 
-impl Said {
-    fn new(explained: &(impl Serialize + std::fmt::Display)) -> Result<Self, Failure> {
+impl RenderedExplanation {
+    fn new(explained: &(impl Serialize + std::fmt::Display)) -> Result<Self, CommandError> {
         Ok(Self {
-            words: explained.to_string(),
-            data: data(explained)?,
+            text: explained.to_string(),
+            data: to_json(explained)?,
         })
     }
 }
 
-fn data(explained: &impl Serialize) -> Result<serde_json::Value, Failure> {
-    serde_json::to_value(explained).map_err(|error| Failure::Other(error.into()))
+fn to_json(explained: &impl Serialize) -> Result<serde_json::Value, CommandError> {
+    serde_json::to_value(explained).map_err(|error| CommandError::Other(error.into()))
 }
 
 /// Why there is no explanation.
-enum Unexplained {
-    Wrong(Vec<Problems>),
-    Failed(Failure),
+enum ExplainError {
+    Invalid(Vec<Diagnostics>),
+    Failed(CommandError),
 }
 
-impl From<Failure> for Unexplained {
-    fn from(failure: Failure) -> Self {
+impl From<CommandError> for ExplainError {
+    fn from(failure: CommandError) -> Self {
         Self::Failed(failure)
     }
 }
 
 /// The answer for programs.
 #[derive(Serialize)]
-struct Answer {
+struct ExplainReport {
     ok: bool,
     file: String,
     kind: &'static str,
     /// Of the policy, or of the request if one is asked about.
     explanation: Option<serde_json::Value>,
     #[serde(flatten)]
-    wrong: json::Wrong,
+    wrong: json::ProblemReport,
 }
 
 /// Explains a policy. Answers whether it could be explained.
-pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, Failure> {
+pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandError> {
     let (name, kind, result) = match input::read(&options.file, options.how) {
         Err(problems) => (
             problems.file.to_string(),
-            Kind::Policy,
-            Err(Unexplained::Wrong(vec![problems])),
+            FileKind::Policy,
+            Err(ExplainError::Invalid(vec![problems])),
         ),
         Ok(source) => {
             let result = match source.kind {
-                Kind::Envoy => envoy::explain(&source, &options.asked),
-                Kind::Policy => policy::explain(&source, &options.asked),
-                Kind::Tests => Err(Unexplained::Wrong(vec![input::refused(
+                FileKind::Envoy => envoy::explain(&source, &options.request),
+                FileKind::Policy => policy::explain(&source, &options.request),
+                FileKind::Tests => Err(ExplainError::Invalid(vec![input::file_problem(
                     &source.name,
                     "this is a file of tests, not a policy",
                     "explain the policy that it names after `policy:`",
@@ -172,26 +172,26 @@ pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, Failure> 
     };
     let (said, problems) = match result {
         Ok(said) => (Some(said), Vec::new()),
-        Err(Unexplained::Wrong(problems)) => (None, problems),
-        Err(Unexplained::Failed(failure)) => return Err(failure),
+        Err(ExplainError::Invalid(problems)) => (None, problems),
+        Err(ExplainError::Failed(failure)) => return Err(failure),
     };
     let ok = said.is_some();
     let (words, explanation) =
-        said.map_or((String::new(), None), |said| (said.words, Some(said.data)));
+        said.map_or((String::new(), None), |said| (said.text, Some(said.data)));
     if options.json {
-        json::answer(&Answer {
+        json::print_json(&ExplainReport {
             ok,
             file: name,
-            kind: kind.word(),
+            kind: kind.as_str(),
             explanation,
-            wrong: json::wrong(&problems),
+            wrong: json::problem_report(&problems),
         })?;
         return Ok(ok);
     }
     print(&words)?;
-    let colour = color.on(&std::io::stderr());
+    let colour = color.is_enabled(&std::io::stderr());
     problems
         .iter()
-        .for_each(|file| complain(&file.render(colour)));
+        .for_each(|file| print_error(&file.render(colour)));
     Ok(ok)
 }

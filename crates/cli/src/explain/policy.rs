@@ -4,19 +4,26 @@
 
 use tollgate_policy::explain::{explain as explain_policy, explain_request};
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::{Problem, Problems};
+use tollgate_policy::source::{Diagnostic, Diagnostics};
 
-use super::{Asked, Said, Unexplained};
-use crate::input::Source;
+use super::{ExplainError, RenderedExplanation, RequestArguments};
+use crate::input::SourceFile;
 
-pub(super) fn explain(source: &Source, asked: &Asked) -> Result<Said, Unexplained> {
-    let wrong = |problems: Problems| Unexplained::Wrong(vec![problems]);
-    let listed = |list: Vec<Problem>| wrong(Problems::new(&source.name, &source.text, list));
+pub(super) fn explain(
+    source: &SourceFile,
+    asked: &RequestArguments,
+) -> Result<RenderedExplanation, ExplainError> {
+    let wrong = |problems: Diagnostics| ExplainError::Invalid(vec![problems]);
+    let listed = |list: Vec<Diagnostic>| wrong(Diagnostics::new(&source.name, &source.text, list));
     let policy = tollgate_policy::load(&source.text, &source.name, source.format).map_err(wrong)?;
-    let Some(request) = asked.request() else {
-        return Ok(Said::new(&explain_policy(&policy).map_err(listed)?)?);
+    let Some(request) = asked.to_request() else {
+        return Ok(RenderedExplanation::new(
+            &explain_policy(&policy).map_err(listed)?,
+        )?);
     };
     // Digests of hashed keys are shown under this secret, not under that of any fleet.
     let rules = Rules::compile(&policy, [0; 16]).map_err(listed)?;
-    Ok(Said::new(&explain_request(&policy, &rules, &request))?)
+    Ok(RenderedExplanation::new(&explain_request(
+        &policy, &rules, &request,
+    ))?)
 }

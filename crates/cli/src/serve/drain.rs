@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
-use tollgate_server::listen::{Ended, Stop};
+use tollgate_server::listen::{DrainOutcome, ShutdownTrigger};
 
 /// Sees the listeners end after `delay`, and answers how many connections were cut because they took too long. If `again`
 /// completes before the end, whatever is still open is cut at once.
 pub(super) async fn drain(
-    mut listeners: JoinSet<Ended>,
-    stopped: &Stop,
+    mut listeners: JoinSet<DrainOutcome>,
+    stopped: &ShutdownTrigger,
     delay: Duration,
     mut again: impl AsyncFnMut(),
 ) -> Result<usize, JoinError> {
@@ -21,30 +21,30 @@ pub(super) async fn drain(
         tokio::select! {
             biased;
             () = again() => {
-                cut_all(listeners).await;
+                abort_all(listeners).await;
                 return Ok(0);
             }
             () = sleep(delay) => {}
         }
     }
-    stopped.say();
+    stopped.trigger();
     let mut cut = 0_usize;
     loop {
         tokio::select! {
             biased;
             ended = listeners.join_next() => match ended {
-                Some(ended) => cut = cut.saturating_add(ended?.cut),
+                Some(ended) => cut = cut.saturating_add(ended?.aborted),
                 None => return Ok(cut),
             },
             () = again() => {
-                cut_all(listeners).await;
+                abort_all(listeners).await;
                 return Ok(cut);
             }
         }
     }
 }
 
-async fn cut_all(mut listeners: JoinSet<Ended>) {
+async fn abort_all(mut listeners: JoinSet<DrainOutcome>) {
     tracing::warn!("told to stop again: open connections are cut");
     listeners.shutdown().await;
 }
@@ -55,21 +55,21 @@ mod tests {
     use std::future::pending;
     use tokio::sync::Notify;
     use tokio::time::Instant;
-    use tollgate_server::listen::Stopping;
+    use tollgate_server::listen::ShutdownSignal;
 
     const DELAY: Duration = Duration::from_secs(7);
     const WORK: Duration = Duration::from_secs(3);
 
     /// A listener whose connections take so long to finish once it is told to stop.
-    async fn listener(stopping: Stopping, finishing: Duration) -> Ended {
+    async fn listener(stopping: ShutdownSignal, finishing: Duration) -> DrainOutcome {
         stopping.wait().await;
         sleep(finishing).await;
-        Ended { cut: 2 }
+        DrainOutcome { aborted: 2 }
     }
 
     #[tokio::test(start_paused = true)]
     async fn listeners_go_on_during_the_delay_and_then_finish_their_work() {
-        let (stop, stopping) = Stop::new();
+        let (stop, stopping) = ShutdownTrigger::new();
         let mut listeners = JoinSet::new();
         listeners.spawn(listener(stopping.clone(), WORK));
         listeners.spawn(listener(stopping, Duration::ZERO));
@@ -82,7 +82,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn told_again_it_waits_neither_for_the_delay_nor_for_the_work() {
         for (delay, patience) in [(DELAY, Duration::ZERO), (Duration::ZERO, WORK)] {
-            let (stop, stopping) = Stop::new();
+            let (stop, stopping) = ShutdownTrigger::new();
             let mut listeners = JoinSet::new();
             listeners.spawn(listener(stopping, Duration::from_secs(3_600)));
             let signal = Notify::new();

@@ -13,43 +13,43 @@ use tollgate_envoy::EnvoyService;
 use tollgate_fleet::Fleet;
 use tollgate_redis::RedisRegister;
 use tollgate_server::HttpApi;
-use tollgate_server::fleet::{Shared, Tending};
-use tollgate_server::listen::{Stop, Stopping};
+use tollgate_server::fleet::{FleetConnection, StoreMonitor};
+use tollgate_server::listen::{ShutdownSignal, ShutdownTrigger};
 use tollgate_service::Secret;
-use tollgate_service::fleet::{FleetMaintenance, Membership, Node};
+use tollgate_service::fleet::{FleetMaintenance, LocalNode, Membership};
 use tollgate_store::register::Register;
 use tollgate_store::{Clock as _, SystemClock};
 
 use super::settings::Options;
 
 /// How long saying goodbye may take: other nodes find out anyway.
-const GOODBYE: Duration = Duration::from_secs(1);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// This process as one of a fleet.
 #[derive(Debug)]
-pub(super) struct Joined {
-    pub(super) shared: Shared,
+pub(super) struct FleetHandle {
+    pub(super) shared: FleetConnection,
     pub(super) membership: Arc<Membership>,
 }
 
 /// The tasks that a fleet takes.
 #[derive(Debug)]
-pub(super) struct Together {
+pub(super) struct FleetTasks {
     fleet: Arc<Fleet>,
     app: Arc<HttpApi<SystemClock>>,
     /// Never end by themselves.
-    tending: JoinSet<()>,
-    member: JoinSet<()>,
-    over: Stop,
+    maintenance: JoinSet<()>,
+    membership: JoinSet<()>,
+    stop: ShutdownTrigger,
 }
 
 /// Connects to the shared store, if one was named. It need not be there yet.
-pub(super) fn open(
+pub(super) fn connect(
     options: &Options,
     secret: Option<Secret>,
     runtime: &Runtime,
-) -> Result<Option<Joined>, Box<dyn Error>> {
-    if !options.fleet.is_shared() {
+) -> Result<Option<FleetHandle>, Box<dyn Error>> {
+    if !options.fleet.has_redis() {
         return Ok(None);
     }
     let Some(secret) = secret else {
@@ -59,11 +59,11 @@ pub(super) fn open(
                 .into(),
         );
     };
-    let names = tollgate_redis::Secret::new(secret.for_names());
-    let Some(store) = options.fleet.store(names)? else {
+    let names = tollgate_redis::KeyHashSecret::new(secret.derive_key_name_secret());
+    let Some(store) = options.fleet.redis_options(names)? else {
         return Ok(None);
     };
-    let connecting = Shared::connect(store, SystemClock::new().now());
+    let connecting = FleetConnection::connect(store, SystemClock::new().now());
     let shared = runtime
         .block_on(connecting)
         .map_err(|error| format!("--redis: {error}"))?;
@@ -79,44 +79,46 @@ pub(super) fn open(
         tracing::warn!("the shared store cannot be reached; starting without it");
     }
     let membership = Membership::new(secret, settings);
-    Ok(Some(Joined { shared, membership }))
+    Ok(Some(FleetHandle { shared, membership }))
 }
 
-impl Joined {
+impl FleetHandle {
     /// Begins to take part in the fleet, and waits until what operators have said elsewhere is known here, or the store did
     /// not say.
-    pub(super) async fn take_part(&self, app: &Arc<HttpApi<SystemClock>>) -> Together {
+    pub(super) async fn join(&self, app: &Arc<HttpApi<SystemClock>>) -> FleetTasks {
         let engine = Arc::clone(app.engine());
         let mut tending = JoinSet::new();
-        let tends = Arc::new(Tending::of(&self.shared));
+        let tends = Arc::new(StoreMonitor::new(&self.shared));
         tending.spawn(tends.run(move || engine.store().now()));
         let maintenance = FleetMaintenance::new(Arc::clone(app.service()));
         tending.spawn(Arc::new(maintenance).run());
-        let register = RedisRegister::of(self.shared.store(), self.membership.fleet());
+        let register = RedisRegister::new(self.shared.store(), self.membership.fleet());
         let register: Arc<dyn Register> = Arc::new(register);
-        let node: Arc<dyn Node> = Arc::<EnvoyService<SystemClock>>::clone(app.envoy());
-        let (over, until_over): (Stop, Stopping) = Stop::new();
+        let node: Arc<dyn LocalNode> = Arc::<EnvoyService<SystemClock>>::clone(app.envoy());
+        let (over, until_over): (ShutdownTrigger, ShutdownSignal) = ShutdownTrigger::new();
         let mut member = JoinSet::new();
         member.spawn(Arc::clone(&self.membership).run(register, node, until_over.wait()));
-        self.membership.settled().await;
-        Together {
+        self.membership.wait_until_synced().await;
+        FleetTasks {
             fleet: Arc::clone(self.shared.fleet()),
             app: Arc::clone(app),
-            tending,
-            member,
-            over,
+            maintenance: tending,
+            membership: member,
+            stop: over,
         }
     }
 }
 
-impl Together {
+impl FleetTasks {
     /// Leaves the fleet, so that others need not find out by themselves: what was borrowed goes back, what was counted is
     /// told. After the last request.
     pub(super) async fn leave(mut self) {
-        self.tending.shutdown().await;
+        self.maintenance.shutdown().await;
         let now = || self.app.engine().store().now();
-        let _back = timeout(GOODBYE, self.fleet.leave(now)).await.is_ok();
-        self.over.say();
-        let _said = timeout(GOODBYE, self.member.join_next()).await.is_ok();
+        let _back = timeout(LEAVE_TIMEOUT, self.fleet.leave(now)).await.is_ok();
+        self.stop.trigger();
+        let _said = timeout(LEAVE_TIMEOUT, self.membership.join_next())
+            .await
+            .is_ok();
     }
 }

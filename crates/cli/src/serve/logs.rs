@@ -5,7 +5,7 @@
 
 use std::io;
 
-use tollgate_service::LogDenials;
+use tollgate_service::DenialLogMode;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -42,7 +42,7 @@ pub(crate) struct LogSettings {
         default_value_t,
         env = "TOLLGATE_LOG_DENIALS"
     )]
-    pub(super) log_denials: LogDenials,
+    pub(super) log_denials: DenialLogMode,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

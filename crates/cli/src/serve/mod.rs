@@ -2,16 +2,16 @@
 //!
 //! Must not know: HTTP, gRPC, the protocol of Redis, what policies say.
 
-mod announce;
-mod bound;
+mod bound_listeners;
 mod drain;
-mod failures;
+mod errors;
 mod fleet;
 mod logs;
-mod manager;
-mod open_files;
+mod open_file_limit;
+mod service_manager;
 mod settings;
 mod signals;
+mod startup_message;
 mod tls;
 mod tokens;
 
@@ -21,39 +21,39 @@ use std::sync::Arc;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
-use tollgate_server::admin::Admin;
-use tollgate_server::grpc::{Grpc, GrpcLimits};
-use tollgate_server::listen::{Bounds, Ended, Stop};
-use tollgate_server::resp::{self, Resp, RespLimits};
-use tollgate_server::{HttpApi, Limits};
-use tollgate_service::reload::{Reload, Timing, Watch};
+use tollgate_server::admin::AdminApi;
+use tollgate_server::grpc::{GrpcLimits, GrpcServer};
+use tollgate_server::listen::{DrainOutcome, ListenerLimits, ShutdownTrigger};
+use tollgate_server::resp::{self, RespLimits, RespServer};
+use tollgate_server::{HttpApi, HttpLimits};
+use tollgate_service::reload::{FileWatcher, ReloadHandle, WatchTiming};
 use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
-use tollgate_store::{Memory, SystemClock};
+use tollgate_store::{MemoryStore, SystemClock};
 
-use announce::{announce, tell_the_end};
-use bound::Bound;
+use bound_listeners::BoundListeners;
 use drain::drain;
-use failures::BadPolicy;
-use manager::{Manager, READY, STOPPING};
+use errors::InvalidPolicy;
+use service_manager::{READY, STOPPING, ServiceManager};
 pub(crate) use settings::Options;
 use signals::{StopSignals, reload_signal};
-use tls::Securing;
+use startup_message::{log_shutdown_totals, print_startup_message};
+use tls::TlsSetup;
 
 /// Connections of operators and of whoever reads metrics.
-const MOST_OPERATORS: usize = 64;
+const MAX_ADMIN_CONNECTIONS: usize = 64;
 
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     logs::start(&options.logs);
-    let (left, leaving) = Stop::new();
+    let (left, leaving) = ShutdownTrigger::new();
     let (runtime, aside) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
-    let joined = fleet::open(options, secret, &runtime)?;
-    let app = Arc::new(open(options, secret)?.until(leaving.clone()));
-    let securing = Securing::open(&options.tls)?;
+    let joined = fleet::connect(options, secret, &runtime)?;
+    let app = Arc::new(build_api(options, secret)?.with_drain_signal(leaving.clone()));
+    let securing = TlsSetup::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
-    let _watch = app.envoy().reload().map(follow).transpose()?;
-    let mut resp = Resp::new(Memory::for_keys(options.capacity.keys)?)?;
+    let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
+    let mut resp = RespServer::new(MemoryStore::for_keys(options.capacity.keys)?)?;
     if let Some(joined) = &joined {
         app.join(joined.shared.fleet());
         resp = resp.with_fleet(Arc::clone(joined.shared.fleet()));
@@ -67,7 +67,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         resp = resp.with_checker(checker);
     }
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
-    let mut admin = Admin::new(
+    let mut admin = AdminApi::new(
         Arc::clone(&app),
         &options.listen_admin,
         options.tokens.read()?,
@@ -75,19 +75,19 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(joined) = &joined {
         admin = admin.with_fleet(Arc::clone(&joined.membership));
     }
-    let grpc = Grpc::new(Arc::clone(app.envoy())).until(leaving.clone());
+    let grpc = GrpcServer::new(Arc::clone(app.envoy())).with_drain_signal(leaving.clone());
     let grpc = Arc::new(grpc);
     let admin = admin
         .with_resp(Arc::clone(&resp))
         .with_listener("grpc", Arc::clone(grpc.counters()))
         .with_tls(securing.tls().cloned())
-        .until(leaving);
-    let served = Served {
+        .with_drain_signal(leaving);
+    let served = Transports {
         app,
         grpc,
         resp,
         admin: Arc::new(admin),
-        joined,
+        fleet: joined,
     };
     let serving = run(options, &securing, served, aside.handle(), &left);
     runtime.block_on(serving)
@@ -110,113 +110,116 @@ fn runtimes(options: &Options) -> io::Result<(Runtime, Runtime)> {
 }
 
 /// Everything that is served.
-struct Served {
+struct Transports {
     app: Arc<HttpApi<SystemClock>>,
-    grpc: Arc<Grpc<SystemClock>>,
-    resp: Arc<Resp<SystemClock>>,
-    admin: Arc<Admin<SystemClock>>,
+    grpc: Arc<GrpcServer<SystemClock>>,
+    resp: Arc<RespServer<SystemClock>>,
+    admin: Arc<AdminApi<SystemClock>>,
     /// The fleet that it is one of, if it is.
-    joined: Option<fleet::Joined>,
+    fleet: Option<fleet::FleetHandle>,
 }
 
 /// Listens everywhere, or nowhere if one place cannot be listened on; then serves.
 async fn run(
     options: &Options,
-    securing: &Securing,
-    served: Served,
+    securing: &TlsSetup,
+    served: Transports,
     aside: &Handle,
-    left: &Stop,
+    left: &ShutdownTrigger,
 ) -> Result<(), Box<dyn Error>> {
     let (app, grpc, resp) = (served.app, served.grpc, served.resp);
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
-    let manager = Manager::from_environment();
+    let manager = ServiceManager::from_environment();
     let reload = reload_signal(
-        app.envoy().reload(),
+        app.envoy().reloader(),
         securing.tls().cloned(),
         manager.clone(),
     )?;
-    let bound = Bound::everywhere(options, securing, aside).await?;
-    let places = bound.places()?;
-    let mut bounds = Bounds::default();
-    bounds.connections = options.capacity.max_connections;
-    bounds.drain = options.drain.drain_timeout;
+    let bound = BoundListeners::bind_all(options, securing, aside).await?;
+    let places = bound.addresses()?;
+    let mut bounds = ListenerLimits::default();
+    bounds.max_connections = options.capacity.max_connections;
+    bounds.drain_timeout = options.drain.drain_timeout;
     // Before anybody is served: whom an operator has blocked elsewhere is not let through here.
-    let together = match &served.joined {
-        Some(joined) => Some(joined.take_part(&app).await),
+    let together = match &served.fleet {
+        Some(joined) => Some(joined.join(&app).await),
         None => None,
     };
-    let (stopped, stopping) = Stop::new();
-    let mut listeners: JoinSet<Ended> = JoinSet::new();
+    let (stopped, stopping) = ShutdownTrigger::new();
+    let mut listeners: JoinSet<DrainOutcome> = JoinSet::new();
     if let Some(listener) = bound.api {
-        let mut limits = Limits::default();
-        limits.bounds = bounds;
+        let mut limits = HttpLimits::default();
+        limits.listener = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
     }
     if let Some(listener) = bound.grpc {
         let mut limits = GrpcLimits::default();
-        limits.bounds = bounds;
+        limits.listener = bounds;
         listeners.spawn(Arc::clone(&grpc).run(listener, limits, stopping.wait()));
     }
     if let Some(listener) = bound.resp {
         let mut limits = RespLimits::default();
-        limits.bounds = bounds;
+        limits.listener = bounds;
         listeners.spawn(Arc::clone(&resp).run(listener, limits, stopping.wait()));
     }
-    let (over, until_over) = Stop::new();
+    let (over, until_over) = ShutdownTrigger::new();
     let operators = bound.admin.map(|listener| {
-        let mut limits = Limits::default();
-        limits.bounds.connections = MOST_OPERATORS;
+        let mut limits = HttpLimits::default();
+        limits.listener.max_connections = MAX_ADMIN_CONNECTIONS;
         aside.spawn(served.admin.run(listener, limits, until_over.wait()))
     });
-    open_files::allow(expected_connections(options));
+    open_file_limit::raise_to_hard_limit(expected_connections(options));
     let mut measuring = JoinSet::new();
-    measuring.spawn(Arc::clone(app.saturation()).measure());
-    announce(&app, &places);
-    manager.say(READY);
+    measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
+    print_startup_message(&app, &places);
+    manager.notify(READY);
     tokio::select! {
         () = stop.next() => {}
         () = reload => {}
     }
-    left.say();
-    manager.say(STOPPING);
+    left.trigger();
+    manager.notify(STOPPING);
     tracing::info!("stopping: open connections may finish");
     let again = async || stop.next().await;
     let mut cut = drain(listeners, &stopped, options.drain.drain_delay, again).await?;
     // Last, so that it can be asked until then whether the server is ready, and says no.
-    over.say();
+    over.trigger();
     if let Some(ended) = operators {
-        cut = cut.saturating_add(ended.await?.cut);
+        cut = cut.saturating_add(ended.await?.aborted);
     }
     if let Some(together) = together {
         together.leave().await;
     }
     let counters = [app.counters(), grpc.counters(), resp.counters()];
-    tell_the_end(&app, &resp, counters, cut);
+    log_shutdown_totals(&app, &resp, counters, cut);
     Ok(())
 }
 
 /// An app with the policy in the file, or with the one that is built in.
-fn open(options: &Options, secret: Option<Secret>) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
+fn build_api(
+    options: &Options,
+    secret: Option<Secret>,
+) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
     let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => HttpApi::following(path, keys, clock, secret),
-        None => HttpApi::keyed(&demo_policy()?, keys, clock, secret),
+        Some(path) => HttpApi::from_file(path, keys, clock, secret),
+        None => HttpApi::new_with_secret(&demo_policy()?, keys, clock, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
-            InvalidService::Files(problems) => BadPolicy(problems).into(),
+            InvalidService::Files(problems) => InvalidPolicy(problems).into(),
             other => other.into(),
         }
     })?;
     let app = app
-        .speaking(options.words)
-        .holding_back(options.capacity.max_waiting)
-        .spreading(options.retry_jitter.unwrap_or_default())
-        .logging(options.logs.log_denials);
+        .with_dialects(options.words)
+        .with_max_waiting(options.capacity.max_waiting)
+        .with_retry_jitter(options.retry_jitter.unwrap_or_default())
+        .with_denial_log(options.logs.log_denials);
     Ok(match &options.trusted_proxies {
-        Some(trusted) => app.trusting(trusted.clone()),
+        Some(trusted) => app.with_trusted_proxies(trusted.clone()),
         None => app,
     })
 }
@@ -225,10 +228,10 @@ fn open(options: &Options, secret: Option<Secret>) -> Result<HttpApi<SystemClock
 /// would be one too many then waits, as the accept loop does.
 fn expected_connections(options: &Options) -> u64 {
     let most = options.capacity.max_connections;
-    most.saturating_add(MOST_OPERATORS) as u64
+    most.saturating_add(MAX_ADMIN_CONNECTIONS) as u64
 }
 
-fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
+fn watch_policy(reload: Arc<dyn ReloadHandle>) -> io::Result<FileWatcher> {
     // What came of it is in the log.
-    Watch::start(reload, Timing::default(), |_looked| {})
+    FileWatcher::start(reload, WatchTiming::default(), |_looked| {})
 }

@@ -2,24 +2,24 @@
 //!
 //! Must not know: what is done with it.
 
+mod capacity;
 mod fleet;
-mod running;
 mod secrets;
 mod tls;
 
+pub(crate) use capacity::{CapacityOptions, DrainOptions};
 pub(crate) use fleet::FleetOptions;
-pub(crate) use running::{CapacityOptions, DrainOptions};
-pub(crate) use secrets::{SecretFiles, environment, secret};
-pub(crate) use tls::{Secured, TlsOptions};
+pub(crate) use secrets::{SecretFiles, read_secret, read_variable};
+pub(crate) use tls::{TlsListener, TlsOptions};
 
 use std::path::PathBuf;
 
 use super::logs::LogSettings;
 use super::tokens::TokenFiles;
 use tollgate_core::Nanos;
-use tollgate_policy::words::duration;
-use tollgate_server::listen::Place;
-use tollgate_server::{Dialects, Networks};
+use tollgate_policy::grammar::parse_duration;
+use tollgate_server::listen::ListenAddress;
+use tollgate_server::{Dialects, TrustedProxies};
 use tollgate_service::MAX_RETRY_JITTER;
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8080",
         env = "TOLLGATE_LISTEN"
     )]
-    pub(super) listen: Place,
+    pub(super) listen: ListenAddress,
     /// Where to listen for gRPC: Envoy's rate limit service
     #[arg(
         long,
@@ -48,7 +48,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8081",
         env = "TOLLGATE_LISTEN_GRPC"
     )]
-    pub(super) listen_grpc: Place,
+    pub(super) listen_grpc: ListenAddress,
     /// Where to listen for Redis clients
     #[arg(
         long,
@@ -56,7 +56,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:6380",
         env = "TOLLGATE_LISTEN_RESP"
     )]
-    pub(super) listen_resp: Place,
+    pub(super) listen_resp: ListenAddress,
     /// Where to listen for operators and Prometheus; a place that other machines can reach takes tokens
     #[arg(
         long,
@@ -64,7 +64,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8088",
         env = "TOLLGATE_LISTEN_ADMIN"
     )]
-    pub(super) listen_admin: Place,
+    pub(super) listen_admin: ListenAddress,
     #[command(flatten)]
     pub(super) tokens: TokenFiles,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(crate) struct Options {
         value_name = "NETWORKS",
         env = "TOLLGATE_TRUSTED_PROXIES"
     )]
-    pub(super) trusted_proxies: Option<Networks>,
+    pub(super) trusted_proxies: Option<TrustedProxies>,
     /// The dialects in which clients are told about their limits, separated by commas: draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github; or none
     #[arg(
         long,
@@ -91,7 +91,7 @@ pub(crate) struct Options {
         long,
         help_heading = "Answers",
         value_name = "DURATION",
-        value_parser = jitter,
+        value_parser = parse_jitter,
         env = "TOLLGATE_RETRY_JITTER"
     )]
     pub(super) retry_jitter: Option<Nanos>,
@@ -107,7 +107,7 @@ pub(crate) struct Options {
     pub(super) drain: DrainOptions,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+fn parse_at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),
         Ok(count) => Ok(count),
@@ -115,8 +115,8 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-fn jitter(text: &str) -> Result<Nanos, String> {
-    let span = duration(text).map_err(|wrong| match wrong.help {
+fn parse_jitter(text: &str) -> Result<Nanos, String> {
+    let span = parse_duration(text).map_err(|wrong| match wrong.help {
         Some(help) => format!("{}; {help}", wrong.message),
         None => wrong.message.into(),
     })?;

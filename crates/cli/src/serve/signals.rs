@@ -5,11 +5,11 @@
 use std::io;
 use std::sync::Arc;
 
-use tollgate_server::listen::Tls;
-use tollgate_service::reload::Reload;
+use tollgate_server::listen::ServerTls;
+use tollgate_service::reload::ReloadHandle;
 use tollgate_store::{Clock as _, SystemClock};
 
-use super::manager::{Manager, READY, RELOADING};
+use super::service_manager::{READY, RELOADING, ServiceManager};
 
 /// Hears when the process is told to stop: Ctrl-C, or the signal that service managers send.
 #[cfg(unix)]
@@ -60,9 +60,9 @@ impl StopSignals {
 /// completes.
 #[cfg(unix)]
 pub(super) fn reload_signal(
-    reloader: Option<Arc<dyn Reload>>,
-    tls: Option<Arc<Tls>>,
-    manager: Manager,
+    reloader: Option<Arc<dyn ReloadHandle>>,
+    tls: Option<Arc<ServerTls>>,
+    manager: ServiceManager,
 ) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -72,18 +72,18 @@ pub(super) fn reload_signal(
             if reloader.is_none() && tls.is_none() {
                 tracing::info!("there is no --config to read again");
             }
-            manager.say(RELOADING);
+            manager.notify(RELOADING);
             let (reloader, tls) = (reloader.clone(), tls.clone());
             // A large file takes a while to read and compile, and nobody's answer should wait for it.
             let done = tokio::task::spawn_blocking(move || {
                 // What came of it is in the log.
                 reloader.map(|reloader| reloader.reload_now());
-                tls.map(|tls| tls.look(SystemClock::new().now()));
+                tls.map(|tls| tls.reload_if_changed(SystemClock::new().now()));
             });
             if let Err(error) = done.await {
                 tracing::error!(%error, "reading files again failed; what was in force stays");
             }
-            manager.say(READY);
+            manager.notify(READY);
         }
         std::future::pending::<()>().await;
     })
@@ -91,9 +91,9 @@ pub(super) fn reload_signal(
 
 #[cfg(not(unix))]
 pub(super) fn reload_signal(
-    _reloader: Option<Arc<dyn Reload>>,
-    _tls: Option<Arc<Tls>>,
-    _manager: Manager,
+    _reloader: Option<Arc<dyn ReloadHandle>>,
+    _tls: Option<Arc<ServerTls>>,
+    _manager: ServiceManager,
 ) -> io::Result<impl Future<Output = ()>> {
     Ok(std::future::pending())
 }

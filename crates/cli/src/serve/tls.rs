@@ -5,35 +5,35 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tollgate_server::listen::{Listener, Spoken, Tls};
-use tollgate_service::reload::{Timing, Watch};
+use tollgate_server::listen::{ApplicationProtocol, Listener, ServerTls};
+use tollgate_service::reload::{FileWatcher, WatchTiming};
 use tollgate_store::{Clock as _, SystemClock};
 
-use super::settings::{Secured, TlsOptions};
+use super::settings::{TlsListener, TlsOptions};
 
 /// TLS, if it is to be spoken.
 #[derive(Debug)]
-pub(super) struct Securing {
-    tls: Option<Arc<Tls>>,
-    listeners: Vec<Secured>,
+pub(super) struct TlsSetup {
+    tls: Option<Arc<ServerTls>>,
+    listeners: Vec<TlsListener>,
     /// The files are looked at for as long as this is there.
-    _watch: Option<Watch>,
+    _watch: Option<FileWatcher>,
 }
 
-impl Securing {
+impl TlsSetup {
     /// Reads the files and begins to watch them.
     pub(super) fn open(options: &TlsOptions) -> Result<Self, Box<dyn Error>> {
         let tls = options
             .files()
-            .map(|files| Tls::open(files, SystemClock::new().now()));
+            .map(|files| ServerTls::open(files, SystemClock::new().now()));
         let tls = tls
             .transpose()
             .map_err(|error| format!("cannot speak TLS: {error}"))?
             .map(Arc::new);
         let watch = tls.as_ref().map(|tls| {
             let looking = Arc::clone(tls);
-            let look = move || _ = looking.look(SystemClock::new().now());
-            Watch::over(tls.paths(), Timing::default(), look)
+            let look = move || _ = looking.reload_if_changed(SystemClock::new().now());
+            FileWatcher::watch_paths(tls.paths(), WatchTiming::default(), look)
         });
         Ok(Self {
             listeners: options.tls_listeners.clone(),
@@ -43,25 +43,25 @@ impl Securing {
     }
 
     /// What is in force, if TLS is spoken.
-    pub(super) const fn tls(&self) -> Option<&Arc<Tls>> {
+    pub(super) const fn tls(&self) -> Option<&Arc<ServerTls>> {
         self.tls.as_ref()
     }
 
     /// The listener as it is to be: inside TLS, unless it is one that stays plain.
-    pub(super) fn secure(&self, listener: Listener, which: Secured) -> Listener {
+    pub(super) fn wrap(&self, listener: Listener, which: TlsListener) -> Listener {
         match &self.tls {
             Some(tls) if self.listeners.contains(&which) => {
-                listener.secured(tls.speaking(spoken(which)))
+                listener.with_tls(tls.for_protocol(alpn_protocol(which)))
             }
             _ => listener,
         }
     }
 }
 
-const fn spoken(which: Secured) -> Spoken {
+const fn alpn_protocol(which: TlsListener) -> ApplicationProtocol {
     match which {
-        Secured::Api | Secured::Admin => Spoken::Http1,
-        Secured::Grpc => Spoken::Http2,
-        Secured::Resp => Spoken::Redis,
+        TlsListener::Api | TlsListener::Admin => ApplicationProtocol::Http1,
+        TlsListener::Grpc => ApplicationProtocol::Http2,
+        TlsListener::Resp => ApplicationProtocol::Redis,
     }
 }

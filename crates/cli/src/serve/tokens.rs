@@ -6,13 +6,13 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use tollgate_server::admin::Tokens;
+use tollgate_server::admin::AdminTokens;
 
-use super::settings::{environment, secret};
+use super::settings::{read_secret, read_variable};
 
 /// The tokens themselves, for those who keep secrets in the environment.
-const READ: &str = "TOLLGATE_ADMIN_READ_TOKEN";
-const OPERATE: &str = "TOLLGATE_ADMIN_OPERATE_TOKEN";
+const READ_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_READ_TOKEN";
+const OPERATE_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_OPERATE_TOKEN";
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Admin")]
@@ -27,18 +27,18 @@ pub(crate) struct TokenFiles {
 
 impl TokenFiles {
     /// Reads whatever there is.
-    pub(super) fn read(&self) -> Result<Tokens, Box<dyn Error>> {
-        self.read_with(environment)
+    pub(super) fn read(&self) -> Result<AdminTokens, Box<dyn Error>> {
+        self.read_with(read_variable)
     }
 
     fn read_with(
         &self,
         environment: impl Fn(&'static str) -> Option<String>,
-    ) -> Result<Tokens, Box<dyn Error>> {
-        let find = |file: &Option<PathBuf>, name| secret(file.as_deref(), name, &environment);
-        let read = find(&self.admin_read_token_file, READ)?;
-        let operate = find(&self.admin_operate_token_file, OPERATE)?;
-        Ok(Tokens::new(read.as_deref(), operate.as_deref())?)
+    ) -> Result<AdminTokens, Box<dyn Error>> {
+        let find = |file: &Option<PathBuf>, name| read_secret(file.as_deref(), name, &environment);
+        let read = find(&self.admin_read_token_file, READ_TOKEN_VARIABLE)?;
+        let operate = find(&self.admin_operate_token_file, OPERATE_TOKEN_VARIABLE)?;
+        Ok(AdminTokens::new(read.as_deref(), operate.as_deref())?)
     }
 }
 
@@ -51,19 +51,19 @@ mod tests {
     #[test]
     fn tokens_come_from_the_environment_or_a_file_but_not_from_both() {
         let none = TokenFiles::default();
-        assert!(!none.read_with(|_| None).unwrap().are_set());
-        let set = |name| (name == READ).then(|| TOKEN.to_owned());
-        assert!(none.read_with(set).unwrap().are_set());
+        assert!(!none.read_with(|_| None).unwrap().is_any_set());
+        let set = |name| (name == READ_TOKEN_VARIABLE).then(|| TOKEN.to_owned());
+        assert!(none.read_with(set).unwrap().is_any_set());
         let both = TokenFiles {
             admin_read_token_file: Some("no-such-file".into()),
             ..TokenFiles::default()
         };
         let error = both.read_with(set).unwrap_err().to_string();
-        assert!(error.starts_with(READ), "{error}");
+        assert!(error.starts_with(READ_TOKEN_VARIABLE), "{error}");
         let error = both.read_with(|_| None).unwrap_err().to_string();
         assert!(error.contains("no-such-file"), "{error}");
         let empty = none
-            .read_with(|name| (name == READ).then(String::new))
+            .read_with(|name| (name == READ_TOKEN_VARIABLE).then(String::new))
             .unwrap_err();
         assert!(empty.to_string().contains("it is empty"), "{empty}");
     }

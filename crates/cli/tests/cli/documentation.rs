@@ -1,7 +1,7 @@
 //! What is documented is so: every policy of `docs/policy.md` loads, every test in it passes, and commands print what they are
 //! shown to print, there and in the README.
 
-use crate::harness::{Folder, ended, repository, tollgate};
+use crate::harness::{Folder, repository, run_output, tollgate};
 
 /// One fenced block: what it is marked as, and what it says.
 pub(crate) struct Block {
@@ -89,7 +89,7 @@ fn run_commands(blocks: &[Block], folder: &std::path::Path) -> usize {
         let arguments = words(arguments);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut program = tollgate(&arguments);
-        let (_, stdout, stderr) = ended(program.current_dir(folder).output().unwrap());
+        let (_, stdout, stderr) = run_output(program.current_dir(folder).output().unwrap());
         assert_eq!(format!("{stdout}{stderr}"), shown, "{command}");
         ran += 1;
     }

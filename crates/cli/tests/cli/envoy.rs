@@ -45,7 +45,7 @@ fn serve_with(folder: Folder, grpc: &str, arguments: &[&str]) -> Process {
 }
 
 /// Where it says that it listens.
-fn place(said: &str) -> String {
+fn printed_address(said: &str) -> String {
     let mut lines = said.lines();
     let line = lines.find_map(|line| line.strip_prefix("listening on "));
     let line = line.unwrap_or_else(|| panic!("{said}"));
@@ -53,7 +53,7 @@ fn place(said: &str) -> String {
     address.to_owned()
 }
 
-struct Rig {
+struct EnvoyFixture {
     server: Process,
     /// Where the next one has to listen. Nobody else gets the port meanwhile: connections to it are remembered for a minute.
     grpc: String,
@@ -62,7 +62,7 @@ struct Rig {
     _upstream: Upstream,
 }
 
-impl Rig {
+impl EnvoyFixture {
     /// The example after a change, asking a server on a port of its own choice.
     fn new(change: impl Fn(&str) -> String) -> Self {
         Self::before(serve("127.0.0.1:0"), &change(ENVOY))
@@ -70,7 +70,7 @@ impl Rig {
 
     /// An Envoy before a server.
     fn before(server: Process, bootstrap: &str) -> Self {
-        let grpc = place(&server.log());
+        let grpc = printed_address(&server.log());
         let upstream = Upstream::answering(|_| Reply::new(200));
         let mut ports = vec![(9901, 0), (10000, 0), (3000, upstream.address().port())];
         if let Ok(address) = grpc.parse::<SocketAddr>() {
@@ -121,7 +121,7 @@ impl Rig {
 }
 
 /// Long enough for the busiest machine, so that only what is gone is not reached.
-fn patient(example: &str) -> String {
+fn with_long_timeout(example: &str) -> String {
     let changed = example.replace("timeout: 0.02s", "timeout: 30s");
     assert_ne!(changed, example);
     changed
@@ -129,7 +129,7 @@ fn patient(example: &str) -> String {
 
 #[test]
 fn while_it_is_killed_requests_go_through_and_when_it_is_back_they_are_limited() {
-    let mut rig = Rig::new(patient);
+    let mut rig = EnvoyFixture::new(with_long_timeout);
     for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
         assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
     }
@@ -145,10 +145,10 @@ fn while_it_is_killed_requests_go_through_and_when_it_is_back_they_are_limited()
 
 #[test]
 fn while_it_is_killed_requests_are_refused_where_envoy_is_told_so() {
-    let mut rig = Rig::new(|example| {
+    let mut rig = EnvoyFixture::new(|example| {
         let strict = example.replace("failure_mode_deny: false", "failure_mode_deny: true");
         assert_ne!(strict, example);
-        patient(&strict)
+        with_long_timeout(&strict)
     });
     assert_eq!(rig.get("bob"), (200, Some(2)));
     rig.server.kill();
@@ -160,7 +160,7 @@ fn while_it_is_killed_requests_are_refused_where_envoy_is_told_so() {
 /// A process that is there and does not answer is the worse failure: only the time that Envoy waits bounds it.
 #[test]
 fn while_it_is_frozen_envoy_gives_up_in_time_and_thawed_it_answers_again() {
-    let rig = Rig::new(str::to_owned);
+    let rig = EnvoyFixture::new(str::to_owned);
     rig.until_limited("before");
     let before = rig.errors();
     rig.server.freeze().unwrap();
@@ -175,7 +175,7 @@ fn while_it_is_frozen_envoy_gives_up_in_time_and_thawed_it_answers_again() {
 
 #[test]
 fn told_to_stop_it_ends_well_and_envoy_finds_the_next_one() {
-    let mut rig = Rig::new(patient);
+    let mut rig = EnvoyFixture::new(with_long_timeout);
     assert_eq!(rig.get("bob"), (200, Some(2)));
     rig.server.signal("TERM").unwrap();
     assert_eq!(rig.server.wait().unwrap().code(), Some(0));
@@ -191,9 +191,9 @@ fn it_is_reached_through_a_unix_socket_too() {
     let folder = Folder::new("tollgate").unwrap();
     let socket = folder.path().join("grpc.sock").display().to_string();
     let there = "socket_address: { address: 127.0.0.1, port_value: 8081 }";
-    let changed = patient(ENVOY).replace(there, &format!("pipe: {{ path: {socket} }}"));
+    let changed = with_long_timeout(ENVOY).replace(there, &format!("pipe: {{ path: {socket} }}"));
     let grpc = format!("unix:{socket}");
-    let rig = Rig::before(serve_in(folder, &grpc), &changed);
+    let rig = EnvoyFixture::before(serve_in(folder, &grpc), &changed);
     for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
         assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
     }
@@ -202,7 +202,7 @@ fn it_is_reached_through_a_unix_socket_too() {
 /// The example with what it has in comments about TLS, and files in a folder of the test's.
 fn with_tls(folder: &Folder) -> String {
     let mut changed = String::new();
-    for line in patient(ENVOY).lines() {
+    for line in with_long_timeout(ENVOY).lines() {
         let hidden = line.strip_prefix("    #");
         // What is meant for people has one space behind the sign.
         let hidden = hidden.filter(|rest| rest.starts_with("  ") || !rest.starts_with(' '));
@@ -241,12 +241,12 @@ fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
         folder
     };
     let known = envoys(&authority.client("envoy"));
-    let rig = Rig::before(server, &with_tls(&known));
+    let rig = EnvoyFixture::before(server, &with_tls(&known));
     for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
         assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
     }
     let unknown = envoys(&other.client("envoy"));
-    let rig = Rig::before(rig.server, &with_tls(&unknown));
+    let rig = EnvoyFixture::before(rig.server, &with_tls(&unknown));
     assert_eq!(rig.get("carol"), (200, None));
     assert_eq!(rig.errors(), 1);
 }
@@ -256,7 +256,7 @@ fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
 fn other_limits_are_put_in_force_while_envoy_asks() {
     let folder = Folder::new("tollgate").unwrap();
     let file = folder.path().join("ratelimit.yaml");
-    let rig = Rig::before(serve_in(folder, "127.0.0.1:0"), &patient(ENVOY));
+    let rig = EnvoyFixture::before(serve_in(folder, "127.0.0.1:0"), &with_long_timeout(ENVOY));
     for left in [2, 1, 0] {
         assert_eq!(rig.get("bob"), (200, Some(left)));
     }

@@ -2,22 +2,22 @@
 
 use tollgate_testkit::redis::{Kind, Server};
 
-use crate::harness::{ended, tollgate};
-use crate::serve::{Served, Written, get, policy};
+use crate::harness::{run_output, tollgate};
+use crate::serve::{PolicyFile, ServerProcess, get, policy};
 
 const SECRET: (&str, &str) = ("TOLLGATE_FLEET_SECRET", "the secret of this fleet");
 
 /// A program of a fleet. The deadline is long, so that a busy machine changes nothing that is decided.
-fn served(address: &str, policy: &Written) -> Served {
+fn served(address: &str, policy: &PolicyFile) -> ServerProcess {
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--redis-deadline=5s"]);
     command.arg("--config").arg(&policy.0);
     command
         .env(SECRET.0, SECRET.1)
         .env("TOLLGATE_REDIS", address);
-    Served::start(command)
+    ServerProcess::start(command)
 }
 
-fn status(served: &Served) -> String {
+fn status(served: &ServerProcess) -> String {
     let status = get(served.address, "/v1/check?key=alice").unwrap();
     status.strip_prefix("HTTP/1.1 ").unwrap()[..3].to_owned()
 }
@@ -25,7 +25,7 @@ fn status(served: &Served) -> String {
 #[test]
 fn programs_on_one_redis_have_one_quota_which_outlives_them() {
     let redis = Server::start(Kind::Redis);
-    let policy = Written::new("fleet", &policy("3/h"));
+    let policy = PolicyFile::new("fleet", &policy("3/h"));
     let (one, other) = (served(&redis.url(), &policy), served(&redis.url(), &policy));
     assert_eq!([status(&one), status(&other), status(&one)], ["200"; 3]);
     assert_eq!([status(&one), status(&other)], ["429"; 2]);
@@ -38,7 +38,7 @@ fn programs_on_one_redis_have_one_quota_which_outlives_them() {
 #[test]
 fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
     let place = Server::start(Kind::Redis).address();
-    let policy = Written::new("alone", &policy("1000/h"));
+    let policy = PolicyFile::new("alone", &policy("1000/h"));
     let one = served(&format!("redis://{place}"), &policy);
     one.wait_for("the shared store cannot be reached; starting without it");
     assert_eq!(status(&one), "200");
@@ -57,7 +57,7 @@ fn a_fleet_without_a_secret_and_an_address_without_sense_are_refused_by_name_and
     let refused = |arguments: &[&str], environment: &[(&str, &str)]| {
         let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
         command.args(arguments).envs(environment.iter().copied());
-        let (code, _, said) = ended(command.output().unwrap());
+        let (code, _, said) = run_output(command.output().unwrap());
         assert_ne!(code, Some(0), "{said}");
         assert!(!said.contains("sesame"), "{said}");
         said
@@ -81,7 +81,7 @@ fn a_fleet_without_a_secret_and_an_address_without_sense_are_refused_by_name_and
     );
     let said = refused(&["--redis-ca", "ca.pem"], &[]);
     assert!(said.contains("--redis <ADDRESS>"), "{said}");
-    let help = ended(
+    let help = run_output(
         tollgate(&["serve", "--help"])
             .env("TOLLGATE_REDIS", address)
             .output()

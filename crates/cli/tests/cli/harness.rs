@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 
 /// What a run ended with: its exit code, stdout and stderr.
-pub(crate) type Ended = (Option<i32>, String, String);
+pub(crate) type RunOutput = (Option<i32>, String, String);
 
 pub(crate) fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -19,11 +19,11 @@ pub(crate) fn tollgate(arguments: &[&str]) -> Command {
     command
 }
 
-pub(crate) fn output(arguments: &[&str]) -> Ended {
-    ended(tollgate(arguments).output().unwrap())
+pub(crate) fn output(arguments: &[&str]) -> RunOutput {
+    run_output(tollgate(arguments).output().unwrap())
 }
 
-pub(crate) fn ended(output: Output) -> Ended {
+pub(crate) fn run_output(output: Output) -> RunOutput {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (
         output.status.code(),
@@ -70,13 +70,13 @@ impl Folder {
         &self.0
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> RunOutput {
         let mut command = tollgate(arguments);
-        ended(command.current_dir(&self.0).output().unwrap())
+        run_output(command.current_dir(&self.0).output().unwrap())
     }
 
     /// Runs it with something on stdin.
-    pub(crate) fn run_on(&self, arguments: &[&str], stdin: &str) -> Ended {
+    pub(crate) fn run_on(&self, arguments: &[&str], stdin: &str) -> RunOutput {
         let mut command = tollgate(arguments);
         command.current_dir(&self.0).stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -84,7 +84,7 @@ impl Folder {
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(stdin.as_bytes()).unwrap();
         drop(pipe);
-        ended(child.wait_with_output().unwrap())
+        run_output(child.wait_with_output().unwrap())
     }
 
     /// Runs it with `--json` and reads the answer, beside the exit code.

@@ -8,6 +8,7 @@
 )]
 #![cfg(unix)]
 
+mod all_commands;
 mod check;
 mod documentation;
 mod envoy;
@@ -21,7 +22,6 @@ mod policy_tests;
 mod running;
 mod scenarios;
 mod serve;
-mod shipped;
-mod surroundings;
+mod shipped_policies;
 mod tls;
 mod with_peers;

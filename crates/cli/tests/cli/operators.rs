@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::documentation::{blocks, commands, words};
 use crate::harness::{repository, tollgate};
-use crate::serve::{DEADLINE, Served, Written};
+use crate::serve::{DEADLINE, PolicyFile, ServerProcess};
 
 const READ: &str = "read-4eC39HqLyjWDarjtT1zdp7dc";
 const OPERATE: &str = "operate-4eC39HqLyjWDarjtT1zdp7dc";
@@ -16,14 +16,14 @@ const WRONG: &str = "wrong-9f8e7d6c5b4a39281706f5e4";
 const KEY: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
 
 /// A program with an admin listener on a free port.
-fn serving(arguments: &[&str]) -> (Served, SocketAddr) {
+fn serving(arguments: &[&str]) -> (ServerProcess, SocketAddr) {
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=127.0.0.1:0"]);
     command.args(["--listen-admin=127.0.0.1:0"]).args(arguments);
     started(command)
 }
 
-fn started(command: Command) -> (Served, SocketAddr) {
-    let served = Served::start(command);
+fn started(command: Command) -> (ServerProcess, SocketAddr) {
+    let served = ServerProcess::start(command);
     let (_, address) = served.printed.split_once("admin pages on http://").unwrap();
     let address = address.lines().next().unwrap().parse().unwrap();
     (served, address)
@@ -97,8 +97,8 @@ fn the_commands_of_the_page_about_it_do_what_they_are_shown_to_do() {
 #[test]
 fn where_others_can_reach_it_tokens_open_it_and_nothing_else_does() {
     let files = [
-        Written::new("read-token", READ),
-        Written::new("operate-token", OPERATE),
+        PolicyFile::new("read-token", READ),
+        PolicyFile::new("operate-token", OPERATE),
     ];
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=off"]);
     command.arg("--listen-admin=0.0.0.0:0");
@@ -139,7 +139,7 @@ fn while_it_stops_it_says_so_to_whoever_asks_whether_it_is_ready() {
 }
 
 /// A key wherever a client of the API can put one.
-fn tell_the_api(address: SocketAddr) {
+fn send_secrets_to_api(address: SocketAddr) {
     for _ in 0..3 {
         get(address, &format!("/v1/check?key={KEY}"));
     }
@@ -163,7 +163,7 @@ fn tell_the_api(address: SocketAddr) {
     );
 }
 
-fn tell_redis(printed: &str) {
+fn send_secrets_to_resp(printed: &str) {
     let (_, redis) = printed.split_once("listening on redis://").unwrap();
     let mut redis = TcpStream::connect(redis.lines().next().unwrap()).unwrap();
     redis.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -175,7 +175,7 @@ fn tell_redis(printed: &str) {
 }
 
 /// The same key, and tokens that are right and wrong.
-fn tell_the_admin(admin: SocketAddr) {
+fn send_secrets_to_admin(admin: SocketAddr) {
     for token in [READ, OPERATE, WRONG] {
         for (method, path, body) in [
             ("GET", "/v1/state", String::new()),
@@ -197,7 +197,7 @@ fn tell_the_admin(admin: SocketAddr) {
 }
 
 /// What was logged says what happened, and none of it is secret.
-fn is_without_secrets(log: &[String], printed: &str) {
+fn assert_without_secrets(log: &[String], printed: &str) {
     let all = log.join("\n");
     // The negative control: what should be logged is, keys as digests.
     for (words, at_least) in [
@@ -232,7 +232,7 @@ fn s39_no_key_and_no_token_is_ever_logged() {
     let policy = format!(
         "limits:\n  - name: demo\n    key: header.x-api-key\n    rate: 1/h\n    overrides: [{{ key: [\"{KEY}x\"], rate: 2/h }}]\n"
     );
-    let policy = Written::new("secrets", &policy);
+    let policy = PolicyFile::new("secrets", &policy);
     let file = policy.0.to_str().unwrap();
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=127.0.0.1:0"]);
     command.args(["--listen-admin=127.0.0.1:0", "--config", file]);
@@ -245,9 +245,9 @@ fn s39_no_key_and_no_token_is_ever_logged() {
     command.env("TOLLGATE_ADMIN_OPERATE_TOKEN", OPERATE);
     let (served, admin) = started(command);
     let printed = served.printed.clone();
-    tell_the_api(served.address);
-    tell_redis(&printed);
-    tell_the_admin(admin);
+    send_secrets_to_api(served.address);
+    send_secrets_to_resp(&printed);
+    send_secrets_to_admin(admin);
     served.signal("TERM");
     let mut log = Vec::new();
     while !log
@@ -256,7 +256,7 @@ fn s39_no_key_and_no_token_is_ever_logged() {
     {
         log.push(served.log.recv_timeout(DEADLINE).unwrap());
     }
-    is_without_secrets(&log, &printed);
+    assert_without_secrets(&log, &printed);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::harness::{Folder, ended, output, repository, tollgate};
+use crate::harness::{Folder, output, repository, run_output, tollgate};
 
 fn file(path: &str) -> String {
     let path = repository().join(path);
@@ -96,14 +96,14 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
     let found = verify(&unit).unwrap_or_else(|error| {
         panic!("systemd-analyze: {error}. Install it and run again:\n    apt-get install systemd")
     });
-    let (_, stdout, stderr) = ended(found);
+    let (_, stdout, stderr) = run_output(found);
     assert!(
         !format!("{stdout}{stderr}").contains("tollgate.service"),
         "{stdout}{stderr}"
     );
     // It would have been found.
     let (_, stdout, stderr) =
-        ended(verify(&unit.replace("ProtectHome=yes", "ProtectHom=yes")).unwrap());
+        run_output(verify(&unit.replace("ProtectHome=yes", "ProtectHom=yes")).unwrap());
     assert!(
         format!("{stdout}{stderr}").contains("ProtectHom"),
         "{stdout}{stderr}"
@@ -166,7 +166,7 @@ fn the_image_is_made_of_what_is_there_and_runs_what_the_program_knows() {
         let (name, value) = setting.split_once('=').unwrap();
         serve.env(name, value);
     }
-    let (code, _, stderr) = ended(serve.output().unwrap());
+    let (code, _, stderr) = run_output(serve.output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
         stderr.contains("/nowhere.yaml"),

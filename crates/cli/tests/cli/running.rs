@@ -6,8 +6,8 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::{Folder, ended, output, repository, tollgate};
-use crate::serve::{Served, get};
+use crate::harness::{Folder, output, repository, run_output, tollgate};
+use crate::serve::{ServerProcess, get};
 
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ fn the_service_manager_hears_when_it_is_ready_reloads_and_stops() {
     };
     let mut command = serve(&[]);
     command.env("NOTIFY_SOCKET", &path);
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     assert_eq!(hear(), "READY=1");
     served.signal("HUP");
     assert_eq!(
@@ -54,10 +54,10 @@ fn before_it_stops_listening_it_says_that_it_is_not_ready_and_a_second_signal_en
     let folder = Folder::new();
     let mut command = serve(&["--drain-delay=1h", "--listen-admin=unix:admin.sock"]);
     command.current_dir(folder.path());
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     let health = || {
         let mut command = tollgate(&["health", "--at=unix:admin.sock"]);
-        ended(command.current_dir(folder.path()).output().unwrap())
+        run_output(command.current_dir(folder.path()).output().unwrap())
     };
     assert_eq!(
         get(served.address, "/readyz").as_deref(),
@@ -86,7 +86,7 @@ fn before_it_stops_listening_it_says_that_it_is_not_ready_and_a_second_signal_en
 
 #[test]
 fn a_second_signal_cuts_what_a_client_keeps_open() {
-    let served = Served::start(serve(&["--drain-timeout=1h"]));
+    let served = ServerProcess::start(serve(&["--drain-timeout=1h"]));
     let mut stuck = TcpStream::connect(served.address).unwrap();
     stuck.set_read_timeout(Some(DEADLINE)).unwrap();
     let head =
@@ -115,16 +115,16 @@ fn health_says_why_a_server_is_not_ready() {
         (Some(1), "not ready: off: nothing is listened on\n")
     );
     // The place that `serve` was given by the same variable, even if it is every address.
-    let served = Served::start(serve(&[]));
+    let served = ServerProcess::start(serve(&[]));
     let mut command = tollgate(&["health"]);
     let everywhere = SocketAddr::from(([0, 0, 0, 0], served.address.port()));
     command.env("TOLLGATE_LISTEN_ADMIN", everywhere.to_string());
-    let (code, stdout, _) = ended(command.output().unwrap());
+    let (code, stdout, _) = run_output(command.output().unwrap());
     assert_eq!((code, stdout.as_str()), (Some(0), "ready\n"));
 }
 
 /// What a Redis client is answered.
-fn redis(served: &Served, commands: &str) -> String {
+fn redis(served: &ServerProcess, commands: &str) -> String {
     let (_, address) = served.printed.split_once("listening on redis://").unwrap();
     let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -145,7 +145,7 @@ fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
     let mut by_environment = serve(&[resp]);
     by_environment.env("TOLLGATE_RESP_PASSWORD", "open sesame");
     for command in [by_file, by_environment] {
-        let served = Served::start(command);
+        let served = ServerProcess::start(command);
         let answer = redis(
             &served,
             "PING\r\nAUTH wrong\r\nAUTH 'open sesame'\r\nPING\r\nQUIT\r\n",
@@ -162,7 +162,7 @@ fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
     }
     let mut twice = serve(&[resp, &flag]);
     twice.env("TOLLGATE_RESP_PASSWORD", "open sesame");
-    let (code, _, stderr) = ended(twice.output().unwrap());
+    let (code, _, stderr) = run_output(twice.output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
         stderr.contains("TOLLGATE_RESP_PASSWORD is set and so is the file"),
@@ -173,7 +173,7 @@ fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
         "--resp-password-file={}",
         folder.path().join("empty").display()
     );
-    let (code, _, stderr) = ended(serve(&[resp, &flag]).output().unwrap());
+    let (code, _, stderr) = run_output(serve(&[resp, &flag]).output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
         stderr.contains("the password of Redis clients is empty"),
@@ -190,7 +190,7 @@ fn numbers_that_cannot_be_are_refused_with_the_reason() {
         ("--drain-delay=2h", "it must be at most 1h"),
         ("--drain-timeout=10", "'--drain-timeout <DURATION>'"),
     ] {
-        let (code, _, stderr) = ended(serve(&[argument]).output().unwrap());
+        let (code, _, stderr) = run_output(serve(&[argument]).output().unwrap());
         assert_eq!(code, Some(2), "{argument}: {stderr}");
         assert!(stderr.contains(expected), "{argument}: {stderr}");
     }
@@ -205,7 +205,7 @@ fn connections_that_cannot_fit_are_warned_of_and_threads_are_as_many_as_asked_fo
     command
         .args(["-c", script, program])
         .env("TOLLGATE_LISTEN_GRPC", "off");
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     let line = served.wait_for("fewer files may be open than --max-connections needs");
     assert!(
         line.contains("allowed=1000"),
@@ -276,7 +276,7 @@ fn nodes_with_one_secret_make_the_same_digests() {
         if let Some(secret) = variable {
             command.env("TOLLGATE_FLEET_SECRET", secret);
         }
-        let served = Served::start(command);
+        let served = ServerProcess::start(command);
         let mut stream = TcpStream::connect(served.address).unwrap();
         let request = "GET /v1/check?key=alice HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
         stream.write_all(request.as_bytes()).unwrap();
@@ -292,7 +292,7 @@ fn nodes_with_one_secret_make_the_same_digests() {
     assert_ne!(partition(&[], Some("correct horse battery stable")), one);
     assert_ne!(partition(&[], None), one);
     let mut command = serve(&["--fleet-secret-file=short"]);
-    let (code, _, stderr) = ended(command.current_dir(folder.path()).output().unwrap());
+    let (code, _, stderr) = run_output(command.current_dir(folder.path()).output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
         stderr.ends_with("error: the secret of the fleet: it must have at least 16 bytes\n"),

@@ -13,14 +13,14 @@ use crate::harness::{output, tollgate};
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `tollgate serve`, killed when the test ends, however it ends.
-pub(crate) struct Served {
+pub(crate) struct ServerProcess {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) printed: String,
     pub(crate) log: Receiver<String>,
 }
 
-impl Served {
+impl ServerProcess {
     /// Starts `command` and waits until it has printed its address and the rest of its welcome.
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -60,7 +60,7 @@ impl Served {
     }
 
     /// By the policy in a file, over HTTP alone.
-    fn following(file: &Written) -> Self {
+    fn with_policy(file: &PolicyFile) -> Self {
         let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--config"]);
         command.arg(&file.0);
         Self::start(command)
@@ -103,7 +103,7 @@ fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // Already gone is as good.
         self.child.kill().ok();
@@ -130,8 +130,8 @@ fn answer(address: SocketAddr, target: &str) -> Option<String> {
 #[test]
 fn it_says_what_it_does_does_it_and_stops_when_told() {
     for signal in ["TERM", "INT"] {
-        let policy = Written::new(signal, &policy("2/h"));
-        let served = Served::following(&policy);
+        let policy = PolicyFile::new(signal, &policy("2/h"));
+        let served = ServerProcess::with_policy(&policy);
         let words = "demo: every request; for each header.x-api-key; at most 2 at once, then one every 30 min";
         assert!(served.printed.contains(words), "{}", served.printed);
         let command = format!("http://{}/v1/check?key=alice", served.address);
@@ -149,7 +149,7 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
 /// The same limit answers both, and the commands that the welcome names work.
 #[test]
 fn redis_clients_are_answered_beside_http_ones() {
-    let policy = Written::new("redis", &policy("2/h"));
+    let policy = PolicyFile::new("redis", &policy("2/h"));
     let mut command = tollgate(&[
         "serve",
         "--listen=127.0.0.1:0",
@@ -157,7 +157,7 @@ fn redis_clients_are_answered_beside_http_ones() {
         "--listen-grpc=off",
     ]);
     command.arg("--config").arg(&policy.0);
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     let (_, address) = served.printed.split_once("listening on redis://").unwrap();
     let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
     let command = format!(
@@ -187,9 +187,9 @@ fn redis_clients_are_answered_beside_http_ones() {
 }
 
 /// A policy file that is gone when the test is over.
-pub(crate) struct Written(pub(crate) PathBuf);
+pub(crate) struct PolicyFile(pub(crate) PathBuf);
 
-impl Written {
+impl PolicyFile {
     pub(crate) fn new(name: &str, text: &str) -> Self {
         let name = format!("tollgate-cli-{}-{name}.yaml", std::process::id());
         let written = Self(std::env::temp_dir().join(name));
@@ -202,7 +202,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for PolicyFile {
     fn drop(&mut self) {
         std::fs::remove_file(&self.0).ok();
     }
@@ -215,7 +215,7 @@ pub(crate) fn policy(rate: &str) -> String {
 
 #[test]
 fn without_a_policy_it_demonstrates_and_says_what_to_try() {
-    let served = Served::start(tollgate(&[
+    let served = ServerProcess::start(tollgate(&[
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
@@ -234,13 +234,13 @@ fn without_a_policy_it_demonstrates_and_says_what_to_try() {
 
 #[test]
 fn settings_may_come_from_the_environment() {
-    let policy = Written::new("environment", &policy("1/h"));
+    let policy = PolicyFile::new("environment", &policy("1/h"));
     let mut command = tollgate(&["serve"]);
     command
         .env("TOLLGATE_LISTEN", "127.0.0.1:0")
         .env("TOLLGATE_LISTEN_RESP", "off")
         .env("TOLLGATE_CONFIG", &policy.0);
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     assert!(
         served.printed.contains("demo: every request;"),
         "{}",
@@ -250,14 +250,14 @@ fn settings_may_come_from_the_environment() {
 
 #[test]
 fn clients_are_told_in_the_dialects_that_the_operator_chose() {
-    let policy = Written::new("dialects", &policy("1/h"));
+    let policy = PolicyFile::new("dialects", &policy("1/h"));
     let mut command = tollgate(&["serve", "--words", "github,draft-11", "--retry-jitter=5m"]);
     command
         .env("TOLLGATE_LISTEN", "127.0.0.1:0")
         .env("TOLLGATE_LISTEN_RESP", "off")
         .env("TOLLGATE_CONFIG", &policy.0)
         .env("TOLLGATE_WORDS", "a flag comes before this");
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     let answer = answer(served.address, "/v1/check?key=carol").unwrap();
     for line in [
         "x-ratelimit-limit: 1\r\n",
@@ -275,7 +275,7 @@ fn clients_are_told_in_the_dialects_that_the_operator_chose() {
 
 #[test]
 fn a_policy_that_is_wrong_is_shown_with_its_line() {
-    let wrong = Written::new("wrong", &policy("10/sce"));
+    let wrong = PolicyFile::new("wrong", &policy("10/sce"));
     let file = wrong.0.display().to_string();
     let (code, stdout, stderr) = output(&[
         "serve",
@@ -293,8 +293,8 @@ fn a_policy_that_is_wrong_is_shown_with_its_line() {
 
 #[test]
 fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
-    let file = Written::new("reload", &policy("1/h"));
-    let served = Served::following(&file);
+    let file = PolicyFile::new("reload", &policy("1/h"));
+    let served = ServerProcess::with_policy(&file);
     let ask = |cost: u32, key: &str| {
         let target = format!("/v1/check?key={key}&cost={cost}");
         get(served.address, &target).unwrap()
@@ -313,8 +313,8 @@ fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
 
 #[test]
 fn a_signal_reads_the_policy_again_whether_or_not_it_changed() {
-    let file = Written::new("signal", &policy("1/h"));
-    let served = Served::following(&file);
+    let file = PolicyFile::new("signal", &policy("1/h"));
+    let served = ServerProcess::with_policy(&file);
     served.signal("HUP");
     let line = served.wait_for("generation=2");
     assert!(line.contains("policy loaded"), "{line}");
@@ -436,7 +436,7 @@ fn it_outlives_running_out_of_file_descriptors() {
     let program = env!("CARGO_BIN_EXE_tollgate");
     let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0 --listen-grpc off --listen-admin off";
     command.args(["-c", script, program]);
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     let flood: Vec<_> = (0..40)
         .map(|_| TcpStream::connect(served.address).unwrap())
         .collect();

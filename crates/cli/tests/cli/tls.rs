@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use tollgate_testkit::certificates::{Authority, Pair};
 use tollgate_testkit::redis::tool;
 
-use crate::harness::{Folder, ended, tollgate};
-use crate::serve::Served;
+use crate::harness::{Folder, run_output, tollgate};
+use crate::serve::ServerProcess;
 
 /// A folder with a certificate, its key, and the authority of both ends.
 fn folder(authority: &Authority) -> Folder {
@@ -40,13 +40,13 @@ fn serve(folder: &Folder, more: &[&str]) -> Command {
 /// What a program in this folder says on stdout, if it ends well.
 fn says(folder: &Folder, program: &mut Command) -> Result<String, String> {
     program.current_dir(folder.path()).stdin(Stdio::null());
-    match ended(program.output().unwrap()) {
+    match run_output(program.output().unwrap()) {
         (Some(0), stdout, _) => Ok(stdout),
         (_, stdout, stderr) => Err(format!("{stdout}{stderr}")),
     }
 }
 
-fn curl(folder: &Folder, served: &Served, arguments: &[&str]) -> Result<String, String> {
+fn curl(folder: &Folder, served: &ServerProcess, arguments: &[&str]) -> Result<String, String> {
     let url = format!("https://{}/healthz", served.address);
     let mut command = Command::new(tool("curl"));
     says(
@@ -57,7 +57,11 @@ fn curl(folder: &Folder, served: &Served, arguments: &[&str]) -> Result<String, 
     )
 }
 
-fn redis_cli(folder: &Folder, served: &Served, arguments: &[&str]) -> Result<String, String> {
+fn redis_cli(
+    folder: &Folder,
+    served: &ServerProcess,
+    arguments: &[&str],
+) -> Result<String, String> {
     let (_, address) = served.printed.split_once("listening on rediss://").unwrap();
     let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
     let mut command = Command::new(tool("redis-cli"));
@@ -75,7 +79,7 @@ fn redis_cli(folder: &Folder, served: &Served, arguments: &[&str]) -> Result<Str
 fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force() {
     let authority = Authority::new("ours");
     let folder = folder(&authority);
-    let served = Served::start(serve(&folder, &[]));
+    let served = ServerProcess::start(serve(&folder, &[]));
     assert_eq!(curl(&folder, &served, &[]).unwrap(), "ok\n");
     assert_eq!(redis_cli(&folder, &served, &[]).unwrap(), "PONG\n");
     assert!(
@@ -105,7 +109,7 @@ fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force()
 fn with_authorities_of_clients_a_certificate_is_asked_for() {
     let authority = Authority::new("ours");
     let folder = folder(&authority);
-    let served = Served::start(serve(&folder, &["--tls-client-ca=ca.pem"]));
+    let served = ServerProcess::start(serve(&folder, &["--tls-client-ca=ca.pem"]));
     assert!(curl(&folder, &served, &[]).is_err());
     let shown = ["--cert", "client.pem", "--key", "client.key"];
     assert_eq!(curl(&folder, &served, &shown).unwrap(), "ok\n");
@@ -123,7 +127,7 @@ fn grpc_and_the_admin_pages_are_inside_tls_too() {
     let authority = Authority::new("ours");
     let folder = folder(&authority);
     let places = ["--listen-grpc=127.0.0.1:0", "--listen-admin=127.0.0.1:0"];
-    let served = Served::start(serve(&folder, &places));
+    let served = ServerProcess::start(serve(&folder, &places));
     let at = |scheme: &str| {
         let (_, place) = served
             .printed
@@ -160,7 +164,7 @@ fn grpc_and_the_admin_pages_are_inside_tls_too() {
 fn a_listener_can_stay_plain_and_unix_sockets_do() {
     let authority = Authority::new("ours");
     let folder = folder(&authority);
-    let served = Served::start(serve(
+    let served = ServerProcess::start(serve(
         &folder,
         &["--tls-listeners=api", "--listen-resp=unix:r.sock"],
     ));
@@ -173,7 +177,7 @@ fn a_listener_can_stay_plain_and_unix_sockets_do() {
     drop(served);
     let mut command = serve(&folder, &["--tls-listeners=resp"]);
     command.env("TOLLGATE_TLS_CLIENT_CA", "ca.pem");
-    let served = Served::start(command);
+    let served = ServerProcess::start(command);
     assert!(
         served.printed.contains("listening on http://"),
         "{}",
@@ -191,7 +195,7 @@ fn files_that_are_wrong_at_the_start_are_named_with_the_reason() {
     let authority = Authority::new("ours");
     let folder = folder(&authority);
     let refused = |change: &[&str]| {
-        let (code, stdout, stderr) = ended(serve(&folder, change).output().unwrap());
+        let (code, stdout, stderr) = run_output(serve(&folder, change).output().unwrap());
         assert!(
             matches!(code, Some(1 | 2)) && stdout.is_empty(),
             "{stdout}{stderr}"

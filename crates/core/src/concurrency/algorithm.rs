@@ -4,8 +4,8 @@
 
 use super::Concurrency;
 use crate::limit::algorithm::Algorithm;
-use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
-use crate::outcome::{Status, Transition};
+use crate::limit::{AlgorithmKind, Edit, Op, OpError, RefillPeriod, State, StateSize, UsageScale};
+use crate::outcome::{QuotaStatus, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
@@ -21,18 +21,18 @@ impl Algorithm for Concurrency {
         state: &State,
         now: Timestamp,
         op: Op,
-    ) -> Result<Transition<Edit>, Refused> {
+    ) -> Result<Transition<Edit>, OpError> {
         let leases = state.leases();
         let transition = match op {
             Op::Acquire { id, weight } => self.acquire(leases, now, id, weight),
-            Op::Renew(id) => self.renew(leases, now, id).ok_or(Refused::NotHeld)?,
+            Op::Renew(id) => self.renew(leases, now, id).ok_or(OpError::NotHeld)?,
             Op::Release(id) => self.release(leases, now, id),
-            _ => return Err(Refused::Unsupported),
+            _ => return Err(OpError::Unsupported),
         };
         Ok(transition.map(Edit::Leases))
     }
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus {
         self.status(state.leases(), now)
     }
 
@@ -46,7 +46,7 @@ impl Algorithm for Concurrency {
     }
 
     fn lifetime(&self) -> Nanos {
-        self.lease()
+        self.lease_duration()
     }
 
     fn usage_scale(&self) -> UsageScale {
@@ -59,6 +59,6 @@ impl Algorithm for Concurrency {
     }
 
     fn lease(&self) -> Option<Nanos> {
-        Some(Self::lease(self))
+        Some(Self::lease_duration(self))
     }
 }

@@ -1,8 +1,8 @@
 //! Deciding on leases: forget what has expired, then count what is held.
 
-use super::leases::{Change, Lease, LeaseEdit, LeaseId, Leases};
+use super::lease_set::{Change, Lease, LeaseEdit, LeaseId, LeaseSet};
 use super::quota::Concurrency;
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 /// The leases as one decision sees them.
@@ -24,7 +24,7 @@ impl Concurrency {
     /// A denial says when enough leases will have expired if nobody releases one before.
     pub fn acquire(
         &self,
-        leases: &Leases,
+        leases: &LeaseSet,
         now: Timestamp,
         id: LeaseId,
         weight: u64,
@@ -75,7 +75,7 @@ impl Concurrency {
     /// Extends the lease to its full length from now. `None` if it is not held: released, or expired.
     pub fn renew(
         &self,
-        leases: &Leases,
+        leases: &LeaseSet,
         now: Timestamp,
         id: LeaseId,
     ) -> Option<Transition<LeaseEdit>> {
@@ -88,7 +88,7 @@ impl Concurrency {
     }
 
     /// Ends the lease. Ending one that is not held changes nothing.
-    pub fn release(&self, leases: &Leases, now: Timestamp, id: LeaseId) -> Transition<LeaseEdit> {
+    pub fn release(&self, leases: &LeaseSet, now: Timestamp, id: LeaseId) -> Transition<LeaseEdit> {
         let view = self.view(leases, now);
         if leases.iter().any(|lease| lease.id == id) {
             return changed(&view, now, Change::Release(id));
@@ -98,20 +98,20 @@ impl Concurrency {
 
     /// What a client may be told about these leases.
     #[must_use]
-    pub fn status(&self, leases: &Leases, now: Timestamp) -> Status {
+    pub fn status(&self, leases: &LeaseSet, now: Timestamp) -> QuotaStatus {
         let view = self.view(leases, now);
         let last = match leases.iter().next_back() {
             Some(lease) if view.used > 0 => lease.expires.min(view.latest),
             _ => 0,
         };
-        Status {
+        QuotaStatus {
             limit: self.limit,
             remaining: self.limit.saturating_sub(view.used),
             reset_after: Nanos::from_nanos(last.saturating_sub(now.as_nanos())),
         }
     }
 
-    fn view(&self, leases: &Leases, now: Timestamp) -> View {
+    fn view(&self, leases: &LeaseSet, now: Timestamp) -> View {
         let latest = now.as_nanos().saturating_add(self.lease);
         let ahead = leases
             .iter()
@@ -135,7 +135,7 @@ impl Concurrency {
 }
 
 /// Time until leases of at least `excess` places have expired.
-fn time_until_free(leases: &Leases, view: &View, now: Timestamp, excess: u64) -> Nanos {
+fn time_until_free(leases: &LeaseSet, view: &View, now: Timestamp, excess: u64) -> Nanos {
     let mut freed = 0_u64;
     let mut at = now.as_nanos();
     for lease in leases.iter().skip(view.expired) {
@@ -154,7 +154,7 @@ fn changed(view: &View, now: Timestamp, change: Change) -> Transition<LeaseEdit>
         latest: view.latest,
         change,
     };
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome: Outcome::Allow,
         next: Some(edit),
@@ -169,7 +169,7 @@ fn unchanged(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LeaseE
         latest: view.latest,
         change: Change::Nothing,
     };
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome,
         next: view.ahead.then_some(edit),
@@ -187,7 +187,7 @@ mod tests {
         Concurrency::new(2, LEASE).unwrap()
     }
 
-    fn acquire(leases: &mut Leases, second: u64, id: u128) -> Outcome {
+    fn acquire(leases: &mut LeaseSet, second: u64, id: u128) -> Outcome {
         let transition = quota().acquire(leases, Timestamp::from_secs(second), LeaseId(id), 1);
         if let Some(edit) = transition.next {
             leases.apply(edit);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_lost_holder_gives_its_place_back_when_its_lease_ends() {
-        let mut leases = Leases::default();
+        let mut leases = LeaseSet::default();
         assert_eq!(acquire(&mut leases, 0, 1), Outcome::Allow);
         assert_eq!(acquire(&mut leases, 4, 2), Outcome::Allow);
         let denied = Outcome::Deny {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_renewed_lease_lasts_and_an_expired_one_cannot_be_renewed() {
-        let mut leases = Leases::default();
+        let mut leases = LeaseSet::default();
         acquire(&mut leases, 0, 1);
         let renewed = quota()
             .renew(&leases, Timestamp::from_secs(9), LeaseId(1))
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn acquiring_again_under_the_same_id_takes_no_second_place() {
-        let mut leases = Leases::default();
+        let mut leases = LeaseSet::default();
         acquire(&mut leases, 0, 1);
         acquire(&mut leases, 1, 1);
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
     /// A client repeats its call after the limit was lowered below what it holds: it still holds it.
     #[test]
     fn what_is_held_stays_held_when_the_limit_drops_below_it() {
-        let mut leases = Leases::default();
+        let mut leases = LeaseSet::default();
         let held = quota().acquire(&leases, Timestamp::EPOCH, LeaseId(1), 2);
         leases.apply(held.next.unwrap());
         let lowered = Concurrency::new(1, LEASE).unwrap();
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_cannot_keep_a_place_longer_than_a_lease() {
-        let mut leases = Leases::default();
+        let mut leases = LeaseSet::default();
         acquire(&mut leases, 1_000, 1);
         acquire(&mut leases, 1_000, 2);
         assert_eq!(

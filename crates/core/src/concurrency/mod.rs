@@ -8,8 +8,8 @@
 
 mod algorithm;
 mod decide;
-mod leases;
+mod lease_set;
 mod quota;
 
-pub use leases::{Lease, LeaseEdit, LeaseId, Leases};
+pub use lease_set::{Lease, LeaseEdit, LeaseId, LeaseSet};
 pub use quota::{Concurrency, MAX_LEASES};

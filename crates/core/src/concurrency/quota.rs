@@ -1,6 +1,6 @@
 //! Building a concurrency limit: how many at once, and how long a lost holder keeps its place.
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos};
 
 /// The most that one concurrency limit may admit at once, and so the most leases that its state may hold.
@@ -10,10 +10,10 @@ pub const MAX_LEASES: u64 = 65_536;
 ///
 /// ```
 /// use tollgate_core::{Concurrency, Nanos, Outcome, Timestamp};
-/// use tollgate_core::concurrency::{LeaseId, Leases};
+/// use tollgate_core::concurrency::{LeaseId, LeaseSet};
 ///
 /// let quota = Concurrency::new(1, Nanos::from_secs(30))?;
-/// let mut leases = Leases::default();
+/// let mut leases = LeaseSet::default();
 /// let now = Timestamp::from_secs(0);
 /// let first = quota.acquire(&leases, now, LeaseId(1), 1);
 /// assert_eq!(first.outcome, Outcome::Allow);
@@ -42,14 +42,14 @@ impl Concurrency {
             return Err(InvalidQuota {
                 field: "concurrency",
                 value: limit,
-                reason: Reason::TooLarge,
+                reason: InvalidReason::TooLarge,
                 nearest: Some(MAX_LEASES),
             });
         }
         let (reason, nearest) = if lease.is_zero() {
-            (Reason::Zero, 1)
+            (InvalidReason::Zero, 1)
         } else if lease.as_nanos() > MAX_CAPACITY.as_nanos() {
-            (Reason::TooLarge, MAX_CAPACITY.as_nanos())
+            (InvalidReason::TooLarge, MAX_CAPACITY.as_nanos())
         } else {
             return Ok(Self {
                 limit,
@@ -72,7 +72,7 @@ impl Concurrency {
 
     /// How long a lease lasts unless it is renewed.
     #[must_use]
-    pub const fn lease(&self) -> Nanos {
+    pub const fn lease_duration(&self) -> Nanos {
         Nanos::from_nanos(self.lease)
     }
 }

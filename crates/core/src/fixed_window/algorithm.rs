@@ -4,8 +4,8 @@
 
 use super::{FixedWindow, Window};
 use crate::limit::algorithm::{Algorithm, decide_charge};
-use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
-use crate::outcome::{Status, Transition};
+use crate::limit::{AlgorithmKind, Edit, Op, OpError, RefillPeriod, State, StateSize, UsageScale};
+use crate::outcome::{QuotaStatus, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
@@ -21,7 +21,7 @@ impl Algorithm for FixedWindow {
 
     decide_charge!(FixedWindow, window, Edit::Window);
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus {
         self.status(state.window(), now)
     }
 

@@ -3,7 +3,7 @@
 //! The proleptic Gregorian calendar by integer arithmetic alone: 400 years are 146,097 days, and a year that begins
 //! in March keeps its leap day last, so that the lengths of months follow one linear rule.
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{Nanos, Timestamp};
 
 const DAYS_PER_ERA: i64 = 146_097;
@@ -44,7 +44,7 @@ impl UtcOffset {
             return Err(InvalidQuota {
                 field: "utc_offset",
                 value: widen(minutes.unsigned_abs()),
-                reason: Reason::TooLarge,
+                reason: InvalidReason::TooLarge,
                 nearest: Some(widen(Self::MOST_MINUTES)),
             });
         }

@@ -1,7 +1,7 @@
 //! Deciding on a fixed window: find the window that is open, then count.
 
 use super::{FixedWindow, WindowState};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 impl FixedWindow {
@@ -93,14 +93,14 @@ impl FixedWindow {
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, state: WindowState, now: Timestamp) -> Status {
+    pub fn status(&self, state: WindowState, now: Timestamp) -> QuotaStatus {
         let open = self.open(state, now);
         let left = if open.count == 0 {
             0
         } else {
             open.end.saturating_sub(now.as_nanos())
         };
-        Status {
+        QuotaStatus {
             limit: self.limit,
             remaining: self.limit.saturating_sub(open.count),
             reset_after: Nanos::from_nanos(left),
@@ -155,7 +155,7 @@ fn lowered(open: WindowState, now: Timestamp, surplus: u64) -> Transition<Window
         end: open.end,
         count: open.count.saturating_sub(surplus),
     };
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome: Outcome::Allow,
         next: Some(next),
@@ -171,7 +171,7 @@ fn unspent(
     outcome: Outcome,
 ) -> Transition<WindowState> {
     let moved = open.end < stored.end && open.count > 0;
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome,
         next: moved.then_some(open),
@@ -187,7 +187,7 @@ mod tests {
     const HOUR: Window = Window::Epoch(Nanos::HOUR);
 
     fn quota(limit: u64, window: Window) -> FixedWindow {
-        FixedWindow::of(limit, window).build().unwrap()
+        FixedWindow::builder(limit, window).build().unwrap()
     }
 
     #[test]

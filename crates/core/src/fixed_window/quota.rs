@@ -1,7 +1,7 @@
 //! Building a fixed window: how much, and where windows begin and end.
 
 use super::calendar::{Calendar, UtcOffset};
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos, Timestamp};
 
 /// Where windows begin and end.
@@ -77,7 +77,7 @@ pub struct FixedWindow {
 
 impl FixedWindow {
     /// Starts a quota of `limit` units in each window.
-    pub const fn of(limit: u64, window: Window) -> FixedWindowBuilder {
+    pub const fn builder(limit: u64, window: Window) -> FixedWindowBuilder {
         FixedWindowBuilder {
             limit,
             window,
@@ -130,7 +130,7 @@ impl FixedWindowBuilder {
                 return Err(InvalidQuota {
                     field: "window",
                     value: 0,
-                    reason: Reason::Zero,
+                    reason: InvalidReason::Zero,
                     nearest: Some(1),
                 });
             }
@@ -138,7 +138,7 @@ impl FixedWindowBuilder {
                 return Err(InvalidQuota {
                     field: "window",
                     value: length.as_nanos(),
-                    reason: Reason::TooLarge,
+                    reason: InvalidReason::TooLarge,
                     nearest: Some(MAX_CAPACITY.as_nanos()),
                 });
             }
@@ -152,7 +152,7 @@ impl FixedWindowBuilder {
             None => Err(InvalidQuota {
                 field: "overdraft",
                 value: self.overdraft,
-                reason: Reason::TooLarge,
+                reason: InvalidReason::TooLarge,
                 nearest: Some(u64::MAX.saturating_sub(self.limit)),
             }),
         }
@@ -167,15 +167,15 @@ mod tests {
     fn windows_that_cannot_be_kept_are_refused() {
         let field = |b: FixedWindowBuilder| b.build().unwrap_err().field;
         assert_eq!(
-            field(FixedWindow::of(1, Window::Epoch(Nanos::ZERO))),
+            field(FixedWindow::builder(1, Window::Epoch(Nanos::ZERO))),
             "window"
         );
         assert_eq!(
-            field(FixedWindow::of(1, Window::FirstHit(Nanos::MAX))),
+            field(FixedWindow::builder(1, Window::FirstHit(Nanos::MAX))),
             "window"
         );
         assert_eq!(
-            field(FixedWindow::of(2, Window::Epoch(Nanos::DAY)).overdraft(u64::MAX)),
+            field(FixedWindow::builder(2, Window::Epoch(Nanos::DAY)).overdraft(u64::MAX)),
             "overdraft"
         );
     }

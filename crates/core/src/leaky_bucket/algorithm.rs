@@ -4,8 +4,8 @@
 
 use super::LeakyBucket;
 use crate::limit::algorithm::{Algorithm, decide_charge};
-use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
-use crate::outcome::{Status, Transition};
+use crate::limit::{AlgorithmKind, Edit, Op, OpError, RefillPeriod, State, StateSize, UsageScale};
+use crate::outcome::{QuotaStatus, Transition};
 use crate::rate::Rate;
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
@@ -23,7 +23,7 @@ impl Algorithm for LeakyBucket {
 
     decide_charge!(LeakyBucket, tat, Edit::Bucket);
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus {
         self.status(state.tat(), now)
     }
 
@@ -32,7 +32,7 @@ impl Algorithm for LeakyBucket {
     }
 
     fn refill_period(&self) -> Option<RefillPeriod> {
-        Some(RefillPeriod::Span(self.as_tokens().refill()))
+        Some(RefillPeriod::Span(self.as_token_bucket().refill_time()))
     }
 
     fn lifetime(&self) -> Nanos {
@@ -45,12 +45,12 @@ impl Algorithm for LeakyBucket {
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {
-        let bucket = TokenBucket::at(Rate::new(1, self.interval())).burst(self.limit());
+        let bucket = TokenBucket::builder(Rate::new(1, self.interval())).burst(self.limit());
         bucket.build().ok()
     }
 
     fn bucket(&self) -> Option<&TokenBucket> {
-        Some(self.as_tokens())
+        Some(self.as_token_bucket())
     }
 
     fn share_state(self, with: &Self) -> Self {

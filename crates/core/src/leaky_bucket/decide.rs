@@ -1,7 +1,7 @@
 //! Deciding on a leaky bucket: the token bucket's answer, and how long the queue ahead takes to leak.
 
 use super::LeakyBucket;
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::Tat;
 
@@ -62,7 +62,7 @@ impl LeakyBucket {
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, tat: Tat, now: Timestamp) -> Status {
+    pub fn status(&self, tat: Tat, now: Timestamp) -> QuotaStatus {
         self.bucket.status(tat, now)
     }
 

@@ -1,6 +1,6 @@
 //! Building a leaky bucket from a rate, a burst and a way to delay.
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::rate::Rate;
 use crate::time::Nanos;
 use crate::token_bucket::{TokenBucket, TokenBucketBuilder};
@@ -77,7 +77,7 @@ impl LeakyBucket {
 
     /// The same bucket seen as tokens: what a store that ports the arithmetic needs to know.
     #[must_use]
-    pub const fn as_tokens(&self) -> &TokenBucket {
+    pub const fn as_token_bucket(&self) -> &TokenBucket {
         &self.bucket
     }
 
@@ -142,11 +142,11 @@ impl LeakyBucketBuilder {
             return Err(InvalidQuota {
                 field: "delay",
                 value: delay,
-                reason: Reason::TooLarge,
+                reason: InvalidReason::TooLarge,
                 nearest: Some(self.burst),
             });
         }
-        let bucket: TokenBucketBuilder = TokenBucket::at(self.rate).overdraft(self.overdraft);
+        let bucket: TokenBucketBuilder = TokenBucket::builder(self.rate).overdraft(self.overdraft);
         let bucket = if self.rate.units == 0 && self.burst == 0 {
             bucket.build()?
         } else {

@@ -4,10 +4,10 @@
 //! of. So no other crate matches on algorithms to learn these facts. Must not know: any one algorithm, except by the
 //! names in [`AlgorithmKind`].
 
-use super::op::{Op, Refused};
+use super::op::{Op, OpError};
 use super::state::{Edit, State};
 use crate::fixed_window::WindowState;
-use crate::outcome::{Receipt, Status, Transition};
+use crate::outcome::{QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
@@ -116,9 +116,9 @@ pub(crate) trait Algorithm: Copy {
     fn kind(&self) -> AlgorithmKind;
 
     fn decide_op(&self, state: &State, now: Timestamp, op: Op)
-    -> Result<Transition<Edit>, Refused>;
+    -> Result<Transition<Edit>, OpError>;
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status;
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus;
 
     fn capacity(&self) -> u64;
 
@@ -167,14 +167,14 @@ macro_rules! decide_charge {
             state: &State,
             now: Timestamp,
             op: Op,
-        ) -> Result<Transition<Edit>, Refused> {
+        ) -> Result<Transition<Edit>, OpError> {
             #[inline(never)]
             fn other(
                 quota: &$algorithm,
                 states: &State,
                 now: Timestamp,
                 op: Op,
-            ) -> Result<Transition<Edit>, Refused> {
+            ) -> Result<Transition<Edit>, OpError> {
                 let state = states.$of();
                 let transition = match op {
                     Op::Spend(cost) => quota.decide(state, now, cost),
@@ -190,7 +190,7 @@ macro_rules! decide_charge {
                     | Op::CancelReserved(_)
                     | Op::Acquire { .. }
                     | Op::Renew(_)
-                    | Op::Release(_) => return Err(Refused::Unsupported),
+                    | Op::Release(_) => return Err(OpError::Unsupported),
                 };
                 Ok(transition.map($edit))
             }

@@ -4,11 +4,11 @@
 
 use alloc::vec::Vec;
 
-use super::op::{Op, Refused};
+use super::op::{Op, OpError};
 use super::quota::Limit;
 use super::state::State;
 use crate::compose::BatchOutcome;
-use crate::outcome::{Outcome, Receipt, Status};
+use crate::outcome::{Outcome, QuotaStatus, Receipt};
 use crate::time::Timestamp;
 
 /// One limit's part in a request, with the state in hand. A store's `Check` has the key of the state instead.
@@ -28,7 +28,7 @@ pub struct LimitReply {
     /// What this limit says by itself.
     pub outcome: Outcome,
     /// Where it stands after the request, charged or not.
-    pub status: Status,
+    pub status: QuotaStatus,
     /// What it was charged: nothing, unless all admitted.
     pub receipt: Receipt,
 }
@@ -62,7 +62,7 @@ pub struct LimitReply {
 pub fn decide_all(
     checks: &mut [StateCheck<'_>],
     now: Timestamp,
-) -> Result<(BatchOutcome, Vec<LimitReply>), (usize, Refused)> {
+) -> Result<(BatchOutcome, Vec<LimitReply>), (usize, OpError)> {
     let mut outcome = BatchOutcome::default();
     let mut transitions = Vec::with_capacity(checks.len());
     for (position, check) in checks.iter().enumerate() {

@@ -13,7 +13,7 @@ mod state;
 
 pub use algorithm::{AlgorithmKind, RefillPeriod, StateSize, UsageScale};
 pub use batch::{LimitReply, StateCheck, decide_all};
-pub use op::{Op, Refused};
+pub use op::{Op, OpError};
 pub use quota::{Limit, Quota};
 pub use state::{Edit, State};
 

@@ -68,7 +68,7 @@ pub enum Op {
 /// Why an operation cannot be carried out at all. It is not a denial: nothing was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum OpError {
     /// The algorithm does not know this operation: leases belong to concurrency limits, charges to all others, and
     /// reservations to stores.
     Unsupported,
@@ -76,7 +76,7 @@ pub enum Refused {
     NotHeld,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unsupported => "the limit's algorithm does not support this operation",
@@ -85,4 +85,4 @@ impl fmt::Display for Refused {
     }
 }
 
-impl core::error::Error for Refused {}
+impl core::error::Error for OpError {}

@@ -3,12 +3,12 @@
 //! Everything goes to the algorithm through one `match`. Must not know: how any of them answers.
 
 use super::algorithm::{Algorithm, AlgorithmKind, RefillPeriod, StateSize, UsageScale};
-use super::op::{Op, Refused};
+use super::op::{Op, OpError};
 use super::state::{Edit, State};
 use crate::concurrency::Concurrency;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
-use crate::outcome::{Status, Transition, Unit};
+use crate::outcome::{QuotaStatus, QuotaUnit, Transition};
 use crate::sliding_counter::SlidingCounter;
 use crate::sliding_log::SlidingLog;
 use crate::time::{Nanos, Timestamp};
@@ -86,9 +86,9 @@ variants!(
 ///
 /// ```
 /// use tollgate_core::limit::{Limit, Op, State};
-/// use tollgate_core::{Outcome, Rate, Timestamp, TokenBucket, Unit};
+/// use tollgate_core::{Outcome, Rate, Timestamp, TokenBucket, QuotaUnit};
 ///
-/// let limit = Limit::new(TokenBucket::at(Rate::per_minute(60_000)).build()?).counting(Unit::Bytes);
+/// let limit = Limit::new(TokenBucket::at(Rate::per_minute(60_000)).build()?).counting(QuotaUnit::Bytes);
 /// let mut state = State::default();
 /// let now = Timestamp::from_secs(1);
 /// let answer = limit.decide(&state, now, Op::Spend(50_000)).unwrap();
@@ -100,7 +100,7 @@ variants!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     quota: Quota,
-    unit: Unit,
+    unit: QuotaUnit,
 }
 
 impl Limit {
@@ -109,20 +109,20 @@ impl Limit {
     pub fn new(quota: impl Into<Quota>) -> Self {
         Self {
             quota: quota.into(),
-            unit: Unit::default(),
+            unit: QuotaUnit::default(),
         }
     }
 
     /// The same limit on another unit.
     #[must_use]
-    pub const fn counting(mut self, unit: Unit) -> Self {
+    pub const fn with_unit(mut self, unit: QuotaUnit) -> Self {
         self.unit = unit;
         self
     }
 
     /// What the limit's numbers count.
     #[must_use]
-    pub const fn unit(&self) -> Unit {
+    pub const fn unit(&self) -> QuotaUnit {
         self.unit
     }
 
@@ -141,13 +141,13 @@ impl Limit {
         state: &State,
         now: Timestamp,
         op: Op,
-    ) -> Result<Transition<Edit>, Refused> {
+    ) -> Result<Transition<Edit>, OpError> {
         each!(&self.quota, quota => quota.decide_op(state, now, op))
     }
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, state: &State, now: Timestamp) -> Status {
+    pub fn status(&self, state: &State, now: Timestamp) -> QuotaStatus {
         each!(&self.quota, quota => quota.status_of(state, now))
     }
 }
@@ -156,7 +156,7 @@ impl Limit {
 impl Limit {
     /// Which algorithm it is.
     #[must_use]
-    pub fn kind(&self) -> AlgorithmKind {
+    pub fn algorithm_kind(&self) -> AlgorithmKind {
         each!(&self.quota, quota => quota.kind())
     }
 
@@ -174,13 +174,13 @@ impl Limit {
 
     /// How long a state may matter after it was last charged.
     #[must_use]
-    pub fn lifetime(&self) -> Nanos {
+    pub fn state_lifetime(&self) -> Nanos {
         each!(&self.quota, quota => quota.lifetime())
     }
 
     /// How long a place is held that nobody releases; only concurrency limits have places.
     #[must_use]
-    pub fn lease(&self) -> Option<Nanos> {
+    pub fn lease_duration(&self) -> Option<Nanos> {
         each!(&self.quota, quota => Algorithm::lease(quota))
     }
 
@@ -240,7 +240,7 @@ impl Limit {
 
     /// Whether it can decide on states that `old` has left: both are of one algorithm.
     #[must_use]
-    pub fn reads_states_of(&self, old: &Self) -> bool {
+    pub fn can_read_state_of(&self, old: &Self) -> bool {
         core::mem::discriminant(&self.quota) == core::mem::discriminant(&old.quota)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Must not know: quotas, where states are kept.
 
-use crate::concurrency::{LeaseEdit, Leases};
+use crate::concurrency::{LeaseEdit, LeaseSet};
 use crate::fixed_window::WindowState;
 use crate::sliding_counter::CounterState;
 use crate::sliding_log::{Log, LogEdit};
@@ -26,7 +26,7 @@ pub enum State {
     /// A sliding window log.
     Log(Log),
     /// The leases of a concurrency limit.
-    Leases(Leases),
+    Leases(LeaseSet),
 }
 
 /// How a decision changes a state: replaces it, or edits a collection.
@@ -88,7 +88,7 @@ impl State {
                 if let Self::Leases(leases) = self {
                     leases.apply(edit);
                 } else {
-                    let mut leases = Leases::default();
+                    let mut leases = LeaseSet::default();
                     leases.apply(edit);
                     *self = Self::Leases(leases);
                 }
@@ -129,8 +129,8 @@ impl State {
         }
     }
 
-    pub(crate) fn leases(&self) -> &Leases {
-        static EMPTY: Leases = Leases::new();
+    pub(crate) fn leases(&self) -> &LeaseSet {
+        static EMPTY: LeaseSet = LeaseSet::new();
         if let Self::Leases(leases) = self {
             leases
         } else {

@@ -4,8 +4,8 @@
 
 use super::{CounterState, SlidingCounter};
 use crate::limit::algorithm::{Algorithm, decide_charge};
-use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
-use crate::outcome::{Status, Transition};
+use crate::limit::{AlgorithmKind, Edit, Op, OpError, RefillPeriod, State, StateSize, UsageScale};
+use crate::outcome::{QuotaStatus, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
@@ -18,7 +18,7 @@ impl Algorithm for SlidingCounter {
 
     decide_charge!(SlidingCounter, counter, Edit::Counter);
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus {
         self.status(state.counter(), now)
     }
 
@@ -54,7 +54,7 @@ impl Algorithm for SlidingCounter {
 
     fn carry_over(&self, old: &Self, state: &State, now: Timestamp) -> Option<Edit> {
         match state {
-            State::Counter(counter) => Some(Edit::Counter(self.inherit(old, *counter, now))),
+            State::Counter(counter) => Some(Edit::Counter(self.convert_state(old, *counter, now))),
             _ => None,
         }
     }

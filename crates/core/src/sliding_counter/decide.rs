@@ -2,7 +2,7 @@
 //! `prev · (W − e) + (cur + n) · W ≤ L · W`, and the wait until it is follows by solving the same line for e.
 
 use super::{CounterState, SlidingCounter};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 impl SlidingCounter {
@@ -108,7 +108,7 @@ impl SlidingCounter {
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, state: CounterState, now: Timestamp) -> Status {
+    pub fn status(&self, state: CounterState, now: Timestamp) -> QuotaStatus {
         let rolled = self.roll(state, now);
         let windows = match (rolled.current, rolled.previous) {
             (0, 0) => 0,
@@ -124,7 +124,7 @@ impl SlidingCounter {
         } else {
             empty.saturating_sub(now.as_nanos())
         };
-        Status {
+        QuotaStatus {
             limit: u64::from(self.limit),
             remaining: u64::from(self.limit).saturating_sub(self.estimate(rolled, now)),
             reset_after: Nanos::from_nanos(reset_after),
@@ -134,7 +134,7 @@ impl SlidingCounter {
     /// The state to continue with when `old` is replaced by this quota. A window of another length cannot weigh
     /// the old counters, so what they estimate now, rounded up, becomes the current count.
     #[must_use]
-    pub fn inherit(&self, old: &Self, state: CounterState, now: Timestamp) -> CounterState {
+    pub fn convert_state(&self, old: &Self, state: CounterState, now: Timestamp) -> CounterState {
         let rolled = old.roll(state, now);
         if self.length() == old.length() {
             return rolled;
@@ -246,7 +246,7 @@ impl SlidingCounter {
         Transition {
             outcome,
             next,
-            receipt: Receipt::of_nothing(now),
+            receipt: Receipt::empty(now),
         }
     }
 
@@ -260,7 +260,7 @@ impl SlidingCounter {
         if next == rolled {
             return self.unspent(state, now, Outcome::Allow);
         }
-        let receipt = Receipt::of_nothing(now);
+        let receipt = Receipt::empty(now);
         Transition {
             outcome: Outcome::Allow,
             next: Some(next),
@@ -301,7 +301,9 @@ mod tests {
     const MINUTE: u64 = 60_000_000_000;
 
     fn quota(limit: u64) -> SlidingCounter {
-        SlidingCounter::of(limit, Nanos::MINUTE).build().unwrap()
+        SlidingCounter::builder(limit, Nanos::MINUTE)
+            .build()
+            .unwrap()
     }
 
     #[test]
@@ -366,8 +368,8 @@ mod tests {
             current: 30,
         };
         let now = Timestamp::from_nanos(MINUTE + 42_000_000_000);
-        let hourly = SlidingCounter::of(1_000, Nanos::HOUR).build().unwrap();
-        let inherited = hourly.inherit(&quota(100), state, now);
+        let hourly = SlidingCounter::builder(1_000, Nanos::HOUR).build().unwrap();
+        let inherited = hourly.convert_state(&quota(100), state, now);
         assert_eq!(
             inherited,
             CounterState {
@@ -377,7 +379,7 @@ mod tests {
             }
         );
         assert_eq!(
-            quota(10).inherit(&quota(100), state, now),
+            quota(10).convert_state(&quota(100), state, now),
             state,
             "a new limit keeps the state"
         );
@@ -413,7 +415,7 @@ mod tests {
             .next
             .unwrap();
         assert_eq!((corrected.previous, corrected.current), (100, 100));
-        let tier = SlidingCounter::of(100, Nanos::MINUTE)
+        let tier = SlidingCounter::builder(100, Nanos::MINUTE)
             .ceiling(500)
             .build()
             .unwrap();

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos};
 
 /// The largest product of a count and a window in ticks: exact in a double, with a bit to spare.
@@ -36,7 +36,7 @@ pub struct SlidingCounter {
 
 impl SlidingCounter {
     /// Starts a quota of `limit` units in any window of this length, as estimated.
-    pub const fn of(limit: u64, window: Nanos) -> SlidingCounterBuilder {
+    pub const fn builder(limit: u64, window: Nanos) -> SlidingCounterBuilder {
         SlidingCounterBuilder {
             limit,
             window,
@@ -118,21 +118,21 @@ impl SlidingCounterBuilder {
             nearest,
         };
         if self.window.is_zero() {
-            return Err(invalid("window", 0, Reason::Zero, Some(1)));
+            return Err(invalid("window", 0, InvalidReason::Zero, Some(1)));
         }
         if self.window > MAX_CAPACITY {
             let nearest = Some(MAX_CAPACITY.as_nanos());
             return Err(invalid(
                 "window",
                 self.window.as_nanos(),
-                Reason::TooLarge,
+                InvalidReason::TooLarge,
                 nearest,
             ));
         }
         let most = u64::from(u32::MAX);
         let narrow = |field, value: u64, room: u64| {
             let fits = u32::try_from(value).ok().filter(|_| value <= room);
-            fits.ok_or_else(|| invalid(field, value, Reason::TooLarge, Some(room)))
+            fits.ok_or_else(|| invalid(field, value, InvalidReason::TooLarge, Some(room)))
         };
         let limit = narrow("limit", self.limit, most)?;
         let room = most.saturating_sub(self.limit);
@@ -175,7 +175,12 @@ mod tests {
 
     #[test]
     fn the_clock_is_as_fine_as_the_product_allows() {
-        let tick = |limit, window| SlidingCounter::of(limit, window).build().unwrap().tick();
+        let tick = |limit, window| {
+            SlidingCounter::builder(limit, window)
+                .build()
+                .unwrap()
+                .tick()
+        };
         assert_eq!(tick(1_000, Nanos::MINUTE), Nanos::from_nanos(1));
         assert_eq!(tick(1_000_000, Nanos::MINUTE), Nanos::from_nanos(100));
         assert_eq!(tick(1_000_000, Nanos::DAY), Nanos::from_micros(100));
@@ -190,7 +195,7 @@ mod tests {
                 Nanos::DAY,
                 MAX_CAPACITY,
             ] {
-                let quota = SlidingCounter::of(limit, window).build().unwrap();
+                let quota = SlidingCounter::builder(limit, window).build().unwrap();
                 assert!(
                     quota.window.get() * limit <= MAX_PRODUCT,
                     "{limit} in {window:?}"
@@ -207,10 +212,10 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let field = |b: SlidingCounterBuilder| b.build().unwrap_err().field;
-        assert_eq!(field(SlidingCounter::of(1, Nanos::ZERO)), "window");
-        assert_eq!(field(SlidingCounter::of(1, Nanos::MAX)), "window");
-        assert_eq!(field(SlidingCounter::of(1 << 32, Nanos::DAY)), "limit");
-        let error = SlidingCounter::of(10, Nanos::DAY)
+        assert_eq!(field(SlidingCounter::builder(1, Nanos::ZERO)), "window");
+        assert_eq!(field(SlidingCounter::builder(1, Nanos::MAX)), "window");
+        assert_eq!(field(SlidingCounter::builder(1 << 32, Nanos::DAY)), "limit");
+        let error = SlidingCounter::builder(10, Nanos::DAY)
             .overdraft(u64::MAX)
             .build()
             .unwrap_err();

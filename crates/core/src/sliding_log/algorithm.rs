@@ -4,8 +4,8 @@
 
 use super::SlidingLog;
 use crate::limit::algorithm::{Algorithm, decide_charge};
-use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
-use crate::outcome::{Status, Transition};
+use crate::limit::{AlgorithmKind, Edit, Op, OpError, RefillPeriod, State, StateSize, UsageScale};
+use crate::outcome::{QuotaStatus, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
@@ -18,7 +18,7 @@ impl Algorithm for SlidingLog {
 
     decide_charge!(SlidingLog, log, Edit::Log);
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus {
         self.status(state.log(), now)
     }
 

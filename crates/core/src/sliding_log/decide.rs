@@ -2,7 +2,7 @@
 
 use super::SlidingLog;
 use super::log::{Change, Log, LogEdit};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 /// A log as one decision sees it.
@@ -102,7 +102,7 @@ impl SlidingLog {
 
     /// What a client may be told about this log.
     #[must_use]
-    pub fn status(&self, log: &Log, now: Timestamp) -> Status {
+    pub fn status(&self, log: &Log, now: Timestamp) -> QuotaStatus {
         let view = self.view(log, now);
         let remaining = self
             .limit
@@ -112,7 +112,7 @@ impl SlidingLog {
             Some(newest) if view.used > 0 => self.leaves_after(newest.at, &view, now),
             _ => Nanos::ZERO,
         };
-        Status {
+        QuotaStatus {
             limit: self.limit(),
             remaining,
             reset_after,
@@ -185,7 +185,7 @@ impl SlidingLog {
             now: view.now,
             change,
         };
-        let receipt = Receipt::of_nothing(now);
+        let receipt = Receipt::empty(now);
         Transition {
             outcome: Outcome::Allow,
             next: Some(edit),
@@ -219,7 +219,7 @@ fn unspent(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LogEdit>
         now: view.now,
         change: Change::Nothing,
     };
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome,
         next: view.ahead.then_some(edit),
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn entries_leave_at_exactly_their_instant_plus_the_window() {
-        let quota = SlidingLog::of(1, Nanos::SECOND).build().unwrap();
+        let quota = SlidingLog::builder(1, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();
         charge(&quota, &mut log, Timestamp::from_nanos(5_000), 1);
         let just_before = quota.decide(&log, Timestamp::from_nanos(1_000_004_999), 1);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_keeps_the_count_and_locks_nobody_out() {
-        let quota = SlidingLog::of(1, Nanos::SECOND).build().unwrap();
+        let quota = SlidingLog::builder(1, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();
         charge(&quota, &mut log, Timestamp::from_secs(1_000), 1);
         let back = Timestamp::from_secs(10);
@@ -281,10 +281,10 @@ mod tests {
 
     #[test]
     fn what_a_clock_gone_back_left_ahead_becomes_one_entry() {
-        let quota = SlidingLog::of(10, Nanos::SECOND).build().unwrap();
+        let quota = SlidingLog::builder(10, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();
         for (second, cost) in [(10, 1), (20, 2), (30, 3)] {
-            let quota = SlidingLog::of(10, Nanos::HOUR).build().unwrap();
+            let quota = SlidingLog::builder(10, Nanos::HOUR).build().unwrap();
             charge(&quota, &mut log, Timestamp::from_secs(second), cost);
         }
         let back = Timestamp::from_secs(10);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_refund_finds_the_entry_that_was_charged() {
-        let quota = SlidingLog::of(5, Nanos::SECOND).build().unwrap();
+        let quota = SlidingLog::builder(5, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();
         let first = charge(&quota, &mut log, Timestamp::from_nanos(1_000), 3);
         charge(&quota, &mut log, Timestamp::from_nanos(2_000), 1);
@@ -309,8 +309,8 @@ mod tests {
 
     #[test]
     fn a_shared_log_is_kept_for_the_longest_window() {
-        let long = SlidingLog::of(10, Nanos::MINUTE).build().unwrap();
-        let short = SlidingLog::of(10, Nanos::SECOND)
+        let long = SlidingLog::builder(10, Nanos::MINUTE).build().unwrap();
+        let short = SlidingLog::builder(10, Nanos::SECOND)
             .build()
             .unwrap()
             .sharing_state_with(&long);
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn one_microsecond_is_one_entry_whatever_it_costs() {
-        let quota = SlidingLog::of(10_000, Nanos::SECOND).build().unwrap();
+        let quota = SlidingLog::builder(10_000, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();
         charge(&quota, &mut log, Timestamp::from_nanos(1_001), 4_000);
         charge(&quota, &mut log, Timestamp::from_nanos(1_999), 6_000);

@@ -6,7 +6,7 @@ use super::quota::MAX_LOG_ENTRIES;
 
 /// What was charged in one microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Microseconds since 1970.
     pub at: u64,
     /// Blocks charged, never zero.
@@ -16,7 +16,7 @@ pub struct Entry {
 /// The state of a sliding window log: what was charged and when, oldest first. The default is an empty log.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Log {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     /// The sum over all entries, kept so that a decision need not add them up.
     total: u64,
 }
@@ -45,11 +45,11 @@ pub(super) enum Change {
     TakeNewest(u64),
 }
 
-impl FromIterator<Entry> for Log {
+impl FromIterator<LogEntry> for Log {
     /// The log of these entries, which must be in order of time, oldest first: how a store that keeps logs in a form
     /// of its own shows one to the algorithm.
-    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
-        let entries: VecDeque<Entry> = entries.into_iter().collect();
+    fn from_iter<I: IntoIterator<Item = LogEntry>>(entries: I) -> Self {
+        let entries: VecDeque<LogEntry> = entries.into_iter().collect();
         let total = entries
             .iter()
             .fold(0_u64, |total, entry| total.saturating_add(entry.blocks));
@@ -68,7 +68,7 @@ impl Log {
     }
 
     /// The entries, oldest first.
-    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> + ExactSizeIterator {
         self.entries.iter()
     }
 
@@ -117,7 +117,7 @@ impl Log {
                 if usize::try_from(MAX_LOG_ENTRIES).is_ok_and(|most| self.entries.len() >= most) {
                     self.forget_oldest();
                 }
-                self.entries.push_back(Entry { at, blocks });
+                self.entries.push_back(LogEntry { at, blocks });
             }
         }
         self.total = self.total.saturating_add(blocks);
@@ -133,7 +133,7 @@ impl Log {
         match self.entries.back_mut() {
             _ if ahead == 0 => {}
             Some(newest) if newest.at == now => newest.blocks = newest.blocks.saturating_add(ahead),
-            _ => self.entries.push_back(Entry {
+            _ => self.entries.push_back(LogEntry {
                 at: now,
                 blocks: ahead,
             }),

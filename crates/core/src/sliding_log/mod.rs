@@ -14,5 +14,5 @@ mod decide;
 mod log;
 mod quota;
 
-pub use log::{Entry, Log, LogEdit};
+pub use log::{Log, LogEdit, LogEntry};
 pub use quota::{MAX_LOG_ENTRIES, SlidingLog, SlidingLogBuilder};

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos};
 
 /// The most entries that one log may hold, and so the largest limit and overdraft together, in blocks.
@@ -41,7 +41,7 @@ pub struct SlidingLog {
 
 impl SlidingLog {
     /// Starts a quota of `limit` units in any window of this length.
-    pub const fn of(limit: u64, window: Nanos) -> SlidingLogBuilder {
+    pub const fn builder(limit: u64, window: Nanos) -> SlidingLogBuilder {
         SlidingLogBuilder {
             limit,
             window,
@@ -133,29 +133,34 @@ impl SlidingLogBuilder {
             nearest,
         };
         let block = NonZeroU64::new(self.block)
-            .ok_or_else(|| invalid("block", 0, Reason::Zero, Some(1)))?;
+            .ok_or_else(|| invalid("block", 0, InvalidReason::Zero, Some(1)))?;
         if self.window.is_zero() {
-            return Err(invalid("window", 0, Reason::Zero, Some(1)));
+            return Err(invalid("window", 0, InvalidReason::Zero, Some(1)));
         }
         if self.window > MAX_CAPACITY {
             let nearest = Some(MAX_CAPACITY.as_nanos());
             return Err(invalid(
                 "window",
                 self.window.as_nanos(),
-                Reason::TooLarge,
+                InvalidReason::TooLarge,
                 nearest,
             ));
         }
         let most = MAX_LOG_ENTRIES.saturating_mul(block.get());
         let limit = self.limit / block;
         if limit > MAX_LOG_ENTRIES {
-            return Err(invalid("limit", self.limit, Reason::TooLarge, Some(most)));
+            return Err(invalid(
+                "limit",
+                self.limit,
+                InvalidReason::TooLarge,
+                Some(most),
+            ));
         }
         if limit == 0 && self.limit > 0 {
             return Err(invalid(
                 "limit",
                 self.limit,
-                Reason::BelowOneBlock,
+                InvalidReason::BelowOneBlock,
                 Some(block.get()),
             ));
         }
@@ -166,7 +171,7 @@ impl SlidingLogBuilder {
             return Err(invalid(
                 "overdraft",
                 self.overdraft,
-                Reason::TooLarge,
+                InvalidReason::TooLarge,
                 nearest,
             ));
         }
@@ -188,11 +193,11 @@ mod tests {
 
     #[test]
     fn a_limit_beyond_what_a_log_holds_is_refused_until_it_is_charged_in_blocks() {
-        let error = SlidingLog::of(1_000_000, Nanos::MINUTE)
+        let error = SlidingLog::builder(1_000_000, Nanos::MINUTE)
             .build()
             .unwrap_err();
         assert_eq!((error.field, error.nearest), ("limit", Some(10_000)));
-        let bytes = SlidingLog::of(1_000_000, Nanos::MINUTE)
+        let bytes = SlidingLog::builder(1_000_000, Nanos::MINUTE)
             .block(1_000)
             .build()
             .unwrap();
@@ -202,13 +207,13 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let field = |b: SlidingLogBuilder| b.build().unwrap_err().field;
-        assert_eq!(field(SlidingLog::of(1, Nanos::ZERO)), "window");
-        assert_eq!(field(SlidingLog::of(1, Nanos::MAX)), "window");
+        assert_eq!(field(SlidingLog::builder(1, Nanos::ZERO)), "window");
+        assert_eq!(field(SlidingLog::builder(1, Nanos::MAX)), "window");
         assert_eq!(
-            field(SlidingLog::of(1, Nanos::DAY).overdraft(10_000)),
+            field(SlidingLog::builder(1, Nanos::DAY).overdraft(10_000)),
             "overdraft"
         );
-        assert_eq!(field(SlidingLog::of(1, Nanos::DAY).block(0)), "block");
-        assert_eq!(field(SlidingLog::of(5, Nanos::DAY).block(10)), "limit");
+        assert_eq!(field(SlidingLog::builder(1, Nanos::DAY).block(0)), "block");
+        assert_eq!(field(SlidingLog::builder(5, Nanos::DAY).block(10)), "limit");
     }
 }

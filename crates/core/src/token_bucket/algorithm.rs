@@ -4,8 +4,8 @@
 
 use super::TokenBucket;
 use crate::limit::algorithm::{Algorithm, decide_charge};
-use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
-use crate::outcome::{Status, Transition};
+use crate::limit::{AlgorithmKind, Edit, Op, OpError, RefillPeriod, State, StateSize, UsageScale};
+use crate::outcome::{QuotaStatus, Transition};
 use crate::rate::Rate;
 use crate::time::{Nanos, Timestamp};
 
@@ -18,7 +18,7 @@ impl Algorithm for TokenBucket {
 
     decide_charge!(TokenBucket, tat, Edit::Bucket);
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus {
         self.status(state.tat(), now)
     }
 
@@ -27,7 +27,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn refill_period(&self) -> Option<RefillPeriod> {
-        Some(RefillPeriod::Span(self.refill()))
+        Some(RefillPeriod::Span(self.refill_time()))
     }
 
     fn lifetime(&self) -> Nanos {
@@ -35,7 +35,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn usage_scale(&self) -> UsageScale {
-        UsageScale::of_debt(self.refill().as_nanos(), self.interval())
+        UsageScale::of_debt(self.refill_time().as_nanos(), self.interval())
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {
@@ -56,7 +56,10 @@ impl TokenBucket {
     /// never more than the limit in any window. A whole burst beside a whole rate would admit it twice.
     pub(crate) fn stricter_than_window(units: u64, window: Nanos) -> Option<Self> {
         let half = if units == 0 { 0 } else { (units / 2).max(1) };
-        Self::at(Rate::new(half, window)).burst(half).build().ok()
+        Self::builder(Rate::new(half, window))
+            .burst(half)
+            .build()
+            .ok()
     }
 }
 
@@ -71,7 +74,7 @@ mod tests {
     fn a_bucket_stricter_than_a_window_never_admits_more_than_its_limit() {
         for units in [0, 1, 2, 3, 10, 101] {
             let window = Window::Epoch(Nanos::MINUTE);
-            let limit: Limit = FixedWindow::of(units, window).build().unwrap().into();
+            let limit: Limit = FixedWindow::builder(units, window).build().unwrap().into();
             let bucket = limit.stricter_bucket().unwrap();
             let (mut tat, mut admitted) = (0, 0);
             for millis in 0..60_000 {

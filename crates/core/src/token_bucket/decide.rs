@@ -3,7 +3,7 @@
 use core::num::NonZeroU128;
 
 use super::{Tat, TokenBucket};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 impl TokenBucket {
@@ -86,10 +86,10 @@ impl TokenBucket {
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, tat: Tat, now: Timestamp) -> Status {
+    pub fn status(&self, tat: Tat, now: Timestamp) -> QuotaStatus {
         let debt = self.debt(tat, now);
         let blocks = self.whole_blocks(self.capacity.saturating_sub(debt));
-        Status {
+        QuotaStatus {
             limit: self.limit(),
             remaining: blocks.saturating_mul(self.block.get()),
             reset_after: Nanos::from_nanos(debt),
@@ -153,7 +153,7 @@ impl TokenBucket {
         Transition {
             outcome,
             next,
-            receipt: Receipt::of_nothing(now),
+            receipt: Receipt::empty(now),
         }
     }
 
@@ -164,7 +164,7 @@ impl TokenBucket {
             return self.unspent(tat, now, Outcome::Allow);
         }
         let next = now.as_nanos().saturating_add(debt.saturating_sub(surplus));
-        let receipt = Receipt::of_nothing(now);
+        let receipt = Receipt::empty(now);
         Transition {
             outcome: Outcome::Allow,
             next: Some(next),
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn rescaling_blocks_of_any_size_forgives_nothing() {
         let quota = |units: u64, block: u64| {
-            let builder = TokenBucket::at(Rate::per_second(units)).block(block);
+            let builder = TokenBucket::builder(Rate::per_second(units)).block(block);
             builder.burst(block).build().unwrap()
         };
         let old = quota(1 << 40, 1 << 62);
@@ -227,7 +227,7 @@ mod tests {
     /// a peek, which costs nothing, was denied.
     #[test]
     fn a_peek_is_allowed_even_in_the_overdraft() {
-        let bucket = TokenBucket::at(Rate::per_second(1))
+        let bucket = TokenBucket::builder(Rate::per_second(1))
             .burst(2)
             .overdraft(5)
             .build()

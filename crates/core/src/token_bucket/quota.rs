@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::rate::Rate;
 use crate::time::{MAX_CAPACITY, Nanos};
 
@@ -47,7 +47,7 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// Starts a quota that refills at `rate`. The burst is the rate's units unless said otherwise.
-    pub const fn at(rate: Rate) -> TokenBucketBuilder {
+    pub const fn builder(rate: Rate) -> TokenBucketBuilder {
         TokenBucketBuilder {
             rate,
             burst: None,
@@ -105,7 +105,7 @@ impl TokenBucket {
 
     /// Time in which an empty bucket becomes full.
     #[must_use]
-    pub const fn refill(&self) -> Nanos {
+    pub const fn refill_time(&self) -> Nanos {
         Nanos::from_nanos(self.capacity)
     }
 
@@ -123,7 +123,7 @@ impl TokenBucket {
 
     /// The same quota with so much more of an overdraft: for charges that others have admitted, and that must not be forgotten.
     #[must_use]
-    pub const fn overdrawn_by(mut self, more: Nanos) -> Self {
+    pub const fn with_extra_overdraft(mut self, more: Nanos) -> Self {
         let most = MAX_CAPACITY.as_nanos();
         let saturation = self.saturation.saturating_add(more.as_nanos());
         self.saturation = if saturation < most { saturation } else { most };
@@ -194,9 +194,9 @@ impl TokenBucketBuilder {
             nearest,
         };
         let block = NonZeroU64::new(self.block)
-            .ok_or_else(|| invalid("block", 0, Reason::Zero, Some(1)))?;
+            .ok_or_else(|| invalid("block", 0, InvalidReason::Zero, Some(1)))?;
         if self.rate.period.is_zero() {
-            return Err(invalid("period", 0, Reason::Zero, Some(1)));
+            return Err(invalid("period", 0, InvalidReason::Zero, Some(1)));
         }
         if self.rate.units == 0 {
             return self.deny_all(block);
@@ -207,12 +207,12 @@ impl TokenBucketBuilder {
         let burst = (burst_units / block).saturating_add(extra);
         if burst == 0 {
             return Err(if burst_units == 0 {
-                invalid("burst", 0, Reason::Zero, Some(block.get()))
+                invalid("burst", 0, InvalidReason::Zero, Some(block.get()))
             } else {
                 invalid(
                     "burst",
                     burst_units,
-                    Reason::BelowOneBlock,
+                    InvalidReason::BelowOneBlock,
                     Some(block.get()),
                 )
             });
@@ -222,7 +222,7 @@ impl TokenBucketBuilder {
             return Err(invalid(
                 "burst",
                 burst_units,
-                Reason::RefillTooLong,
+                InvalidReason::RefillTooLong,
                 Some(most),
             ));
         }
@@ -233,7 +233,7 @@ impl TokenBucketBuilder {
             return Err(invalid(
                 "overdraft",
                 self.overdraft,
-                Reason::RefillTooLong,
+                InvalidReason::RefillTooLong,
                 Some(most),
             ));
         }
@@ -257,7 +257,7 @@ impl TokenBucketBuilder {
         let unused = |field, value| InvalidQuota {
             field,
             value,
-            reason: Reason::LimitIsZero,
+            reason: InvalidReason::LimitIsZero,
             nearest: Some(0),
         };
         match (self.burst, self.overdraft) {
@@ -281,7 +281,7 @@ impl TokenBucketBuilder {
             return Err(InvalidQuota {
                 field: "limit",
                 value: self.rate.units,
-                reason: Reason::RefillTooLong,
+                reason: InvalidReason::RefillTooLong,
                 nearest: slowest(self.rate.period, block),
             });
         };
@@ -291,7 +291,7 @@ impl TokenBucketBuilder {
         Err(InvalidQuota {
             field: "limit",
             value: self.rate.units,
-            reason: Reason::RateTooFine,
+            reason: InvalidReason::RateTooFine,
             nearest: nearest_rate(self.rate.units, self.rate.period, block, exact),
         })
     }
@@ -344,22 +344,22 @@ mod tests {
 
     #[test]
     fn the_interval_is_rounded_up_once_and_the_burst_is_kept() {
-        let third = TokenBucket::at(Rate::per_second(3))
+        let third = TokenBucket::builder(Rate::per_second(3))
             .burst(1)
             .build()
             .unwrap();
         assert_eq!(third.interval(), Nanos::from_nanos(333_333_334));
         assert_eq!(
-            third.refill(),
+            third.refill_time(),
             third.interval(),
             "a burst of one is one interval, not less"
         );
-        let minute = TokenBucket::at(Rate::per_minute(900))
+        let minute = TokenBucket::builder(Rate::per_minute(900))
             .burst(900)
             .build()
             .unwrap();
         assert_eq!(
-            minute.refill().as_nanos(),
+            minute.refill_time().as_nanos(),
             900 * minute.interval().as_nanos()
         );
         assert_eq!(minute.limit(), 900);
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn the_burst_defaults_to_the_limit() {
         assert_eq!(
-            TokenBucket::at(Rate::per_minute(30))
+            TokenBucket::builder(Rate::per_minute(30))
                 .build()
                 .unwrap()
                 .limit(),
@@ -378,18 +378,21 @@ mod tests {
 
     #[test]
     fn a_rate_that_nanoseconds_cannot_express_names_the_nearest_one() {
-        let error = TokenBucket::at(Rate::per_second(700_000_000))
+        let error = TokenBucket::builder(Rate::per_second(700_000_000))
             .build()
             .unwrap_err();
-        assert_eq!((error.field, error.reason), ("limit", Reason::RateTooFine));
+        assert_eq!(
+            (error.field, error.reason),
+            ("limit", InvalidReason::RateTooFine)
+        );
         assert_eq!(error.nearest, Some(500_000_000));
         assert!(
-            TokenBucket::at(Rate::per_second(500_000_000))
+            TokenBucket::builder(Rate::per_second(500_000_000))
                 .build()
                 .is_ok()
         );
         assert!(
-            TokenBucket::at(Rate::per_second(1_000_000_000))
+            TokenBucket::builder(Rate::per_second(1_000_000_000))
                 .build()
                 .is_ok()
         );
@@ -399,8 +402,8 @@ mod tests {
     fn blocks_make_byte_rates_expressible() {
         // 10 Gbit/s is 1.25 bytes a nanosecond: no whole interval for one byte, an exact one for 1,250.
         let rate = Rate::per_second(1_250_000_000);
-        assert!(TokenBucket::at(rate).build().is_err());
-        let bucket = TokenBucket::at(rate)
+        assert!(TokenBucket::builder(rate).build().is_err());
+        let bucket = TokenBucket::builder(rate)
             .block(1_250)
             .burst(12_500)
             .build()
@@ -413,64 +416,72 @@ mod tests {
     fn every_rate_up_to_a_million_a_second_can_be_built() {
         for units in [1, 2, 3, 7, 999, 65_537, 777_777, 999_999, 1_000_000] {
             assert!(
-                TokenBucket::at(Rate::per_second(units)).build().is_ok(),
+                TokenBucket::builder(Rate::per_second(units))
+                    .build()
+                    .is_ok(),
                 "{units}/s"
             );
         }
-        assert!(TokenBucket::at(Rate::per_year(1)).build().is_ok());
+        assert!(TokenBucket::builder(Rate::per_year(1)).build().is_ok());
     }
 
     #[test]
     fn errors_name_the_field_and_a_value_that_works() {
         let cases = [
             (
-                TokenBucket::at(Rate::per_second(5)).burst(0),
+                TokenBucket::builder(Rate::per_second(5)).burst(0),
                 "burst",
                 Some(1),
             ),
             (
-                TokenBucket::at(Rate::per_second(5)).block(0),
+                TokenBucket::builder(Rate::per_second(5)).block(0),
                 "block",
                 Some(1),
             ),
             (
-                TokenBucket::at(Rate::new(5, Nanos::ZERO)),
+                TokenBucket::builder(Rate::new(5, Nanos::ZERO)),
                 "period",
                 Some(1),
             ),
             (
-                TokenBucket::at(Rate::per_second(0)).burst(3),
+                TokenBucket::builder(Rate::per_second(0)).burst(3),
                 "burst",
                 Some(0),
             ),
             (
-                TokenBucket::at(Rate::per_second(0)).overdraft(3),
+                TokenBucket::builder(Rate::per_second(0)).overdraft(3),
                 "overdraft",
                 Some(0),
             ),
             (
-                TokenBucket::at(Rate::per_second(5)).block(10).burst(9),
+                TokenBucket::builder(Rate::per_second(5)).block(10).burst(9),
                 "burst",
                 Some(10),
             ),
             (
-                TokenBucket::at(Rate::per_year(1)).burst(u64::MAX),
+                TokenBucket::builder(Rate::per_year(1)).burst(u64::MAX),
                 "burst",
                 Some(146),
             ),
             (
-                TokenBucket::at(Rate::per_year(1)).burst(1).overdraft(200),
+                TokenBucket::builder(Rate::per_year(1))
+                    .burst(1)
+                    .overdraft(200),
                 "overdraft",
                 Some(145),
             ),
-            (TokenBucket::at(Rate::new(1, Nanos::MAX)), "limit", Some(4)),
+            (
+                TokenBucket::builder(Rate::new(1, Nanos::MAX)),
+                "limit",
+                Some(4),
+            ),
         ];
         for (builder, field, nearest) in cases {
             let error = builder.build().unwrap_err();
             assert_eq!((error.field, error.nearest), (field, nearest), "{error}");
         }
         assert!(
-            TokenBucket::at(Rate::new(4, Nanos::MAX))
+            TokenBucket::builder(Rate::new(4, Nanos::MAX))
                 .burst(1)
                 .build()
                 .is_ok()
@@ -491,7 +502,7 @@ mod tests {
             1 << 62,
         ] {
             let rate = Rate::new(1, Nanos::from_nanos(interval));
-            let bucket = TokenBucket::at(rate).burst(1).build().unwrap();
+            let bucket = TokenBucket::builder(rate).burst(1).build().unwrap();
             let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
             let multiples = [0, 1, 2, 3, 1_000, u64::MAX / interval];
             let spans = multiples.map(|n| near(n.saturating_mul(interval)));
@@ -512,7 +523,7 @@ mod tests {
     #[test]
     fn a_rate_of_zero_is_a_quota_that_admits_nothing() {
         assert_eq!(
-            TokenBucket::at(Rate::per_second(0))
+            TokenBucket::builder(Rate::per_second(0))
                 .build()
                 .unwrap()
                 .limit(),

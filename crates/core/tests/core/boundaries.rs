@@ -12,8 +12,8 @@ mod windows;
 
 use tollgate_core::limit::{Limit, Op, State};
 use tollgate_core::{
-    Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter, SlidingLog,
-    Status, Timestamp, TokenBucket, Window,
+    Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, QuotaStatus, Rate, SlidingCounter,
+    SlidingLog, Timestamp, TokenBucket, Window,
 };
 
 /// A limit with its state: one key's life.
@@ -48,7 +48,7 @@ impl Key {
             .count()
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         self.limit.status(&self.state, now)
     }
 }
@@ -83,7 +83,7 @@ impl Noise {
 #[test]
 fn a_token_bucket_admits_a_hundred_at_once_and_then_ten_a_second() {
     let mut key = Key::of(
-        TokenBucket::at(Rate::per_second(10))
+        TokenBucket::builder(Rate::per_second(10))
             .burst(100)
             .build()
             .unwrap(),
@@ -101,7 +101,7 @@ fn a_token_bucket_admits_a_hundred_at_once_and_then_ten_a_second() {
 fn a_leaky_bucket_as_a_meter_is_a_token_bucket_with_one_more() {
     let rate = Rate::per_minute(900);
     let mut meter = Key::of(LeakyBucket::meter(rate).burst(7).build().unwrap());
-    let mut bucket = Key::of(TokenBucket::at(rate).burst(8).build().unwrap());
+    let mut bucket = Key::of(TokenBucket::builder(rate).burst(8).build().unwrap());
     let (mut noise, mut now, mut denied) = (Noise(1), 0, 0);
     for _ in 0..50_000 {
         now += noise.below(150_000_000);
@@ -150,7 +150,7 @@ fn all_of(limit: u64) -> [Limit; 7] {
     // A leaky bucket's burst stands beside the one being served.
     let beside = limit.saturating_sub(1);
     [
-        TokenBucket::at(rate).build().unwrap().into(),
+        TokenBucket::builder(rate).build().unwrap().into(),
         LeakyBucket::meter(rate)
             .burst(beside)
             .build()
@@ -161,12 +161,15 @@ fn all_of(limit: u64) -> [Limit; 7] {
             .build()
             .unwrap()
             .into(),
-        FixedWindow::of(limit, Window::Epoch(minute))
+        FixedWindow::builder(limit, Window::Epoch(minute))
             .build()
             .unwrap()
             .into(),
-        SlidingLog::of(limit, minute).build().unwrap().into(),
-        SlidingCounter::of(limit, minute).build().unwrap().into(),
+        SlidingLog::builder(limit, minute).build().unwrap().into(),
+        SlidingCounter::builder(limit, minute)
+            .build()
+            .unwrap()
+            .into(),
         Concurrency::new(limit, minute).unwrap().into(),
     ]
 }

@@ -5,20 +5,20 @@
 use arrayvec::ArrayVec;
 use tollgate_core::Outcome;
 use tollgate_policy::model::Count;
-use tollgate_policy::rules::Role;
+use tollgate_policy::rules::MeterRole;
 use tollgate_store::contract::MAX_CHECKS;
 
-use super::Compared;
+use super::ComparisonOutcome;
 use crate::decision::peeked_outcome;
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
 
 /// What a rule with a candidate said about a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opinion {
+pub(crate) struct RuleOutcome {
     pub(crate) rule: usize,
     /// Whether it admits.
-    pub(crate) admits: bool,
+    pub(crate) is_admitted: bool,
     /// What the request costs under it.
     pub(crate) cost: u64,
     /// Whether its candidate could have made a difference. If not it is only charged.
@@ -27,27 +27,27 @@ pub(crate) struct Opinion {
 }
 
 /// One for each rule of a plan that has a candidate.
-pub(crate) type Opinions = ArrayVec<Opinion, MAX_CHECKS>;
+pub(crate) type RuleOutcomes = ArrayVec<RuleOutcome, MAX_CHECKS>;
 
 /// What the rules of a plan have said, as far as candidates have to be asked beside them. If one rule refuses the request, its
 /// candidate alone could change that; if several do, or nobody was asked, no candidate could. Candidates of limits that
 /// count denials are charged with every denial all the same.
-pub(crate) fn opinions(generation: &Generation, plan: &Plan, all: &mut Opinions) {
+pub(crate) fn collect_rule_outcomes(generation: &Generation, plan: &Plan, all: &mut RuleOutcomes) {
     all.clear();
     let (mut refuse, mut refusing) = (0_usize, None);
     let mut outcomes = plan.outcomes().peekable();
     while let Some((first, _)) = outcomes.peek() {
         let rule = first.rule;
-        let mut sum = RuleSum::default();
+        let mut sum = RuleOutcomeBuilder::default();
         while let Some((planned, outcome)) = outcomes.next_if(|(one, _)| one.rule == rule) {
             sum.add(planned, outcome);
         }
-        if sum.denies {
+        if sum.is_denied {
             refuse = refuse.saturating_add(1);
             refusing = Some(rule);
         }
         // There are no more rules in a plan than checks.
-        if let Some(opinion) = opinion(generation, rule, &sum) {
+        if let Some(opinion) = rule_outcome(generation, rule, &sum) {
             let _fits = all.try_push(opinion).is_ok();
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn opinions(generation: &Generation, plan: &Plan, all: &mut Opinions)
             opinion.is_compared &= refuse == 1 && refusing == Some(opinion.rule);
             opinion.is_compared || opinion.counts_denials
         });
-    } else if !plan.is_answered() {
+    } else if !plan.has_replies() {
         all.retain(|opinion| {
             opinion.is_compared = false;
             opinion.counts_denials
@@ -65,21 +65,25 @@ pub(crate) fn opinions(generation: &Generation, plan: &Plan, all: &mut Opinions)
 }
 
 /// What the only rule of a plan has said, if it has a candidate.
-pub(crate) fn first_opinion(generation: &Generation, plan: &Plan) -> Option<Opinion> {
+pub(crate) fn first_rule_outcome(generation: &Generation, plan: &Plan) -> Option<RuleOutcome> {
     if !generation.has_candidates() {
         return None;
     }
-    let mut all = Opinions::new();
-    opinions(generation, plan, &mut all);
+    let mut all = RuleOutcomes::new();
+    collect_rule_outcomes(generation, plan, &mut all);
     all.first().copied()
 }
 
-fn opinion(generation: &Generation, index: usize, sum: &RuleSum) -> Option<Opinion> {
+fn rule_outcome(
+    generation: &Generation,
+    index: usize,
+    sum: &RuleOutcomeBuilder,
+) -> Option<RuleOutcome> {
     let (rule, limit) = generation.rule(index)?;
     limit.comparison.as_ref()?;
-    Some(Opinion {
+    Some(RuleOutcome {
         rule: index,
-        admits: !sum.denies,
+        is_admitted: !sum.is_denied,
         cost: sum.cost?,
         is_compared: !sum.is_blocked,
         counts_denials: rule.count == Count::Denials,
@@ -88,37 +92,37 @@ fn opinion(generation: &Generation, index: usize, sum: &RuleSum) -> Option<Opini
 
 /// Counts whether a candidate, whose batch is answered, agrees with its limit. Answers whether it admits, so that it was
 /// charged.
-pub(crate) fn compare(generation: &Generation, plan: &Plan, opinion: &Opinion) -> bool {
-    let mut answered = plan.answered();
+pub(crate) fn compare(generation: &Generation, plan: &Plan, opinion: &RuleOutcome) -> bool {
+    let mut answered = plan.with_replies();
     let admits = answered.all(|(planned, reply)| peeked_outcome(planned, reply).is_admitted());
-    let compared = match (opinion.admits, admits) {
-        (true, false) => Compared::WouldDeny,
-        (false, true) => Compared::WouldAllow,
-        _ => Compared::Alike,
+    let compared = match (opinion.is_admitted, admits) {
+        (true, false) => ComparisonOutcome::WouldDeny,
+        (false, true) => ComparisonOutcome::WouldAllow,
+        _ => ComparisonOutcome::Same,
     };
     let limit = generation.rule(opinion.rule).map(|(_, limit)| limit);
     if let Some(comparison) = limit.and_then(|limit| limit.comparison.as_ref()) {
         let key = plan.planned().first();
         let key = key.map_or(&[][..], |planned| plan.key(planned.key));
-        comparison.count(compared, || generation.rules().digest(key), key);
+        comparison.record(compared, || generation.rules().digest(key), key);
     }
     admits
 }
 
 /// What the meters of one rule said together.
 #[derive(Default)]
-struct RuleSum {
-    denies: bool,
+struct RuleOutcomeBuilder {
+    is_denied: bool,
     is_blocked: bool,
     cost: Option<u64>,
 }
 
-impl RuleSum {
+impl RuleOutcomeBuilder {
     fn add(&mut self, planned: &PlannedCheck, outcome: Option<Outcome>) {
         let denies = outcome.is_some_and(|outcome| !outcome.is_admitted());
-        self.denies |= denies;
-        self.is_blocked |= denies && planned.role == Role::Block;
-        if planned.role == Role::Main {
+        self.is_denied |= denies;
+        self.is_blocked |= denies && planned.role == MeterRole::Block;
+        if planned.role == MeterRole::Main {
             self.cost = self.cost.or(Some(planned.cost));
         }
     }

@@ -17,8 +17,10 @@ mod sketch;
 mod tests;
 
 pub use agreement::Agreement;
-pub(crate) use compare::{Opinion, Opinions, compare, first_opinion, opinions};
-pub use sketch::MOST_KEYS;
+pub(crate) use compare::{
+    RuleOutcome, RuleOutcomes, collect_rule_outcomes, compare, first_rule_outcome,
+};
+pub use sketch::MAX_TRACKED_KEYS;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -26,13 +28,13 @@ use std::thread;
 
 use tollgate_core::limit::Limit;
 use tollgate_policy::model::Percent;
-use tollgate_policy::rules::{Recipe, Role, Rule};
+use tollgate_policy::rules::{KeySpec, MeterRole, Rule};
 
 use self::sketch::Sketch;
-use crate::sharded_counters::own_index;
+use crate::sharded_counters::thread_index;
 
 /// Beyond this many lines of counters threads share.
-const MOST_LINES: usize = 8;
+const MAX_SHARDS: usize = 8;
 
 /// What is known of a candidate so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub struct Divergence {
     pub agreement: Agreement,
     /// The keys for which decisions differ most often, most often first; at most [`MOST_KEYS`]. Every key that differs
     /// more often than `(would_deny + would_allow) / MOST_KEYS + missed` times is among them.
-    pub top: Vec<DivergingKey>,
+    pub top_keys: Vec<DivergingKey>,
     /// Differing decisions whose keys were not noted, because another thread was just noting one.
     pub missed: u64,
 }
@@ -62,7 +64,7 @@ pub struct Divergence {
 /// How often a candidate was compared, and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Comparisons {
+pub struct ComparisonTotals {
     /// Requests on which both were asked.
     pub compared: u64,
     /// Requests that the limit admits and the candidate would deny.
@@ -93,8 +95,8 @@ pub struct DivergingKey {
 #[derive(Debug)]
 pub(crate) struct Comparison {
     /// Every quota that has a part in it: other quotas, another comparison.
-    terms: Vec<(Role, Limit)>,
-    lines: Box<[Line]>,
+    quotas: Vec<(MeterRole, Limit)>,
+    shards: Box<[ComparisonShard]>,
     sketch: Mutex<Sketch>,
     missed: AtomicU64,
 }
@@ -102,7 +104,7 @@ pub(crate) struct Comparison {
 /// One cache line, written by few threads.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Line {
+struct ComparisonShard {
     compared: AtomicU64,
     would_deny: AtomicU64,
     would_allow: AtomicU64,
@@ -111,54 +113,59 @@ struct Line {
 
 /// What one comparison came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compared {
-    Alike,
+pub(crate) enum ComparisonOutcome {
+    Same,
     WouldDeny,
     WouldAllow,
 }
 
 impl Comparison {
     /// A comparison for this rule that has not begun. `None` if it has no candidate.
-    pub(crate) fn of(rule: &Rule) -> Option<Self> {
-        let terms = terms(rule)?;
+    pub(crate) fn for_rule(rule: &Rule) -> Option<Self> {
+        let terms = compared_quotas(rule)?;
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let lines = cores.next_power_of_two().min(MOST_LINES);
+        let lines = cores.next_power_of_two().min(MAX_SHARDS);
         Some(Self {
-            terms,
-            lines: (0..lines).map(|_| Line::default()).collect(),
+            quotas: terms,
+            shards: (0..lines).map(|_| ComparisonShard::default()).collect(),
             sketch: Mutex::new(Sketch::new()),
             missed: AtomicU64::new(0),
         })
     }
 
     /// Whether this compares the same quotas as the rule has, so that it may go on.
-    pub(crate) fn is_of(&self, rule: &Rule) -> bool {
-        terms(rule).is_some_and(|terms| terms == self.terms)
+    pub(crate) fn compares_quotas_of(&self, rule: &Rule) -> bool {
+        compared_quotas(rule).is_some_and(|terms| terms == self.quotas)
     }
 
-    pub(crate) fn count(&self, compared: Compared, digest: impl FnOnce() -> [u8; 16], key: &[u8]) {
-        let Some(line) = self.line() else {
+    pub(crate) fn record(
+        &self,
+        compared: ComparisonOutcome,
+        digest: impl FnOnce() -> [u8; 16],
+        key: &[u8],
+    ) {
+        let Some(line) = self.own_shard() else {
             return;
         };
         line.compared.fetch_add(1, Ordering::Relaxed);
         let direction = match compared {
-            Compared::Alike => return,
-            Compared::WouldDeny => &line.would_deny,
-            Compared::WouldAllow => &line.would_allow,
+            ComparisonOutcome::Same => return,
+            ComparisonOutcome::WouldDeny => &line.would_deny,
+            ComparisonOutcome::WouldAllow => &line.would_allow,
         };
         direction.fetch_add(1, Ordering::Relaxed);
         // Nobody waits for a statistic.
         match self.sketch.try_lock() {
-            Ok(mut sketch) => sketch.note(digest(), key, compared),
-            Err(TryLockError::Poisoned(held)) => held.into_inner().note(digest(), key, compared),
+            Ok(mut sketch) => sketch.record(digest(), key, compared),
+            Err(TryLockError::Poisoned(held)) => held.into_inner().record(digest(), key, compared),
             Err(TryLockError::WouldBlock) => {
                 self.missed.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    pub(crate) fn count_unknown(&self) {
-        if let Some(line) = self.line() {
+    pub(crate) fn record_unknown(&self) {
+        if let Some(line) = self.own_shard() {
             line.unknown.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -167,18 +174,18 @@ impl Comparison {
         &self,
         limit: &str,
         threshold: Percent,
-        recipe: Option<&Recipe>,
+        recipe: Option<&KeySpec>,
     ) -> Divergence {
-        let Comparisons {
+        let ComparisonTotals {
             compared,
             would_deny,
             would_allow,
             unknown,
-        } = self.comparisons();
+        } = self.totals();
         let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
         let top = sketch.top(|key| {
             recipe
-                .map(|recipe| recipe.readable(key))
+                .map(|recipe| recipe.display_key(key))
                 .unwrap_or_default()
         });
         drop(sketch);
@@ -190,17 +197,17 @@ impl Comparison {
             would_allow,
             unknown,
             threshold,
-            agreement: Agreement::of(compared, differ, threshold),
-            top,
+            agreement: Agreement::from_counts(compared, differ, threshold),
+            top_keys: top,
             missed: self.missed.load(Ordering::Relaxed),
         }
     }
 
     /// The numbers without the keys.
-    pub(crate) fn comparisons(&self) -> Comparisons {
-        let sum = |of: fn(&Line) -> &AtomicU64| {
+    pub(crate) fn totals(&self) -> ComparisonTotals {
+        let sum = |of: fn(&ComparisonShard) -> &AtomicU64| {
             let lines = self
-                .lines
+                .shards
                 .iter()
                 .map(|line| of(line).load(Ordering::Relaxed));
             lines.fold(0, u64::saturating_add)
@@ -209,7 +216,7 @@ impl Comparison {
         let (would_deny, would_allow) =
             (sum(|line| &line.would_deny), sum(|line| &line.would_allow));
         let compared = sum(|line| &line.compared);
-        Comparisons {
+        ComparisonTotals {
             compared,
             would_deny,
             would_allow,
@@ -217,18 +224,18 @@ impl Comparison {
         }
     }
 
-    fn line(&self) -> Option<&Line> {
+    fn own_shard(&self) -> Option<&ComparisonShard> {
         // The number of lines is a power of two.
-        let mask = self.lines.len().wrapping_sub(1);
-        self.lines.get(own_index() & mask)
+        let mask = self.shards.len().wrapping_sub(1);
+        self.shards.get(thread_index() & mask)
     }
 }
 
 /// The quotas of a rule that has a candidate.
-fn terms(rule: &Rule) -> Option<Vec<(Role, Limit)>> {
-    let of = |role: Role| rule.meters.iter().filter(move |meter| meter.role == role);
-    of(Role::Candidate).next()?;
-    let quotas = [Role::Main, Role::Local, Role::Candidate].into_iter();
+fn compared_quotas(rule: &Rule) -> Option<Vec<(MeterRole, Limit)>> {
+    let of = |role: MeterRole| rule.meters.iter().filter(move |meter| meter.role == role);
+    of(MeterRole::Candidate).next()?;
+    let quotas = [MeterRole::Main, MeterRole::Local, MeterRole::Candidate].into_iter();
     let quotas = quotas.flat_map(|role| {
         let meters = of(role).flat_map(|meter| meter.quotas.iter());
         meters.map(move |quota| (role, *quota))

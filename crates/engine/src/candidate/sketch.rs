@@ -6,33 +6,33 @@
 //! place, and a count is never too low and too high by at most its error, which is at most `n / MOST_KEYS`. Must not
 //! know: what is counted, whose keys they are.
 
-use super::{Compared, DivergingKey};
+use super::{ComparisonOutcome, DivergingKey};
 
 /// How many keys have a place.
-pub const MOST_KEYS: usize = 64;
+pub const MAX_TRACKED_KEYS: usize = 64;
 
 /// So many bytes of a key are kept to be shown.
-const SHOWN: usize = 96;
+const MAX_KEY_BYTES: usize = 96;
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct SketchEntry {
     digest: [u8; 16],
     would_deny: u64,
     would_allow: u64,
     /// What the keys before it had.
     error: u64,
-    key: [u8; SHOWN],
+    key: [u8; MAX_KEY_BYTES],
     len: u8,
 }
 
-impl Place {
+impl SketchEntry {
     const fn count(&self) -> u64 {
         self.error
             .saturating_add(self.would_deny)
             .saturating_add(self.would_allow)
     }
 
-    fn shown(&self) -> &[u8] {
+    fn key_prefix(&self) -> &[u8] {
         self.key.get(..usize::from(self.len)).unwrap_or_default()
     }
 }
@@ -40,59 +40,63 @@ impl Place {
 /// All room is taken at once; noting a key takes no more.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    places: Vec<Place>,
+    entries: Vec<SketchEntry>,
 }
 
 impl Sketch {
     pub(super) fn new() -> Self {
         Self {
-            places: Vec::with_capacity(MOST_KEYS),
+            entries: Vec::with_capacity(MAX_TRACKED_KEYS),
         }
     }
 
-    pub(super) fn note(&mut self, digest: [u8; 16], key: &[u8], what: Compared) {
-        let known = self.places.iter().position(|one| one.digest == digest);
-        let at = known.or_else(|| self.settle(digest, key));
-        if let Some(place) = at.and_then(|at| self.places.get_mut(at)) {
+    pub(super) fn record(&mut self, digest: [u8; 16], key: &[u8], what: ComparisonOutcome) {
+        let known = self.entries.iter().position(|one| one.digest == digest);
+        let at = known.or_else(|| self.insert(digest, key));
+        if let Some(place) = at.and_then(|at| self.entries.get_mut(at)) {
             match what {
-                Compared::Alike => {}
-                Compared::WouldDeny => place.would_deny = place.would_deny.saturating_add(1),
-                Compared::WouldAllow => place.would_allow = place.would_allow.saturating_add(1),
+                ComparisonOutcome::Same => {}
+                ComparisonOutcome::WouldDeny => {
+                    place.would_deny = place.would_deny.saturating_add(1)
+                }
+                ComparisonOutcome::WouldAllow => {
+                    place.would_allow = place.would_allow.saturating_add(1)
+                }
             }
         }
     }
 
     /// Finds a place for a new key.
-    fn settle(&mut self, digest: [u8; 16], key: &[u8]) -> Option<usize> {
-        let len = key.len().min(SHOWN);
-        let mut place = Place {
+    fn insert(&mut self, digest: [u8; 16], key: &[u8]) -> Option<usize> {
+        let len = key.len().min(MAX_KEY_BYTES);
+        let mut place = SketchEntry {
             digest,
             would_deny: 0,
             would_allow: 0,
             error: 0,
-            key: [0; SHOWN],
+            key: [0; MAX_KEY_BYTES],
             len: u8::try_from(len).unwrap_or(0),
         };
         if let (Some(room), Some(key)) = (place.key.get_mut(..len), key.get(..len)) {
             room.copy_from_slice(key);
         }
-        if self.places.len() < MOST_KEYS {
-            self.places.push(place);
-            return self.places.len().checked_sub(1);
+        if self.entries.len() < MAX_TRACKED_KEYS {
+            self.entries.push(place);
+            return self.entries.len().checked_sub(1);
         }
-        let counted = self.places.iter().enumerate();
+        let counted = self.entries.iter().enumerate();
         let (least, gone) = counted.min_by_key(|(_, one)| one.count())?;
         place.error = gone.count();
-        *self.places.get_mut(least)? = place;
+        *self.entries.get_mut(least)? = place;
         Some(least)
     }
 
     /// Who has a place, the highest count first. This allocates, and is for those who read the numbers.
     pub(super) fn top(&self, readable: impl Fn(&[u8]) -> String) -> Vec<DivergingKey> {
-        let mut places: Vec<&Place> = self.places.iter().collect();
+        let mut places: Vec<&SketchEntry> = self.entries.iter().collect();
         places.sort_by_key(|one| (std::cmp::Reverse(one.count()), one.digest));
-        let key = |one: &Place| DivergingKey {
-            key: readable(one.shown()),
+        let key = |one: &SketchEntry| DivergingKey {
+            key: readable(one.key_prefix()),
             digest: one.digest,
             would_deny: one.would_deny,
             would_allow: one.would_allow,
@@ -115,7 +119,7 @@ mod tests {
     /// What is wrong with what a sketch says of these true counts.
     fn complaint(top: &[DivergingKey], truth: &HashMap<u64, u64>) -> Option<String> {
         let n: u64 = truth.values().sum();
-        let most_error = n / u64::try_from(MOST_KEYS).unwrap();
+        let most_error = n / u64::try_from(MAX_TRACKED_KEYS).unwrap();
         for one in top {
             let key = u64::try_from(u128::from_be_bytes(one.digest)).unwrap();
             let (true_count, least) = (truth[&key], one.would_deny + one.would_allow);
@@ -153,7 +157,7 @@ mod tests {
         for seed in 0..5 {
             let (mut sketch, mut truth) = (Sketch::new(), HashMap::new());
             stream(&mut Dice::new(seed), |key| {
-                sketch.note(digest(key), b"", Compared::WouldDeny);
+                sketch.record(digest(key), b"", ComparisonOutcome::WouldDeny);
                 *truth.entry(key).or_default() += 1;
             });
             assert_eq!(
@@ -161,7 +165,7 @@ mod tests {
                 None,
                 "seed {seed}"
             );
-            assert_eq!(sketch.places.capacity(), MOST_KEYS);
+            assert_eq!(sketch.entries.capacity(), MAX_TRACKED_KEYS);
         }
     }
 
@@ -169,8 +173,8 @@ mod tests {
     fn control_a_sketch_that_forgets_what_it_inherits_is_noticed() {
         let (mut sketch, mut truth) = (Sketch::new(), HashMap::new());
         stream(&mut Dice::new(1), |key| {
-            sketch.note(digest(key), b"", Compared::WouldDeny);
-            for place in &mut sketch.places {
+            sketch.record(digest(key), b"", ComparisonOutcome::WouldDeny);
+            for place in &mut sketch.entries {
                 place.error = 0;
             }
             *truth.entry(key).or_default() += 1;
@@ -182,14 +186,14 @@ mod tests {
     fn both_directions_are_told_apart_and_long_keys_are_cut() {
         let mut sketch = Sketch::new();
         let long = [b'x'; 200];
-        sketch.note(digest(1), &long, Compared::WouldAllow);
-        sketch.note(digest(1), &long, Compared::WouldDeny);
-        sketch.note(digest(1), &long, Compared::WouldDeny);
+        sketch.record(digest(1), &long, ComparisonOutcome::WouldAllow);
+        sketch.record(digest(1), &long, ComparisonOutcome::WouldDeny);
+        sketch.record(digest(1), &long, ComparisonOutcome::WouldDeny);
         let top = sketch.top(|key| key.len().to_string());
         assert_eq!(
             (top[0].would_deny, top[0].would_allow, top[0].error),
             (2, 1, 0)
         );
-        assert_eq!(top[0].key, SHOWN.to_string());
+        assert_eq!(top[0].key, MAX_KEY_BYTES.to_string());
     }
 }

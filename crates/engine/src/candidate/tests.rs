@@ -10,14 +10,16 @@ use tollgate_policy::model::{
 };
 use tollgate_policy::rules::Rules;
 
-use super::{Agreement, Divergence, MOST_KEYS};
+use super::{Agreement, Divergence, MAX_TRACKED_KEYS};
 use crate::Engine;
 use crate::testing::{
-    Caller, Dice, TestEngine, engine, engine_of, limit, per_second, places, policy, quota, rules,
+    Caller, Dice, TestEngine, engine, engine_with, limit, per_second, places, policy, quota, rules,
 };
 
 /// A limit for each user of 5 per second, and a candidate.
-fn tried(candidate: tollgate_policy::model::At<tollgate_policy::model::QuotaSpec>) -> LimitRule {
+fn tried(
+    candidate: tollgate_policy::model::Located<tollgate_policy::model::QuotaSpec>,
+) -> LimitRule {
     LimitRule {
         candidate: Some(candidate),
         ..limit("api", per_second(5))
@@ -38,7 +40,7 @@ fn numbers(divergence: &Divergence) -> (u64, u64, u64) {
 
 /// What a brute-force count of differing decisions says.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Counted {
+struct ExpectedCounts {
     compared: u64,
     would_deny: u64,
     would_allow: u64,
@@ -46,11 +48,11 @@ struct Counted {
 }
 
 /// Random requests of many users to an engine with a candidate and to one that enforces it; both count.
-fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, Counted) {
+fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, ExpectedCounts) {
     let (tried, clock) = engine(vec![own]);
     let (other, other_clock) = engine(vec![alone]);
     let mut dice = Dice::new(seed);
-    let mut counted = Counted::default();
+    let mut counted = ExpectedCounts::default();
     for _ in 0..5_000 {
         let step = Nanos::from_millis(dice.below(20));
         clock.advance(step);
@@ -64,8 +66,8 @@ fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, Counted) {
         let user = format!("user-{user}");
         let caller = Caller::named(&user);
         let cost = 1 + dice.below(3);
-        let is = tried.decide_at(&caller, cost).is_admitted();
-        let would_be = other.decide_at(&caller, cost).is_admitted();
+        let is = tried.decide_with_cost(&caller, cost).is_admitted();
+        let would_be = other.decide_with_cost(&caller, cost).is_admitted();
         counted.compared += 1;
         counted.would_deny += u64::from(is && !would_be);
         counted.would_allow += u64::from(!is && would_be);
@@ -77,19 +79,20 @@ fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, Counted) {
 }
 
 /// What is wrong with what a comparison says, given the truth.
-fn complaint(said: &Divergence, truth: &Counted) -> Option<String> {
+fn complaint(said: &Divergence, truth: &ExpectedCounts) -> Option<String> {
     if numbers(said) != (truth.compared, truth.would_deny, truth.would_allow) {
         return Some(format!("{:?} is not {truth:?}", numbers(said)));
     }
-    let most_error = (truth.would_deny + truth.would_allow) / u64::try_from(MOST_KEYS).unwrap();
-    for one in &said.top {
+    let most_error =
+        (truth.would_deny + truth.would_allow) / u64::try_from(MAX_TRACKED_KEYS).unwrap();
+    for one in &said.top_keys {
         let least = one.would_deny + one.would_allow;
         let count = truth.by_key.get(&one.key).copied().unwrap_or(0);
         if one.error > most_error || !(least..=least + one.error).contains(&count) {
             return Some(format!("{one:?} occurred {count} times"));
         }
     }
-    let is_there = |key: &str| said.top.iter().any(|one| one.key == key);
+    let is_there = |key: &str| said.top_keys.iter().any(|one| one.key == key);
     let missing = truth
         .by_key
         .iter()
@@ -153,7 +156,7 @@ fn control_a_candidate_that_is_charged_only_with_the_enforced_quota_is_noticed()
     assert!(complaint(&said, &truth).is_some());
     // And if the two were taken for each other's keys.
     let (mut said, truth) = raced(7, tried(per_second(8)), limit("api", per_second(8)));
-    let (first, second) = said.top.split_at_mut(1);
+    let (first, second) = said.top_keys.split_at_mut(1);
     std::mem::swap(&mut first[0].key, &mut second[0].key);
     assert!(complaint(&said, &truth).is_some());
 }
@@ -183,7 +186,7 @@ fn a_limit_in_shadow_is_compared_by_what_it_would_have_said() {
         assert!(engine.decide(&Caller::named("alice")).is_admitted());
     }
     assert_eq!(numbers(&of(&engine)), (10, 2, 0));
-    assert_eq!(engine.counted("api").unwrap().would_deny, 5);
+    assert_eq!(engine.totals("api").unwrap().would_deny, 5);
 }
 
 #[test]
@@ -219,7 +222,7 @@ fn limits_that_share_a_bucket_share_the_candidates_state_and_one_in_shadow_charg
 fn tiers_are_not_compared_with_what_stands_for_the_limits_own_quota() {
     let mut own = tried(per_second(1));
     own.tiers = Some(Tiers {
-        by: Attribute::named("header.plan").unwrap().into(),
+        by: Attribute::parse("header.plan").unwrap().into(),
         tiers: vec![(Box::<str>::from("pro").into(), per_second(50))],
     });
     let (engine, _clock) = engine(vec![own]);
@@ -257,7 +260,7 @@ fn places_of_a_candidate_are_given_back_with_those_of_the_limit() {
 #[test]
 fn responses_are_charged_to_a_candidate_as_to_its_limit() {
     let mut own = tried(per_second(2));
-    own.count = Count::Responses(vec![StatusClass::Exactly(401)]);
+    own.count = Count::Responses(vec![StatusClass::Code(401)]);
     let (engine, _clock) = engine(vec![own]);
     let answer = |status: u16| {
         let mut verdict = engine.decide(&Caller::named("alice"));
@@ -291,8 +294,8 @@ fn every_denial_is_charged_to_a_candidate_that_counts_denials_whoever_denied() {
         };
         let mut insists = limit("insists", per_second(90));
         insists.matching = crate::testing::matching("method", "POST");
-        insists.key[0].missing = tollgate_policy::model::Missing::Deny;
-        insists.key[0].attribute = Attribute::named("header.token").unwrap().into();
+        insists.key[0].missing = tollgate_policy::model::OnMissing::Deny;
+        insists.key[0].attribute = Attribute::parse("header.token").unwrap().into();
         vec![denials, limit("fast", per_second(2)), insists]
     };
     // Two are admitted, 8 denied by the limit on requests, 2 for want of a key.
@@ -384,7 +387,7 @@ fn the_policys_threshold_makes_the_verdict() {
         };
         Rules::compile(&policy, [7; 16]).unwrap()
     };
-    let (engine, clock) = engine_of(with(200));
+    let (engine, clock) = engine_with(with(200));
     let ask = |engine: &Engine<_>, times: u64| {
         for _ in 0..times {
             clock.advance(Nanos::from_millis(1_000));
@@ -394,13 +397,13 @@ fn the_policys_threshold_makes_the_verdict() {
         }
     };
     ask(&engine, 10);
-    assert_eq!(of(&engine).agreement, Agreement::TooFewToTell);
+    assert_eq!(of(&engine).agreement, Agreement::Inconclusive);
     ask(&engine, 90);
     let said = of(&engine);
     assert_eq!(numbers(&said), (500, 100, 0));
     assert_eq!(said.agreement, Agreement::Diverges);
     assert_eq!(
-        (said.top[0].key.as_str(), said.top[0].would_deny),
+        (said.top_keys[0].key.as_str(), said.top_keys[0].would_deny),
         ("alice", 100)
     );
     engine.replace(with(5_000)).unwrap();
@@ -418,7 +421,11 @@ fn keys_that_the_policy_hashes_are_told_as_digests() {
         let _verdict = engine.decide(&Caller::named("secret"));
     }
     let said = of(&engine);
-    assert_eq!(said.top.len(), 1);
-    assert!(said.top[0].key.starts_with('#'), "{}", said.top[0].key);
+    assert_eq!(said.top_keys.len(), 1);
+    assert!(
+        said.top_keys[0].key.starts_with('#'),
+        "{}",
+        said.top_keys[0].key
+    );
     assert!(!format!("{said:?}").contains("secret"));
 }

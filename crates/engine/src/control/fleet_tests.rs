@@ -4,21 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate_core::Nanos;
-use tollgate_store::register::{Change as Put, Entry, How, MOST_CHANGES, NodeId, Said};
+use tollgate_store::register::{
+    MAX_PUTS, NodeId, PutMode, RegisterEntry, RegisterPut as Put, RegisterSnapshot,
+};
 use tollgate_store::{ManualClock, StoreError};
 use tollgate_testkit::register::ModelRegister;
 
-use super::{By, Controls, Halt, MOST_BLOCKS, Switch};
-use crate::Reason;
+use super::{Attribution, Halt, MAX_BLOCKS, OperatorState, Switch};
+use crate::DenialReason;
 use crate::testing::{Caller, TestEngine, engine, key, limit, per_second, rules};
 
-const BY: By<'_> = By {
+const BY: Attribution<'_> = Attribution {
     who: "ada",
     why: "a test",
 };
 
 /// A node that puts and hears all there is whenever it is told to.
-struct Node {
+struct SimulatedNode {
     engine: TestEngine,
     clock: Arc<ManualClock>,
     id: NodeId,
@@ -26,14 +28,14 @@ struct Node {
     woken: Arc<AtomicUsize>,
 }
 
-impl Node {
+impl SimulatedNode {
     fn start(id: u64) -> Self {
         let mut hashed = limit("hashed", per_second(1));
         hashed.key[0].hash = true;
         let (engine, clock) = engine(vec![limit("api", per_second(2)), hashed]);
         let woken = Arc::new(AtomicUsize::new(0));
         let bell = Arc::clone(&woken);
-        engine.control().share(Arc::new(move || {
+        engine.control().start_sharing(Arc::new(move || {
             bell.fetch_add(1, Ordering::Relaxed);
         }));
         Self {
@@ -45,26 +47,26 @@ impl Node {
         }
     }
 
-    fn tell(&self, register: &ModelRegister) -> Result<(), StoreError> {
+    fn publish(&self, register: &ModelRegister) -> Result<(), StoreError> {
         let control = self.engine.control();
-        while control.waiting() > 0 {
-            let put = control.to_put();
+        while control.pending_count() > 0 {
+            let put = control.next_changes();
             let number = self.puts.fetch_add(1, Ordering::Relaxed) + 1;
             register.put_now(self.id, u64::try_from(number).unwrap(), put.changes())?;
-            control.was_put(&put);
+            control.mark_published(&put);
         }
         Ok(())
     }
 
-    fn hear(&self, register: &ModelRegister) -> super::Adopted {
+    fn sync(&self, register: &ModelRegister) -> super::SyncOutcome {
         self.engine
             .control()
-            .adopt(&register.entries_now(None).unwrap())
+            .apply_register(&register.entries_now(None).unwrap())
     }
 
     fn is_blocked(&self, user: &str) -> bool {
         let verdict = self.engine.peek(&Caller::named(user));
-        verdict.reason() == Some(Reason::Blocked)
+        verdict.reason() == Some(DenialReason::Blocked)
     }
 
     fn quota(&self, user: &str) -> u64 {
@@ -77,7 +79,7 @@ impl Node {
 #[test]
 fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
     let register = ModelRegister::default();
-    let (one, two) = (Node::start(1), Node::start(2));
+    let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
     control
         .override_key("api", &["alice"], "5/s", None, BY)
@@ -86,54 +88,57 @@ fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
     control.block_key("hashed", &["hunter2"], None, BY).unwrap();
     control.block_address("10.0.0.0/8", None, BY).unwrap();
     assert_eq!(one.woken.load(Ordering::Relaxed), 4);
-    one.tell(&register).unwrap();
-    assert_eq!(two.hear(&register).changed, 4);
+    one.publish(&register).unwrap();
+    assert_eq!(two.sync(&register).changed, 4);
     assert_eq!(two.quota("alice"), 5);
     assert!(two.is_blocked("bob") && two.is_blocked("hunter2"));
     let caller = Caller::default().from("10.1.2.3");
     assert!(!two.engine.peek(&caller).is_admitted());
-    assert_eq!(two.hear(&register).changed, 0, "it is no news");
+    assert_eq!(two.sync(&register).changed, 0, "it is no news");
 
     // On the other node, which knows neither of them by name.
     let control = two.engine.control();
-    control.lift_override("api", &["alice"], BY).unwrap();
+    control.remove_override("api", &["alice"], BY).unwrap();
     control.unblock_key("api", &["bob"], BY).unwrap();
     control.unblock_address("10.0.0.0/8", BY).unwrap();
     control
         .switch(None, Switch::halted(Halt::Shadow), BY)
         .unwrap();
-    two.tell(&register).unwrap();
-    one.hear(&register);
+    two.publish(&register).unwrap();
+    one.sync(&register);
     assert_eq!(one.quota("alice"), 2);
     assert!(!one.is_blocked("bob"));
     assert_eq!(
-        one.engine.control().everything(),
+        one.engine.control().global_switch(),
         Switch::halted(Halt::Shadow)
     );
     control.switch(None, Switch::default(), BY).unwrap();
     control.unblock_key("hashed", &["hunter2"], BY).unwrap();
-    two.tell(&register).unwrap();
-    one.hear(&register);
-    assert_eq!(one.engine.control().controls(), Controls::default());
+    two.publish(&register).unwrap();
+    one.sync(&register);
+    assert_eq!(
+        one.engine.control().operator_state(),
+        OperatorState::default()
+    );
 }
 
 #[test]
 fn others_log_who_said_it_and_nobody_is_told_a_key() {
     let register = ModelRegister::default();
-    let (one, two) = (Node::start(1), Node::start(2));
+    let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
     control
         .block_key("api", &["sk_live_secret"], None, BY)
         .unwrap();
-    let put = control.to_put();
+    let put = control.next_changes();
     let told = format!(
         "{:?} {}",
         put,
         String::from_utf8_lossy(&put.changes()[0].body)
     );
     assert!(!told.contains("sk_live_secret"), "{told}");
-    one.tell(&register).unwrap();
-    two.hear(&register);
+    one.publish(&register).unwrap();
+    two.sync(&register);
     let event = two.engine.control().events()[0].to_string();
     let (before, after) = event.split_once('#').unwrap();
     let (digest, after) = after.split_at(32);
@@ -145,9 +150,9 @@ fn others_log_who_said_it_and_nobody_is_told_a_key() {
         )
     );
     assert!(digest.bytes().all(|digit| digit.is_ascii_hexdigit()));
-    one.hear(&register);
+    one.sync(&register);
     assert!(
-        format!("{:?}", one.engine.control().controls()).contains("sk_live_secret"),
+        format!("{:?}", one.engine.control().operator_state()).contains("sk_live_secret"),
         "where it was named it is shown as before"
     );
 }
@@ -155,75 +160,78 @@ fn others_log_who_said_it_and_nobody_is_told_a_key() {
 #[test]
 fn what_was_said_here_meanwhile_is_newer_than_what_is_heard() {
     let register = ModelRegister::default();
-    let (one, two) = (Node::start(1), Node::start(2));
-    let switch = |node: &Node, halt| {
+    let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
+    let switch = |node: &SimulatedNode, halt| {
         let control = node.engine.control();
         control
             .switch(Some("api"), Switch::halted(halt), BY)
             .unwrap();
     };
     switch(&one, Halt::Off);
-    one.tell(&register).unwrap();
+    one.publish(&register).unwrap();
     switch(&two, Halt::Shadow);
-    assert_eq!(two.hear(&register).changed, 0, "it will be put after that");
-    two.tell(&register).unwrap();
-    assert_eq!(one.hear(&register).changed, 1);
+    assert_eq!(two.sync(&register).changed, 0, "it will be put after that");
+    two.publish(&register).unwrap();
+    assert_eq!(one.sync(&register).changed, 1);
     assert_eq!(
-        one.engine.control().controls(),
-        two.engine.control().controls()
+        one.engine.control().operator_state(),
+        two.engine.control().operator_state()
     );
     // Said again while it is on the way: only the later saying is still to be put.
     switch(&one, Halt::Off);
-    let put = one.engine.control().to_put();
+    let put = one.engine.control().next_changes();
     switch(&one, Halt::Shadow);
-    one.engine.control().was_put(&put);
-    assert_eq!(one.engine.control().waiting(), 1);
+    one.engine.control().mark_published(&put);
+    assert_eq!(one.engine.control().pending_count(), 1);
 }
 
 #[test]
 fn clocks_of_nodes_do_not_matter_to_how_long_something_holds() {
     let register = ModelRegister::default();
-    let (one, two) = (Node::start(1), Node::start(2));
+    let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     two.clock.advance(Nanos::HOUR);
     let control = one.engine.control();
     control
         .block_key("api", &["bob"], Some(Nanos::MINUTE), BY)
         .unwrap();
     one.clock.advance(Nanos::from_secs(20));
-    one.tell(&register).unwrap();
+    one.publish(&register).unwrap();
     register.advance(Nanos::from_secs(10));
-    two.hear(&register);
+    two.sync(&register);
     assert!(two.is_blocked("bob"));
     two.clock.advance(Nanos::from_secs(29));
     assert!(two.is_blocked("bob"));
     two.clock.advance(Nanos::from_secs(2));
     assert!(!two.is_blocked("bob"));
-    assert_eq!(two.engine.control().controls(), Controls::default());
+    assert_eq!(
+        two.engine.control().operator_state(),
+        OperatorState::default()
+    );
     // What is over before it was put is put as taken back, in case something else was said before.
     control
         .block_key("api", &["eve"], Some(Nanos::SECOND), BY)
         .unwrap();
     one.clock.advance(Nanos::MINUTE);
-    assert_eq!(control.to_put().changes()[0].how, How::Remove);
+    assert_eq!(control.next_changes().changes()[0].mode, PutMode::Remove);
 }
 
 #[test]
 fn who_was_away_drops_what_is_gone_and_keeps_what_it_has_not_told_yet() {
     let register = ModelRegister::default();
-    let (one, two) = (Node::start(1), Node::start(2));
+    let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     one.engine
         .control()
         .block_key("api", &["bob"], None, BY)
         .unwrap();
-    one.tell(&register).unwrap();
-    two.hear(&register);
+    one.publish(&register).unwrap();
+    two.sync(&register);
     two.engine
         .control()
         .block_key("api", &["eve"], None, BY)
         .unwrap();
-    two.engine.control().adopt(&Said {
-        is_whole: true,
-        ..Said::default()
+    two.engine.control().apply_register(&RegisterSnapshot {
+        is_complete: true,
+        ..RegisterSnapshot::default()
     });
     assert!(!two.is_blocked("bob") && two.is_blocked("eve"));
     let last = two.engine.control().events().pop().unwrap();
@@ -236,32 +244,32 @@ fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost()
     let later = |name: &str, body: &str| Put {
         name: name.into(),
         body: body.as_bytes().into(),
-        how: How::Set,
-        left: None,
+        mode: PutMode::Set,
+        expires_in: None,
     };
     let changes = [
         later("tier/alice", r#"{"v":1,"who":"a","why":"b"}"#),
         later("switch/api", r#"{"v":2,"who":"a","why":"b","switch":{}}"#),
     ];
-    let node = Node::start(1);
+    let node = SimulatedNode::start(1);
     node.engine
         .control()
         .switch(Some("api"), Switch::halted(Halt::Off), BY)
         .unwrap();
-    node.tell(&register).unwrap();
+    node.publish(&register).unwrap();
     register.put_now(NodeId(9), 1, &changes).unwrap();
-    let adopted = node.hear(&register);
-    assert_eq!((adopted.changed, adopted.not_understood), (1, 2));
+    let adopted = node.sync(&register);
+    assert_eq!((adopted.changed, adopted.unsupported), (1, 2));
     assert_eq!(
-        node.engine.control().controls(),
-        Controls::default(),
+        node.engine.control().operator_state(),
+        OperatorState::default(),
         "what it said before no longer holds"
     );
     register.lose_everything();
-    node.engine.control().tell_again(None);
-    node.tell(&register).unwrap();
+    node.engine.control().republish(None);
+    node.publish(&register).unwrap();
     let said = register.entries_now(None).unwrap();
-    let body = |entry: &Entry| entry.body.clone();
+    let body = |entry: &RegisterEntry| entry.body.clone();
     let mut bodies: Vec<_> = said.entries.iter().map(body).collect();
     bodies.sort();
     let mut expected: Vec<_> = changes.iter().map(|change| change.body.clone()).collect();
@@ -272,21 +280,21 @@ fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost()
 #[test]
 fn what_a_register_has_lost_at_its_end_is_told_again_whether_said_or_taken_back() {
     let register = ModelRegister::default();
-    let (one, two) = (Node::start(1), Node::start(2));
+    let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
     control.block_key("api", &["bob"], None, BY).unwrap();
     control.block_key("api", &["eve"], None, BY).unwrap();
-    one.tell(&register).unwrap();
-    let early = register.entries_now(None).unwrap().mark.version;
+    one.publish(&register).unwrap();
+    let early = register.entries_now(None).unwrap().cursor.version;
     control.unblock_key("api", &["bob"], BY).unwrap();
     control.block_address("10.0.0.0/8", None, BY).unwrap();
-    one.tell(&register).unwrap();
-    one.hear(&register);
+    one.publish(&register).unwrap();
+    one.sync(&register);
     register.lose_after(early);
-    control.tell_again(Some(early));
-    assert_eq!(control.waiting(), 2);
-    one.tell(&register).unwrap();
-    two.hear(&register);
+    control.republish(Some(early));
+    assert_eq!(control.pending_count(), 2);
+    one.publish(&register).unwrap();
+    two.sync(&register);
     assert!(!two.is_blocked("bob") && two.is_blocked("eve"));
     assert!(
         !two.engine
@@ -298,7 +306,7 @@ fn what_a_register_has_lost_at_its_end_is_told_again_whether_said_or_taken_back(
 #[test]
 fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
     let register = ModelRegister::default();
-    let (one, two) = (Node::start(1), Node::start(2));
+    let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let mut other = limit("api", per_second(2));
     other.key = key(&["method"]);
     two.engine.replace(rules(vec![other])).unwrap();
@@ -306,8 +314,8 @@ fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
         .control()
         .block_key("api", &["bob"], None, BY)
         .unwrap();
-    one.tell(&register).unwrap();
-    assert_eq!(two.hear(&register).changed, 1);
+    one.publish(&register).unwrap();
+    assert_eq!(two.sync(&register).changed, 1);
     assert!(!two.is_blocked("bob"));
     two.engine
         .replace(rules(vec![limit("api", per_second(9))]))
@@ -317,40 +325,43 @@ fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
 
 #[test]
 fn everything_that_waits_is_bounded_and_goes_in_batches() {
-    let (node, other) = (Node::start(1), Node::start(2));
+    let (node, other) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = node.engine.control();
-    let blocks = (0..MOST_BLOCKS).map(|n| super::Block::Address {
+    let blocks = (0..MAX_BLOCKS).map(|n| super::Block::Address {
         address: format!("10.{}.{}.{}", n / 65_536, n / 256 % 256, n % 256),
         until: None,
     });
-    let all = Controls {
+    let all = OperatorState {
         blocks: blocks.collect(),
-        ..Controls::default()
+        ..OperatorState::default()
     };
     control.restore(all.clone(), BY).unwrap();
-    assert_eq!(control.waiting(), MOST_BLOCKS);
-    assert_eq!(control.to_put().changes().len(), MOST_CHANGES);
+    assert_eq!(control.pending_count(), MAX_BLOCKS);
+    assert_eq!(control.next_changes().changes().len(), MAX_PUTS);
     let register = ModelRegister::default();
-    node.tell(&register).unwrap();
-    assert_eq!(other.hear(&register).changed, MOST_BLOCKS);
+    node.publish(&register).unwrap();
+    assert_eq!(other.sync(&register).changed, MAX_BLOCKS);
     assert_eq!(other.engine.control().events().len(), 1, "as one event");
-    assert_eq!(other.engine.control().controls().blocks.len(), MOST_BLOCKS);
+    assert_eq!(
+        other.engine.control().operator_state().blocks.len(),
+        MAX_BLOCKS
+    );
     // What makes room goes first.
     control.unblock_address("10.0.0.1", BY).unwrap();
     control.block_address("192.0.2.1", None, BY).unwrap();
-    let put = control.to_put();
-    assert_eq!(put.changes()[0].how, How::Remove);
+    let put = control.next_changes();
+    assert_eq!(put.changes()[0].mode, PutMode::Remove);
     // A register that will not have it does not hold up anything else.
-    control.give_up(&put);
-    assert_eq!((control.waiting(), control.left_out()), (0, 2));
-    let one_more = Node::start(3);
+    control.discard_changes(&put);
+    assert_eq!((control.pending_count(), control.dropped_count()), (0, 2));
+    let one_more = SimulatedNode::start(3);
     one_more
         .engine
         .control()
         .block_address("192.0.2.9", None, BY)
         .unwrap();
-    let adopted = one_more.hear(&register);
-    assert_eq!((adopted.left_out, adopted.changed), (1, MOST_BLOCKS - 1));
+    let adopted = one_more.sync(&register);
+    assert_eq!((adopted.dropped, adopted.changed), (1, MAX_BLOCKS - 1));
 }
 
 #[test]
@@ -358,8 +369,12 @@ fn without_a_register_nothing_is_noted() {
     let (engine, _clock) = engine(vec![limit("api", per_second(2))]);
     let control = engine.control();
     control.block_key("api", &["bob"], None, BY).unwrap();
-    assert_eq!(control.waiting(), 0);
-    control.share(Arc::new(|| {}));
-    let put = control.to_put();
-    assert_eq!(put.changes()[0].how, How::SetIfAbsent, "it was said before");
+    assert_eq!(control.pending_count(), 0);
+    control.start_sharing(Arc::new(|| {}));
+    let put = control.next_changes();
+    assert_eq!(
+        put.changes()[0].mode,
+        PutMode::SetIfAbsent,
+        "it was said before"
+    );
 }

@@ -5,45 +5,45 @@
 //! bounded, and holds over reloads for the limit of the same name. A switch takes force away and never adds any: what the
 //! policy shadows stays in shadow. Must not know: transports, who may do what.
 
+mod audit_log;
 mod compile;
-mod controls;
-mod entry;
-mod fleet;
 #[cfg(test)]
 mod fleet_tests;
-mod item;
-mod log;
-mod naming;
-mod quota;
-mod refused;
-mod sharing;
+mod lookup;
+mod operator_error;
+mod operator_items;
+mod operator_state;
+mod override_quota;
+mod register_codec;
+mod register_outbox;
+mod register_sync;
 #[cfg(test)]
 mod tests;
 
-pub use controls::{
-    Block, Controls, Halt, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, NamedKey, Switch,
+pub use audit_log::{MAX_EVENTS, OperatorChange, OperatorEvent, UtcTime};
+pub use operator_error::OperatorError;
+pub use operator_state::{
+    Block, Halt, KeyIdentity, KeyOverride, MAX_BLOCKS, MAX_OVERRIDES, OperatorState, Switch,
 };
-pub use fleet::Adopted;
-pub use log::{Change, Event, MOST_EVENTS, Utc};
-pub use refused::Refused;
-pub use sharing::{ToPut, Wake};
+pub use register_outbox::{RegisterChanges, WakeCallback};
+pub use register_sync::SyncOutcome;
 
-pub(crate) use compile::snapshot;
-pub(crate) use log::Log;
-pub(crate) use sharing::Sharing;
+pub(crate) use audit_log::AuditLog;
+pub(crate) use compile::compile_snapshot;
+pub(crate) use register_outbox::RegisterOutbox;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::Key;
+use tollgate_store::StoreKey;
 
 use crate::engine::Engine;
 use crate::generation::Generation;
 use crate::store::StateStore;
-use entry::Signature;
-use naming::{known, named, network};
+use lookup::{normalize_network, resolve_key, rule_index};
+use register_codec::OwnedAttribution;
 
 /// Who does something, and why. Both are kept with what was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct By<'a> {
+pub struct Attribution<'a> {
     /// A name, at most 128 bytes.
     pub who: &'a str,
     /// A reason, at most 512 bytes.
@@ -54,17 +54,17 @@ pub struct By<'a> {
 ///
 /// ```
 /// use tollgate_engine::Engine;
-/// use tollgate_engine::control::{By, Halt, Switch};
+/// use tollgate_engine::control::{Attribution, Halt, Switch};
 /// use tollgate_policy::rules::Rules;
-/// use tollgate_policy::source::Format;
-/// use tollgate_store::Memory;
+/// use tollgate_policy::source::SourceFormat;
+/// use tollgate_store::MemoryStore;
 ///
 /// let text = "limits: [{ name: logins, key: ip, rate: 10/min }]";
-/// let policy = tollgate_policy::load(text, "policy.yaml", Format::Yaml)?;
+/// let policy = tollgate_policy::load(text, "policy.yaml", SourceFormat::Yaml)?;
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
-/// let engine = Engine::new(rules, Memory::for_keys(1_000)?)?;
+/// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
 ///
-/// let by = By { who: "ada", why: "logins fail since 14:02" };
+/// let by = Attribution { who: "ada", why: "logins fail since 14:02" };
 /// engine.control().switch(Some("logins"), Switch::halted(Halt::Shadow), by)?;
 /// let mistake = engine.control().switch(Some("login"), Switch::default(), by).unwrap_err();
 /// assert_eq!(mistake.to_string(), "there is no limit `login`; did you mean `logins`?");
@@ -76,13 +76,13 @@ pub struct Control<'a, S> {
 }
 
 impl<'a, S: StateStore> Control<'a, S> {
-    pub(crate) const fn of(engine: &'a Engine<S>) -> Self {
+    pub(crate) const fn new(engine: &'a Engine<S>) -> Self {
         Self { engine }
     }
 
     /// Makes denials void that a fleet's driver has cached.
-    pub fn forget_denials(&self) {
-        self.engine.forget_denials();
+    pub fn clear_cached_denials(&self) {
+        self.engine.clear_cached_denials();
     }
 
     /// Halts a limit or, without a name, everything; or enforces it for another share of keys. The switch as it was
@@ -96,12 +96,17 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is no such limit, or it is not signed.
-    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), Refused> {
-        self.change(by, |generation, controls, _| {
+    pub fn switch(
+        &self,
+        limit: Option<&str>,
+        to: Switch,
+        by: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(by, |generation, controls, _| {
             match limit {
                 None => controls.everything = to,
                 Some(name) => {
-                    known(generation, name)?;
+                    rule_index(generation, name)?;
                     controls.limits.insert(name.into(), to);
                     controls
                         .limits
@@ -109,7 +114,7 @@ impl<'a, S: StateStore> Control<'a, S> {
                 }
             }
             let limit = limit.map(Box::from);
-            Ok(Change::Switched { limit, to }.into())
+            Ok(OperatorChange::Switched { limit, to }.into())
         })
     }
 
@@ -125,34 +130,36 @@ impl<'a, S: StateStore> Control<'a, S> {
         key: &[&str],
         quota: &str,
         lasts: Option<Nanos>,
-        by: By<'_>,
-    ) -> Result<(), Refused> {
-        self.change(by, |generation, controls, now| {
-            let index = known(generation, limit)?;
-            let named = named(generation, index, limit, key)?;
-            controls::check_len("quota", quota, controls::MOST_QUOTA)?;
+        by: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(by, |generation, controls, now| {
+            let index = rule_index(generation, limit)?;
+            let named = resolve_key(generation, index, limit, key)?;
+            operator_state::check_len("quota", quota, operator_state::MAX_QUOTA_BYTES)?;
             // Whether it can be honoured is found out now and not when the snapshot is made of it.
-            quota::chosen(generation, index, quota)?;
+            override_quota::resolve_override(generation, index, quota)?;
             let entry = KeyOverride {
                 key: named.clone(),
                 quota: quota.trim().into(),
                 until: lasts.map(|lasts| now.after(lasts).as_nanos()),
             };
-            let change = Change::Overridden {
+            let change = OperatorChange::Overridden {
                 limit: limit.into(),
                 key: entry.key.shown.clone(),
                 quota: entry.quota.clone(),
                 until: entry.until.map(Timestamp::from_nanos),
             };
-            controls.overrides.retain(|other| !other.key.is(&entry.key));
-            if controls.overrides.len() >= MOST_OVERRIDES {
-                return Err(Refused::TooMany {
+            controls
+                .overrides
+                .retain(|other| !other.key.is_same_key(&entry.key));
+            if controls.overrides.len() >= MAX_OVERRIDES {
+                return Err(OperatorError::TooMany {
                     what: "overrides",
-                    most: MOST_OVERRIDES,
+                    most: MAX_OVERRIDES,
                 });
             }
             controls.overrides.push(entry);
-            Ok(Changed {
+            Ok(AppliedChange {
                 change,
                 key: Some(named),
             })
@@ -163,20 +170,27 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is no such override, or it is not signed.
-    pub fn lift_override(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
-        self.change(by, |generation, controls, _| {
-            let index = known(generation, limit)?;
-            let key = named(generation, index, limit, key)?;
+    pub fn remove_override(
+        &self,
+        limit: &str,
+        key: &[&str],
+        by: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(by, |generation, controls, _| {
+            let index = rule_index(generation, limit)?;
+            let key = resolve_key(generation, index, limit, key)?;
             let before = controls.overrides.len();
-            controls.overrides.retain(|other| !other.key.is(&key));
+            controls
+                .overrides
+                .retain(|other| !other.key.is_same_key(&key));
             if controls.overrides.len() == before {
-                return Err(Refused::NotThere { what: "override" });
+                return Err(OperatorError::NotFound { what: "override" });
             }
-            let change = Change::OverrideLifted {
+            let change = OperatorChange::OverrideLifted {
                 limit: limit.into(),
                 key: key.shown.clone(),
             };
-            Ok(Changed {
+            Ok(AppliedChange {
                 change,
                 key: Some(key),
             })
@@ -192,22 +206,22 @@ impl<'a, S: StateStore> Control<'a, S> {
         limit: &str,
         key: &[&str],
         lasts: Option<Nanos>,
-        by: By<'_>,
-    ) -> Result<(), Refused> {
-        self.change(by, |generation, controls, now| {
-            let index = known(generation, limit)?;
-            let key = named(generation, index, limit, key)?;
+        by: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(by, |generation, controls, now| {
+            let index = rule_index(generation, limit)?;
+            let key = resolve_key(generation, index, limit, key)?;
             let until = lasts.map(|lasts| now.after(lasts));
             controls.block(Block::Key {
                 key: key.clone(),
                 until: until.map(Timestamp::as_nanos),
             })?;
-            let change = Change::Blocked {
+            let change = OperatorChange::Blocked {
                 limit: Some(limit.into()),
                 what: key.shown.clone(),
                 until,
             };
-            Ok(Changed {
+            Ok(AppliedChange {
                 change,
                 key: Some(key),
             })
@@ -222,10 +236,10 @@ impl<'a, S: StateStore> Control<'a, S> {
         &self,
         address: &str,
         lasts: Option<Nanos>,
-        by: By<'_>,
-    ) -> Result<(), Refused> {
-        self.change(by, |_, controls, now| {
-            let network = network(address)?;
+        by: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(by, |_, controls, now| {
+            let network = normalize_network(address)?;
             let until = lasts.map(|lasts| now.after(lasts));
             controls.block(Block::Address {
                 address: network.clone(),
@@ -233,7 +247,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             })?;
             let what = network.into();
             let limit = None;
-            Ok(Change::Blocked { limit, what, until }.into())
+            Ok(OperatorChange::Blocked { limit, what, until }.into())
         })
     }
 
@@ -241,18 +255,23 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// It is not blocked, or this is not signed.
-    pub fn unblock_key(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
-        self.change(by, |generation, controls, _| {
-            let index = known(generation, limit)?;
-            let key = named(generation, index, limit, key)?;
+    pub fn unblock_key(
+        &self,
+        limit: &str,
+        key: &[&str],
+        by: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(by, |generation, controls, _| {
+            let index = rule_index(generation, limit)?;
+            let key = resolve_key(generation, index, limit, key)?;
             let is_it =
-                |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is(&key));
+                |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is_same_key(&key));
             controls.unblock(is_it)?;
-            let change = Change::Unblocked {
+            let change = OperatorChange::Unblocked {
                 limit: Some(limit.into()),
                 what: key.shown.clone(),
             };
-            Ok(Changed {
+            Ok(AppliedChange {
                 change,
                 key: Some(key),
             })
@@ -263,15 +282,15 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// It is not blocked, or this is not signed.
-    pub fn unblock_address(&self, address: &str, by: By<'_>) -> Result<(), Refused> {
-        self.change(by, |_, controls, _| {
-            let network = network(address)?;
+    pub fn unblock_address(&self, address: &str, by: Attribution<'_>) -> Result<(), OperatorError> {
+        self.apply_change(by, |_, controls, _| {
+            let network = normalize_network(address)?;
             let is_it = |block: &Block| {
                 matches!(block, Block::Address { address, .. } if *address == network)
             };
             controls.unblock(is_it)?;
             let what = network.into();
-            Ok(Change::Unblocked { limit: None, what }.into())
+            Ok(OperatorChange::Unblocked { limit: None, what }.into())
         })
     }
 
@@ -281,18 +300,23 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is no such limit or key, or it is not signed.
-    pub fn reset(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<bool, Refused> {
+    pub fn reset(
+        &self,
+        limit: &str,
+        key: &[&str],
+        by: Attribution<'_>,
+    ) -> Result<bool, OperatorError> {
         let mut found = false;
-        self.change(by, |generation, _, _| {
-            let index = known(generation, limit)?;
-            let named = named(generation, index, limit, key)?;
+        self.apply_change(by, |generation, _, _| {
+            let index = rule_index(generation, limit)?;
+            let named = resolve_key(generation, index, limit, key)?;
             found = self.erase(generation, limit, key);
-            let change = Change::Reset {
+            let change = OperatorChange::Reset {
                 limit: limit.into(),
                 key: named.shown.clone(),
                 found,
             };
-            Ok(Changed {
+            Ok(AppliedChange {
                 change,
                 key: Some(named),
             })
@@ -302,8 +326,8 @@ impl<'a, S: StateStore> Control<'a, S> {
 
     /// Everything that holds now, to be kept or handed to other nodes.
     #[must_use]
-    pub fn controls(&self) -> Controls {
-        let mut controls = self.engine.registry().controls.clone();
+    pub fn operator_state(&self) -> OperatorState {
+        let mut controls = self.engine.registry().operator_state.clone();
         controls.expire(self.engine.store().now());
         controls
     }
@@ -313,59 +337,64 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is more than may be kept, or it is not signed. Then nothing changes.
-    pub fn restore(&self, kept: Controls, by: By<'_>) -> Result<(), Refused> {
-        self.change(by, |_, controls, _| {
+    pub fn restore(&self, kept: OperatorState, by: Attribution<'_>) -> Result<(), OperatorError> {
+        self.apply_change(by, |_, controls, _| {
             kept.check()?;
             *controls = kept;
-            Ok(Change::Restored.into())
+            Ok(OperatorChange::Restored.into())
         })
     }
 
     /// What was done lately, the oldest first; at most [`MOST_EVENTS`].
     #[must_use]
-    pub fn events(&self) -> Vec<Event> {
-        self.engine.registry().log.read()
+    pub fn events(&self) -> Vec<OperatorEvent> {
+        self.engine.registry().audit_log.read()
     }
 
     /// Changes what holds, or nothing, and logs it.
-    fn change(
+    fn apply_change(
         &self,
-        by: By<'_>,
-        what: impl FnOnce(&Generation, &mut Controls, Timestamp) -> Result<Changed, Refused>,
-    ) -> Result<(), Refused> {
-        refused::check_signature(by)?;
+        by: Attribution<'_>,
+        what: impl FnOnce(
+            &Generation,
+            &mut OperatorState,
+            Timestamp,
+        ) -> Result<AppliedChange, OperatorError>,
+    ) -> Result<(), OperatorError> {
+        operator_error::check_attribution(by)?;
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
         let generation = self.engine.generation();
         let now = self.engine.store().now();
-        let mut next = registry.controls.clone();
+        let mut next = registry.operator_state.clone();
         next.expire(now);
         let before = next.clone();
-        let Changed { change, key } = what(&generation, &mut next, now)?;
+        let AppliedChange { change, key } = what(&generation, &mut next, now)?;
         let digest = key.and_then(|key| key.digest());
-        if next != registry.controls {
-            registry.controls = next;
-            self.engine.apply_overrides(&generation, &registry.controls);
-            registry.note_changes(&before, &Signature::of(by));
+        if next != registry.operator_state {
+            registry.operator_state = next;
+            self.engine
+                .apply_overrides(&generation, &registry.operator_state);
+            registry.record_changes(&before, &OwnedAttribution::from_borrowed(by));
         }
-        let event = Event {
+        let event = OperatorEvent {
             who: by.who.into(),
-            when: now,
+            at: now,
             why: by.why.into(),
-            what: change,
+            change,
         };
-        registry.log.add(event, digest);
+        registry.audit_log.record(event, digest);
         Ok(())
     }
 
     fn erase(&self, generation: &Generation, limit: &str, values: &[&str]) -> bool {
         let mut found = false;
         for state in generation.key_states(limit, values) {
-            if let Ok(key) = Key::of(&state.key) {
-                found |= self.engine.store().erase(&key, &state.ruled);
+            if let Ok(key) = StoreKey::new(&state.key) {
+                found |= self.engine.store().erase(&key, &state.limit);
             }
         }
-        self.engine.forget_denials();
+        self.engine.clear_cached_denials();
         found
     }
 }
@@ -377,13 +406,13 @@ impl<S> std::fmt::Debug for Control<'_, S> {
 }
 
 /// What was changed, and the key that it was about.
-struct Changed {
-    change: Change,
-    key: Option<NamedKey>,
+struct AppliedChange {
+    change: OperatorChange,
+    key: Option<KeyIdentity>,
 }
 
-impl From<Change> for Changed {
-    fn from(change: Change) -> Self {
+impl From<OperatorChange> for AppliedChange {
+    fn from(change: OperatorChange) -> Self {
         Self { change, key: None }
     }
 }

@@ -7,23 +7,27 @@ use std::thread;
 use tollgate_core::compose::Verdict as Composed;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_policy::model::{
-    Algorithm, Amount, At, LimitRule, Mode, Penalty, Percent, Policy, QuotaSpec,
+    Algorithm, Amount, LimitRule, Located, Mode, Penalty, Percent, Policy, QuotaSpec,
 };
 use tollgate_policy::rules::Rules;
 use tollgate_store::{
-    Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, Store, StoreError,
+    IdentifiedLimit, ManualClock, MemoryStore, QuotaCheck, Store, StoreError, StoreErrorKind,
+    StoreKey, StoreReply,
 };
 
 use tollgate_store::register::NodeId;
 use tollgate_testkit::register::ModelRegister;
 
-use super::{Block, By, Change, Controls, Halt, MOST_BLOCKS, MOST_EVENTS, Refused, Switch};
+use super::{
+    Attribution, Block, Halt, MAX_BLOCKS, MAX_EVENTS, OperatorChange, OperatorError, OperatorState,
+    Switch,
+};
 use crate::testing::{
     Caller, START, TestEngine, engine, key, limit, per_second, places, policy, quota, rules,
 };
-use crate::{Engine, Reason, StateStore, Verdict};
+use crate::{DenialReason, Engine, StateStore, Verdict};
 
-const BY: By<'_> = By {
+const BY: Attribution<'_> = Attribution {
     who: "ada",
     why: "a test",
 };
@@ -56,7 +60,7 @@ fn s42_a_limit_is_halted_at_once_and_the_policy_holds_again_after() {
         "the other limit still holds"
     );
     assert_eq!(
-        engine.counted("api").unwrap().would_deny,
+        engine.totals("api").unwrap().would_deny,
         2,
         "only what went on is counted"
     );
@@ -69,7 +73,7 @@ fn s42_a_limit_is_halted_at_once_and_the_policy_holds_again_after() {
     switch(Switch::default());
     assert_eq!(engine.peek(&Caller::named("bob")).limits().len(), 2);
     assert_eq!(admitted(&engine, "alice", 1), 0);
-    assert!(engine.control().controls() == Controls::default());
+    assert!(engine.control().operator_state() == OperatorState::default());
 }
 
 #[test]
@@ -80,17 +84,17 @@ fn s42_everything_is_halted_whatever_lists_and_blocks_say_and_in_shadow_those_ho
         status: 403,
         message: None,
     });
-    let (engine, _clock) = crate::testing::engine_of(Rules::compile(&policy, [7; 16]).unwrap());
+    let (engine, _clock) = crate::testing::engine_with(Rules::compile(&policy, [7; 16]).unwrap());
     let switch = |to| engine.control().switch(None, to, BY).unwrap();
     switch(Switch::halted(Halt::Shadow));
     assert_eq!(admitted(&engine, "alice", 5), 5);
-    assert_eq!(engine.counted("api").unwrap().would_deny, 4);
+    assert_eq!(engine.totals("api").unwrap().would_deny, 4);
     assert_eq!(admitted(&engine, "mallory", 1), 0);
     switch(Switch::halted(Halt::Off));
     assert_eq!(admitted(&engine, "mallory", 1), 1);
     assert_eq!(admitted(&engine, "alice", 5), 5);
     assert_eq!(
-        engine.counted("api").unwrap().would_deny,
+        engine.totals("api").unwrap().would_deny,
         4,
         "nothing is asked"
     );
@@ -149,7 +153,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
         Switch::enforced_for(Percent::from_hundredths(2_500)),
     );
     assert_eq!(enforced(&node), quarter);
-    switch(None, Switch::enforced_for(Percent::NONE));
+    switch(None, Switch::enforced_for(Percent::ZERO));
     assert_eq!(share(&enforced(&node)), 0);
     switch(None, Switch::default());
     node.replace(rules(with(100))).unwrap();
@@ -165,10 +169,10 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
 #[test]
 fn keys_in_shadow_by_share_are_counted_and_let_through() {
     let mut one = limit("api", per_second(1));
-    one.enforce = Percent::NONE;
+    one.enforce = Percent::ZERO;
     let (engine, _clock) = engine(vec![one]);
     assert_eq!(admitted(&engine, "alice", 5), 5);
-    assert_eq!(engine.counted("api").unwrap().would_deny, 4);
+    assert_eq!(engine.totals("api").unwrap().would_deny, 4);
 }
 
 #[test]
@@ -192,18 +196,22 @@ fn a_key_gets_another_quota_for_a_while() {
         .override_key("api", &["alice"], "unlimited", minute, BY)
         .unwrap();
     assert_eq!(admitted(&engine, "alice", 50), 50);
-    assert_eq!(control.controls().overrides.len(), 1, "replaced, not added");
+    assert_eq!(
+        control.operator_state().overrides.len(),
+        1,
+        "replaced, not added"
+    );
     clock.advance(Nanos::MINUTE);
     assert_eq!(admitted(&engine, "alice", 50), 2, "it is over");
-    assert!(control.controls().overrides.is_empty());
+    assert!(control.operator_state().overrides.is_empty());
     control
         .override_key("api", &["alice"], "0/s", None, BY)
         .unwrap();
     assert_eq!(admitted(&engine, "alice", 5), 0);
-    control.lift_override("api", &["alice"], BY).unwrap();
+    control.remove_override("api", &["alice"], BY).unwrap();
     assert_eq!(
-        control.lift_override("api", &["alice"], BY),
-        Err(Refused::NotThere { what: "override" })
+        control.remove_override("api", &["alice"], BY),
+        Err(OperatorError::NotFound { what: "override" })
     );
     clock.advance(Nanos::SECOND);
     assert_eq!(admitted(&engine, "alice", 5), 2);
@@ -290,7 +298,7 @@ fn bad_requests_say_what_would_be_right_and_change_nothing() {
     };
     let mut tree = limit("tree", per_second(9));
     tree.key = Vec::new();
-    tree.quota = At::from(QuotaSpec {
+    tree.quota = Located::from(QuotaSpec {
         amount: Amount::Rates(Vec::new()),
         ..per_second(1).value
     });
@@ -331,7 +339,7 @@ fn bad_requests_say_what_would_be_right_and_change_nothing() {
         refusal("tree", &["a", "b", "c"], "9/min").contains("header.org | header.org, header.user")
     );
     assert!(control.events().is_empty());
-    assert_eq!(control.controls(), Controls::default());
+    assert_eq!(control.operator_state(), OperatorState::default());
 }
 
 #[test]
@@ -346,18 +354,21 @@ fn whoever_signs_badly_or_means_nobody_changes_nothing() {
         "{refused}"
     );
     for by in [
-        By { who: " ", ..BY },
-        By { why: "", ..BY },
-        By {
+        Attribution { who: " ", ..BY },
+        Attribution { why: "", ..BY },
+        Attribution {
             who: &"x".repeat(129),
             ..BY
         },
     ] {
         let refused = control.switch(None, Switch::halted(Halt::Off), by);
-        assert!(matches!(refused, Err(Refused::Unsigned { .. })), "{by:?}");
+        assert!(
+            matches!(refused, Err(OperatorError::MissingAttribution { .. })),
+            "{by:?}"
+        );
     }
     assert!(control.unblock_address("10.0.0.1", BY).is_err());
-    let forged = By {
+    let forged = Attribution {
         why: "x\nroot: everything switched off",
         ..BY
     };
@@ -366,7 +377,7 @@ fn whoever_signs_badly_or_means_nobody_changes_nothing() {
     let refused = control.override_key("per-user", &["a"], &long, None, BY);
     assert_eq!(refused.unwrap_err().to_string(), "quota: at most 256 bytes");
     assert!(control.events().is_empty());
-    assert_eq!(control.controls(), Controls::default());
+    assert_eq!(control.operator_state(), OperatorState::default());
 }
 
 #[test]
@@ -392,7 +403,7 @@ fn keys_of_any_level_are_blocked_until_they_are_not() {
     let retry_after = Nanos::MINUTE;
     assert_eq!(
         (verdict.outcome(), verdict.reason()),
-        (Outcome::Deny { retry_after }, Some(Reason::Blocked))
+        (Outcome::Deny { retry_after }, Some(DenialReason::Blocked))
     );
     assert_eq!(
         (verdict.status(), verdict.rule_name()),
@@ -400,12 +411,12 @@ fn keys_of_any_level_are_blocked_until_they_are_not() {
     );
     assert_eq!(ask("other", "bob").outcome(), Outcome::Never);
     assert!(ask("other", "alice").is_admitted());
-    assert_eq!(engine.counted("tree").unwrap().denied, 2);
+    assert_eq!(engine.totals("tree").unwrap().denied, 2);
     clock.advance(Nanos::MINUTE);
     assert!(ask("acme", "anyone").is_admitted());
     control.unblock_key("tree", &["other", "bob"], BY).unwrap();
     assert!(ask("other", "bob").is_admitted());
-    assert!(control.controls().blocks.is_empty());
+    assert!(control.operator_state().blocks.is_empty());
 }
 
 #[test]
@@ -421,7 +432,7 @@ fn addresses_and_networks_are_blocked_whatever_the_policy_says() {
     let verdict: Verdict = ask("203.0.113.7");
     assert_eq!(
         (verdict.status(), verdict.reason()),
-        (Some(403), Some(Reason::Blocked))
+        (Some(403), Some(DenialReason::Blocked))
     );
     for blocked in ["10.255.0.1", "::ffff:10.0.0.1", "2001:db8:1::1"] {
         assert_eq!(ask(blocked).outcome(), Outcome::Never, "{blocked}");
@@ -442,9 +453,9 @@ fn blocks_are_bounded_and_make_room_when_they_are_over() {
         address: format!("10.{}.{}.{}", n / 65_536, n / 256 % 256, n % 256),
         until: Some(START.after(Nanos::MINUTE).as_nanos()),
     };
-    let full = Controls {
-        blocks: (0..MOST_BLOCKS).map(block).collect(),
-        ..Controls::default()
+    let full = OperatorState {
+        blocks: (0..MAX_BLOCKS).map(block).collect(),
+        ..OperatorState::default()
     };
     let control = engine.control();
     control.restore(full.clone(), BY).unwrap();
@@ -454,11 +465,11 @@ fn blocks_are_bounded_and_make_room_when_they_are_over() {
         "there are 10000 blocks already, which is the most; lift some first"
     );
     let mut more = full;
-    more.blocks.push(block(MOST_BLOCKS));
+    more.blocks.push(block(MAX_BLOCKS));
     assert!(control.restore(more, BY).is_err());
     clock.advance(Nanos::MINUTE);
     control.block_address("192.0.2.1", None, BY).unwrap();
-    assert_eq!(control.controls().blocks.len(), 1);
+    assert_eq!(control.operator_state().blocks.len(), 1);
 }
 
 #[test]
@@ -479,8 +490,8 @@ fn a_reset_forgets_what_a_key_has_used_and_its_block() {
     assert!(!engine.control().reset("api", &["carol"], BY).unwrap());
     let events = engine.control().events();
     assert_eq!(
-        events[1].what,
-        Change::Reset {
+        events[1].change,
+        OperatorChange::Reset {
             limit: "api".into(),
             key: "carol".into(),
             found: false
@@ -535,7 +546,7 @@ fn what_operators_said_holds_over_reloads_for_the_limit_of_that_name() {
     engine.replace(rules(vec![other])).unwrap();
     assert_eq!(left(&engine, "alice"), 1);
     assert!(engine.peek(&Caller::named("bob")).is_admitted());
-    assert_eq!(control.controls().overrides.len(), 1, "it rests");
+    assert_eq!(control.operator_state().overrides.len(), 1, "it rests");
 }
 
 #[test]
@@ -562,21 +573,21 @@ fn another_node_and_a_later_process_are_told_everything() {
             BY,
         )
         .unwrap();
-    let kept = serde_json::to_string(&control.controls()).unwrap();
+    let kept = serde_json::to_string(&control.operator_state()).unwrap();
     assert!(!kept.contains("hunter2") && !format!("{:?}", control.events()).contains("hunter2"));
     let (two, _clock) = engine(limits());
     two.control()
         .restore(serde_json::from_str(&kept).unwrap(), BY)
         .unwrap();
-    assert_eq!(two.control().controls(), control.controls());
+    assert_eq!(two.control().operator_state(), control.operator_state());
     two.control().switch(None, Switch::default(), BY).unwrap();
     assert_eq!(left(&two, "alice"), 1, "the shadow limit comes last");
     assert_eq!(
         two.decide(&Caller::named("hunter2")).reason(),
-        Some(Reason::Blocked)
+        Some(DenialReason::Blocked)
     );
     assert!(!two.peek(&Caller::default().from("10.9.9.9")).is_admitted());
-    assert!(serde_json::from_str::<Controls>(r#"{"switches":[]}"#).is_err());
+    assert!(serde_json::from_str::<OperatorState>(r#"{"switches":[]}"#).is_err());
 }
 
 #[test]
@@ -596,45 +607,52 @@ fn everything_is_logged_in_a_bounded_list() {
             "ada: `10.0.0.0/8` blocked until it is taken back (a test)"
         ]
     );
-    assert_eq!(control.events()[1].when, START.after(Nanos::SECOND));
-    for n in 0..MOST_EVENTS {
+    assert_eq!(control.events()[1].at, START.after(Nanos::SECOND));
+    for n in 0..MAX_EVENTS {
         let halt = if n % 2 == 0 { Halt::Off } else { Halt::Shadow };
         control
             .switch(Some("api"), Switch::halted(halt), BY)
             .unwrap();
     }
-    assert_eq!(control.events().len(), MOST_EVENTS);
-    assert!(matches!(control.events()[0].what, Change::Switched { .. }));
+    assert_eq!(control.events().len(), MAX_EVENTS);
+    assert!(matches!(
+        control.events()[0].change,
+        OperatorChange::Switched { .. }
+    ));
 }
 
 /// A store that can stop answering.
-struct Moody {
-    inner: Memory<ManualClock>,
+struct FlakyStore {
+    inner: MemoryStore<ManualClock>,
     is_down: AtomicBool,
 }
 
-impl Store for Moody {
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Composed, StoreError> {
+impl Store for FlakyStore {
+    fn decide(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
+    ) -> Result<Composed, StoreError> {
         if self.is_down.load(Ordering::Relaxed) {
-            return Err(StoreError::new(ErrorKind::Unreachable, "down"));
+            return Err(StoreError::new(StoreErrorKind::Unreachable, "down"));
         }
         self.inner.decide(checks, answers)
     }
 }
 
-impl StateStore for Moody {
+impl StateStore for FlakyStore {
     fn now(&self) -> Timestamp {
         self.inner.now()
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
         self.inner.erase(key, ruled)
     }
 }
 
-fn moody(limits: Vec<LimitRule>) -> Engine<Moody> {
-    let inner = Memory::with_clock(100, ManualClock::at(START)).unwrap();
-    let store = Moody {
+fn flaky_engine(limits: Vec<LimitRule>) -> Engine<FlakyStore> {
+    let inner = MemoryStore::with_clock(100, ManualClock::at(START)).unwrap();
+    let store = FlakyStore {
         inner,
         is_down: AtomicBool::new(false),
     };
@@ -645,7 +663,7 @@ fn moody(limits: Vec<LimitRule>) -> Engine<Moody> {
 fn s42_no_store_is_needed_to_halt_a_limit() {
     let mut closed = limit("api", per_second(1));
     closed.on_store_failure = tollgate_policy::model::OnStoreFailure::Closed;
-    let engine = moody(vec![closed]);
+    let engine = flaky_engine(vec![closed]);
     engine.store().is_down.store(true, Ordering::Relaxed);
     let alice = Caller::named("alice");
     assert_eq!(engine.decide(&alice).status(), Some(503));
@@ -666,7 +684,7 @@ fn s42_no_store_is_needed_to_halt_a_limit() {
 /// Denials are cached under the version of the policy and its overrides, so another version forgets them.
 #[test]
 fn cached_denials_are_void_after_resets_overrides_and_reloads() {
-    let engine = moody(vec![limit("api", per_second(1))]);
+    let engine = flaky_engine(vec![limit("api", per_second(1))]);
     let version = || engine.generation().version();
     let first = version();
     engine.control().reset("api", &["alice"], BY).unwrap();
@@ -690,30 +708,34 @@ fn cached_denials_are_void_after_resets_overrides_and_reloads() {
 #[test]
 fn denials_that_other_nodes_remember_are_forgotten_by_a_reset() {
     let (one, two) = (
-        moody(vec![limit("api", per_second(1))]),
-        moody(vec![limit("api", per_second(1))]),
+        flaky_engine(vec![limit("api", per_second(1))]),
+        flaky_engine(vec![limit("api", per_second(1))]),
     );
     let register = ModelRegister::default();
-    one.control().share(Arc::new(|| {}));
+    one.control().start_sharing(Arc::new(|| {}));
     one.control().reset("api", &["alice"], BY).unwrap();
     assert_eq!(
-        one.control().waiting(),
+        one.control().pending_count(),
         0,
         "not before the store has forgotten it, too"
     );
-    one.control().tell_of_reset("api", &["alice"], BY).unwrap();
-    let put = one.control().to_put();
+    one.control().publish_reset("api", &["alice"], BY).unwrap();
+    let put = one.control().next_changes();
     register.put_now(NodeId(1), 1, put.changes()).unwrap();
-    one.control().was_put(&put);
-    assert_eq!(one.control().waiting(), 0);
+    one.control().mark_published(&put);
+    assert_eq!(one.control().pending_count(), 0);
     let said = register.entries_now(None).unwrap();
-    assert_eq!(said.entries[0].left, Some(Nanos::MINUTE), "it is only news");
+    assert_eq!(
+        said.entries[0].expires_in,
+        Some(Nanos::MINUTE),
+        "it is only news"
+    );
     let before = two.generation().version();
-    let adopted = two.control().adopt(&said);
-    assert_eq!((adopted.changed, adopted.not_understood), (0, 0));
+    let adopted = two.control().apply_register(&said);
+    assert_eq!((adopted.changed, adopted.unsupported), (0, 0));
     assert!(two.generation().version() > before);
-    let mistake = one.control().tell_of_reset("apo", &["alice"], BY);
-    assert!(matches!(mistake, Err(Refused::UnknownLimit { .. })));
+    let mistake = one.control().publish_reset("apo", &["alice"], BY);
+    assert!(matches!(mistake, Err(OperatorError::UnknownLimit { .. })));
 }
 
 #[test]
@@ -751,7 +773,7 @@ fn a_switch_that_is_thrown_under_load_changes_whole_decisions() {
 #[test]
 fn a_policy_that_counts_nothing_can_be_operated_too() {
     let (engine, _clock) =
-        crate::testing::engine_of(Rules::compile(&Policy::default(), [7; 16]).unwrap());
+        crate::testing::engine_with(Rules::compile(&Policy::default(), [7; 16]).unwrap());
     engine
         .control()
         .switch(None, Switch::halted(Halt::Off), BY)
@@ -776,5 +798,5 @@ fn shadow_limits_are_decided_though_an_unlimited_key_shows_a_value_again() {
     for _ in 0..3 {
         assert!(engine.decide(&alice).is_admitted());
     }
-    assert_eq!(engine.counted("shadow").unwrap().allowed, 3);
+    assert_eq!(engine.totals("shadow").unwrap().allowed, 3);
 }

@@ -5,19 +5,19 @@
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Mode, OnStoreFailure};
-use tollgate_policy::rules::Listed;
+use tollgate_policy::rules::ListVerdict;
 use tollgate_store::StoreError;
 
-use super::record::{count, count_all, record};
-use super::{Decision, Step, Work};
-use crate::counters::Event;
+use super::record::{count, count_rules, record};
+use super::{Decision, DecisionStep, Work};
+use crate::counters::LimitEvent;
 use crate::effective_mode::effective_modes;
 use crate::plan::{AddedRule, PlanContext};
-use crate::verdict::{EnforcementMode, Reason};
-use crate::verdict_builder::{Refuser, VerdictBuilder};
+use crate::verdict::{DenialReason, EnforcementMode};
+use crate::verdict_builder::{DenialSource, VerdictBuilder};
 
 /// What `Retry-After` says when a limit is closed because its store does not answer.
-const STORE_RETRY: Nanos = Nanos::SECOND;
+const STORE_RETRY_AFTER: Nanos = Nanos::SECOND;
 
 impl Decision<'_> {
     /// Refuses or exempts at once, or plans the batch of all enforced limits.
@@ -29,47 +29,55 @@ impl Decision<'_> {
             let address = self.request.ip();
             let blocked = address.and_then(|address| snapshot.addresses.find(address, self.now));
             if let Some(until) = blocked {
-                let outcome = until.refusal(self.now);
+                let outcome = until.outcome(self.now);
                 let verdict = &mut self.scratch.work.verdict;
-                return verdict.refuse(Refuser::Operator, Reason::Blocked, outcome);
+                return verdict.deny(DenialSource::Operator, DenialReason::Blocked, outcome);
             }
         }
         let rules = self.generation.rules();
         let scratch = &mut *self.scratch;
-        rules.find(self.request, &mut scratch.found);
+        rules.match_rules(self.request, &mut scratch.matched);
         let verdict = &mut scratch.work.verdict;
-        match scratch.found.listed() {
-            Listed::Denied(index) => {
-                return verdict.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
+        match scratch.matched.list_verdict() {
+            ListVerdict::Denied(index) => {
+                return verdict.deny(
+                    DenialSource::List(index),
+                    DenialReason::Listed,
+                    Outcome::Never,
+                );
             }
             // Before being exempt: an unreadable path may be spelled so as to look exempt.
-            _ if scratch.found.unreadable() => {
-                return verdict.refuse(Refuser::Engine, Reason::Unreadable, Outcome::Never);
+            _ if scratch.matched.is_uri_too_long() => {
+                return verdict.deny(
+                    DenialSource::Engine,
+                    DenialReason::Unreadable,
+                    Outcome::Never,
+                );
             }
-            Listed::Exempt => return,
-            Listed::Limits => {}
+            ListVerdict::Exempt => return,
+            ListVerdict::Limits => {}
         }
         let (context, work) = self.split();
         effective_modes(&context, &mut work.plan, &mut work.modes);
         plan_enforced(&context, work);
-        if work.verdict.is_refused() {
+        if work.verdict.is_denied_early() {
             if self.charges() {
                 let Work {
                     plan, follow_ups, ..
                 } = &mut self.scratch.work;
-                follow_ups.count_denials(plan, &self.generation);
+                follow_ups.queue_denial_counts(plan, &self.generation);
             }
-            self.step = Step::EnforcedFollowUp;
+            self.step = DecisionStep::EnforcedFollowUp;
             self.skip_if_no_follow_up();
         } else if work.plan.planned().is_empty() {
             self.finish_enforced(true);
         } else {
-            self.step = Step::Enforced;
+            self.step = DecisionStep::Enforced;
         }
     }
 
     /// The store has answered about all enforced limits.
-    pub(super) fn enforced_answered(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
+    pub(super) fn on_enforced_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
         let generation = &self.generation;
         let work = &mut self.scratch.work;
@@ -79,7 +87,7 @@ impl Decision<'_> {
                 return self.finish_enforced(false);
             }
             // A concurrent request already recorded this distinct value: ask again without counting it.
-            Ok(outcome) if !outcome.is_admitted() && work.plan.forgo_seen() => return,
+            Ok(outcome) if !outcome.is_admitted() && work.plan.retry_without_distinct() => return,
             Ok(_) => {}
         }
         record(generation, work, EnforcementMode::Enforced);
@@ -88,25 +96,25 @@ impl Decision<'_> {
             return self.finish_enforced(true);
         }
         if work.verdict.is_admitted() {
-            count_all(generation, &work.plan, true, Event::Denied);
+            count_rules(generation, &work.plan, true, LimitEvent::Denied);
             return self.finish_enforced(true);
         }
         let Work {
             plan, follow_ups, ..
         } = work;
-        follow_ups.punish(plan, generation);
-        follow_ups.count_denials(plan, generation);
-        self.step = Step::EnforcedFollowUp;
+        follow_ups.queue_penalties(plan, generation);
+        follow_ups.queue_denial_counts(plan, generation);
+        self.step = DecisionStep::EnforcedFollowUp;
         self.skip_if_no_follow_up();
     }
 
     /// Every penalty was carried out, as far as the store did.
-    pub(super) fn enforced_followed_up(&mut self) {
+    pub(super) fn finish_enforced_follow_ups(&mut self) {
         let work = &mut self.scratch.work;
-        if !work.verdict.is_refused() {
+        if !work.verdict.is_denied_early() {
             // Penalties change how long the refused have to wait, never whether they are refused.
             work.verdict.conclude();
-            count_all(&self.generation, &work.plan, false, Event::Denied);
+            count_rules(&self.generation, &work.plan, false, LimitEvent::Denied);
         }
         self.finish_enforced(true);
     }
@@ -133,10 +141,10 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
         modes,
         ..
     } = work;
-    if context.found.more_than_fit() {
-        refuse_too_many(verdict);
+    if context.matched.is_truncated() {
+        deny_too_many(verdict);
     }
-    for (position, index) in context.found.rules().iter().enumerate() {
+    for (position, index) in context.matched.rules().iter().enumerate() {
         // Without modes all are enforced.
         if modes
             .get(position)
@@ -147,24 +155,24 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
         let (reason, outcome) = match plan.add_rule(context, *index, EnforcementMode::Enforced) {
             AddedRule::Planned => continue,
             AddedRule::TooMany => {
-                refuse_too_many(verdict);
+                deny_too_many(verdict);
                 continue;
             }
-            AddedRule::NoKey => (Reason::MissingKey, Outcome::Never),
-            AddedRule::Blocked(until) => (Reason::Blocked, until.refusal(context.now)),
+            AddedRule::NoKey => (DenialReason::MissingKey, Outcome::Never),
+            AddedRule::Blocked(until) => (DenialReason::Blocked, until.outcome(context.now)),
         };
         if context.options.mode.charges() {
-            count(context.generation, *index, Event::Denied);
+            count(context.generation, *index, LimitEvent::Denied);
         }
-        if !verdict.is_refused() {
-            verdict.refuse(Refuser::Rule(*index), reason, outcome);
+        if !verdict.is_denied_early() {
+            verdict.deny(DenialSource::Rule(*index), reason, outcome);
         }
     }
 }
 
-fn refuse_too_many(verdict: &mut VerdictBuilder) {
-    if !verdict.is_refused() {
-        verdict.refuse(Refuser::Engine, Reason::Capacity, Outcome::Never);
+fn deny_too_many(verdict: &mut VerdictBuilder) {
+    if !verdict.is_denied_early() {
+        verdict.deny(DenialSource::Engine, DenialReason::Capacity, Outcome::Never);
     }
 }
 
@@ -178,15 +186,19 @@ fn decide_without_store(generation: &crate::Generation, charges: bool, work: &mu
             continue;
         }
         if charges {
-            count(generation, planned.rule, Event::Error);
+            count(generation, planned.rule, LimitEvent::Error);
         }
         let rule = generation.rule(planned.rule).map(|(rule, _)| rule);
         let is_closed = rule.is_some_and(|rule| rule.on_store_failure == OnStoreFailure::Closed);
-        if is_closed && !verdict.is_refused() {
+        if is_closed && !verdict.is_denied_early() {
             let outcome = Outcome::Deny {
-                retry_after: STORE_RETRY,
+                retry_after: STORE_RETRY_AFTER,
             };
-            verdict.refuse(Refuser::Rule(planned.rule), Reason::Capacity, outcome);
+            verdict.deny(
+                DenialSource::Rule(planned.rule),
+                DenialReason::Capacity,
+                outcome,
+            );
         }
     }
 }

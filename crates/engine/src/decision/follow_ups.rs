@@ -6,13 +6,13 @@
 
 use tollgate_core::Outcome;
 use tollgate_policy::model::{Count, Penalty};
-use tollgate_policy::rules::Role;
-use tollgate_store::{Answer, Op};
+use tollgate_policy::rules::MeterRole;
+use tollgate_store::{Op, StoreReply};
 
-use super::{Decision, Step, Work};
+use super::{Decision, DecisionStep, Work};
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
-use crate::verdict::{LimitState, Reason};
+use crate::verdict::{DenialReason, LimitState};
 
 /// What the store is asked after a batch, one at a time.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct FollowUps {
     next: usize,
     /// Whether the current one is carried out, and the store is asked where its limit stands now.
     is_peeking: bool,
-    room: Vec<Answer>,
+    reply_buffer: Vec<StoreReply>,
 }
 
 /// One charge that follows from a denial.
@@ -30,15 +30,15 @@ struct FollowUp {
     /// The planned check that it charges.
     position: usize,
     op: Op,
-    report: Report,
+    update: VerdictUpdate,
 }
 
 /// What the verdict says of a charge that was carried out.
 #[derive(Clone, Copy, Debug)]
-enum Report {
+enum VerdictUpdate {
     Nothing,
     /// Where the limit stands now.
-    Debt,
+    Status,
     /// That the key is blocked under the limit at this position, and for how long.
     Block {
         denied: usize,
@@ -51,14 +51,14 @@ impl FollowUps {
             queue: Vec::new(),
             next: 0,
             is_peeking: false,
-            room: Vec::new(),
+            reply_buffer: Vec::new(),
         }
     }
 
     /// Makes room for the penalties of so many checks, so that no decision has to.
     pub(super) fn reserve(&mut self, checks: usize) {
         self.queue.reserve(checks);
-        self.room.reserve(1);
+        self.reply_buffer.reserve(1);
     }
 
     pub(super) fn clear(&mut self) {
@@ -71,25 +71,25 @@ impl FollowUps {
         self.next < self.queue.len()
     }
 
-    pub(super) fn take_room(&mut self) -> Vec<Answer> {
-        std::mem::take(&mut self.room)
+    pub(super) fn take_reply_buffer(&mut self) -> Vec<StoreReply> {
+        std::mem::take(&mut self.reply_buffer)
     }
 
     /// The check that the store is asked about next, and what it is asked.
     pub(super) fn current<'p>(&self, plan: &'p Plan) -> Option<(&'p PlannedCheck, Op)> {
         let one = self.queue.get(self.next)?;
         let planned = plan.planned().get(one.position)?;
-        let op = match one.report {
+        let op = match one.update {
             _ if !self.is_peeking => one.op,
-            Report::Block { .. } => Op::Peek(1),
-            Report::Nothing | Report::Debt => Op::Peek(planned.cost),
+            VerdictUpdate::Block { .. } => Op::Peek(1),
+            VerdictUpdate::Nothing | VerdictUpdate::Status => Op::Peek(planned.cost),
         };
         Some((planned, op))
     }
 
     /// The penalties of the limits that denied.
-    pub(super) fn punish(&mut self, plan: &Plan, generation: &Generation) {
-        for (position, (planned, answer)) in plan.answered().enumerate() {
+    pub(super) fn queue_penalties(&mut self, plan: &Plan, generation: &Generation) {
+        for (position, (planned, answer)) in plan.with_replies().enumerate() {
             if !planned.is_limit() || !matches!(answer.outcome, Outcome::Deny { .. }) {
                 continue;
             }
@@ -99,13 +99,18 @@ impl FollowUps {
             match rule.penalty {
                 // The denied request is charged like any other, as far as the limit lets debt grow.
                 Penalty::Count if matches!(planned.op, Op::Spend(_)) => {
-                    self.push(position, Op::ChargeAlways(planned.cost), Report::Debt);
+                    self.push(
+                        position,
+                        Op::ChargeAlways(planned.cost),
+                        VerdictUpdate::Status,
+                    );
                 }
                 Penalty::Block(_) => {
-                    let is_block =
-                        |one: &PlannedCheck| one.rule == planned.rule && one.role == Role::Block;
+                    let is_block = |one: &PlannedCheck| {
+                        one.rule == planned.rule && one.role == MeterRole::Block
+                    };
                     if let Some(block) = plan.planned().iter().position(is_block) {
-                        let report = Report::Block { denied: position };
+                        let report = VerdictUpdate::Block { denied: position };
                         self.push(block, Op::Spend(1), report);
                     }
                 }
@@ -116,19 +121,24 @@ impl FollowUps {
 
     /// Charges of the limits that count denials. One that has nothing left is not charged: its own refusals are not
     /// held against the refused on top.
-    pub(super) fn count_denials(&mut self, plan: &Plan, generation: &Generation) {
+    pub(super) fn queue_denial_counts(&mut self, plan: &Plan, generation: &Generation) {
         for (position, planned) in plan.planned().iter().enumerate() {
             let counts = generation
                 .rule(planned.rule)
                 .is_some_and(|(rule, _)| rule.count == Count::Denials);
             if counts && planned.is_limit() {
-                self.push(position, Op::Spend(planned.cost), Report::Nothing);
+                self.push(position, Op::Spend(planned.cost), VerdictUpdate::Nothing);
             }
         }
     }
 
     /// What a denial costs under a candidate: by its own penalty, or because it counts denials.
-    pub(super) fn charge_candidate(&mut self, plan: &Plan, generation: &Generation, goes_on: bool) {
+    pub(super) fn queue_candidate_charges(
+        &mut self,
+        plan: &Plan,
+        generation: &Generation,
+        goes_on: bool,
+    ) {
         for (position, (planned, outcome)) in plan.outcomes().enumerate() {
             let Some((rule, _)) = generation.rule(planned.rule) else {
                 continue;
@@ -142,30 +152,30 @@ impl FollowUps {
             } else {
                 continue;
             };
-            self.push(position, op, Report::Nothing);
+            self.push(position, op, VerdictUpdate::Nothing);
         }
     }
 
-    fn push(&mut self, position: usize, op: Op, report: Report) {
+    fn push(&mut self, position: usize, op: Op, report: VerdictUpdate) {
         self.queue.push(FollowUp {
             position,
             op,
-            report,
+            update: report,
         });
     }
 
     /// Takes the store's reply to the current one, or that there is none.
-    fn answered(&mut self, reply: Option<&Answer>, plan: &Plan, states: &mut [LimitState]) {
+    fn on_reply(&mut self, reply: Option<&StoreReply>, plan: &Plan, states: &mut [LimitState]) {
         let Some(one) = self.queue.get(self.next) else {
             return;
         };
-        let wants_report = !matches!(one.report, Report::Nothing);
+        let wants_report = !matches!(one.update, VerdictUpdate::Nothing);
         if reply.is_some() && wants_report && !self.is_peeking {
             self.is_peeking = true;
             return;
         }
         if let Some(reply) = reply.filter(|_| self.is_peeking) {
-            report(one, reply, plan, states);
+            update_verdict(one, reply, plan, states);
         }
         self.is_peeking = false;
         self.next = self.next.saturating_add(1);
@@ -176,29 +186,29 @@ impl FollowUps {
 }
 
 /// Says in the verdict what a penalty has changed.
-fn report(one: &FollowUp, reply: &Answer, plan: &Plan, states: &mut [LimitState]) {
-    let denied = match one.report {
-        Report::Block { denied } => denied,
-        Report::Nothing | Report::Debt => one.position,
+fn update_verdict(one: &FollowUp, reply: &StoreReply, plan: &Plan, states: &mut [LimitState]) {
+    let denied = match one.update {
+        VerdictUpdate::Block { denied } => denied,
+        VerdictUpdate::Nothing | VerdictUpdate::Status => one.position,
     };
     let denied = plan.planned().get(denied);
     let Some(state) = denied.and_then(|denied| state_of(states, denied)) else {
         return;
     };
-    match (one.report, reply.outcome, state.outcome) {
+    match (one.update, reply.outcome, state.outcome) {
         (
-            Report::Block { .. },
+            VerdictUpdate::Block { .. },
             Outcome::Deny {
                 retry_after: blocked,
             },
             Outcome::Deny { retry_after },
         ) => {
-            state.reason = Some(Reason::Blocked);
+            state.reason = Some(DenialReason::Blocked);
             state.outcome = Outcome::Deny {
                 retry_after: blocked.max(retry_after),
             };
         }
-        (Report::Debt, outcome, _) => {
+        (VerdictUpdate::Status, outcome, _) => {
             state.status = reply.status;
             // Refill since the decision may have made room; a denied request stays denied.
             if !outcome.is_admitted() {
@@ -223,39 +233,42 @@ impl Decision<'_> {
     /// Goes on at once where nothing follows.
     pub(super) fn skip_if_no_follow_up(&mut self) {
         if !self.scratch.work.follow_ups.has_next() {
-            self.followed_up();
+            self.finish_follow_ups();
         }
     }
 
     /// The store has answered, or has not.
-    pub(super) fn follow_up_answered(&mut self, mut replies: Vec<Answer>, is_answered: bool) {
+    pub(super) fn on_follow_up_reply(&mut self, mut replies: Vec<StoreReply>, is_answered: bool) {
         let Work {
             plan,
             verdict,
             follow_ups,
-            shadow_states,
+            shadow_states_start: shadow_states,
             ..
         } = &mut self.scratch.work;
         if let (Some(reply), Some((planned, _))) = (replies.first_mut(), follow_ups.current(plan)) {
             plan.translate(&self.generation, planned, reply);
         }
         let from = match self.step {
-            Step::ShadowFollowUp => *shadow_states,
+            DecisionStep::ShadowFollowUp => *shadow_states,
             _ => 0,
         };
         let states = verdict.states_mut().get_mut(from..).unwrap_or_default();
         let reply = replies.first().filter(|_| is_answered);
-        follow_ups.answered(reply, plan, states);
-        follow_ups.room = replies;
+        follow_ups.on_reply(reply, plan, states);
+        follow_ups.reply_buffer = replies;
         self.skip_if_no_follow_up();
     }
 
-    fn followed_up(&mut self) {
+    fn finish_follow_ups(&mut self) {
         match self.step {
-            Step::EnforcedFollowUp => self.enforced_followed_up(),
-            Step::CandidateFollowUp { is_charged } => self.candidate_followed_up(is_charged),
-            Step::ShadowFollowUp => self.finish_shadow(),
-            Step::Enforced | Step::Candidate | Step::Shadow | Step::Done => {}
+            DecisionStep::EnforcedFollowUp => self.finish_enforced_follow_ups(),
+            DecisionStep::CandidateFollowUp { is_charged } => self.finish_candidate(is_charged),
+            DecisionStep::ShadowFollowUp => self.finish_shadow(),
+            DecisionStep::Enforced
+            | DecisionStep::Candidate
+            | DecisionStep::Shadow
+            | DecisionStep::Done => {}
         }
     }
 }

@@ -19,7 +19,7 @@ use arc_swap::Guard;
 use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_policy::attributes::Attributes;
-use tollgate_store::{Answer, Check, StoreError};
+use tollgate_store::{QuotaCheck, StoreError, StoreReply};
 
 pub(crate) use self::record::peeked_outcome;
 pub(crate) use self::scratch::PooledScratch;
@@ -40,8 +40,8 @@ use crate::verdict::Verdict;
 /// use tollgate_engine::{CheckOptions, Engine, StoreSteps, checks};
 /// use tollgate_policy::attributes::{Attribute, Attributes};
 /// use tollgate_policy::rules::Rules;
-/// use tollgate_policy::source::Format;
-/// use tollgate_store::{Memory, Store};
+/// use tollgate_policy::source::SourceFormat;
+/// use tollgate_store::{MemoryStore, TestStore};
 ///
 /// struct Nobody;
 /// impl Attributes for Nobody {
@@ -50,9 +50,9 @@ use crate::verdict::Verdict;
 ///     }
 /// }
 ///
-/// let policy = tollgate_policy::load("limits: [{ name: all, rate: 1/m }]", "p.yaml", Format::Yaml)?;
+/// let policy = tollgate_policy::load("limits: [{ name: all, rate: 1/m }]", "p.yaml", SourceFormat::Yaml)?;
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
-/// let engine = Engine::new(rules, Memory::for_keys(1_000)?)?;
+/// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
 ///
 /// // A driver of one's own: ask the store for as long as the decision wants to know something.
 /// let mut decision = engine.decision(&Nobody, CheckOptions::default());
@@ -79,12 +79,12 @@ pub struct Decision<'a> {
     /// The time, where operators have overridden something.
     now: Timestamp,
     scratch: PooledScratch,
-    step: Step,
+    step: DecisionStep,
 }
 
 /// Which reply the decision waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum DecisionStep {
     /// To the batch of all enforced limits.
     Enforced,
     /// To a penalty of an enforced limit, or to a limit that counts denials.
@@ -124,7 +124,7 @@ impl<'a> Decision<'a> {
             generation,
             overrides,
             scratch: PooledScratch::take(),
-            step: Step::Done,
+            step: DecisionStep::Done,
         };
         decision.scratch.clear();
         decision.start();
@@ -143,22 +143,28 @@ impl<'a> Decision<'a> {
     pub fn abandon(&mut self) -> Option<Ticket> {
         let generation = &self.generation;
         let Work { plan, verdict, .. } = &mut self.scratch.work;
-        let step = std::mem::replace(&mut self.step, Step::Done);
-        let is_batch = matches!(step, Step::Enforced | Step::Candidate | Step::Shadow);
+        let step = std::mem::replace(&mut self.step, DecisionStep::Done);
+        let is_batch = matches!(
+            step,
+            DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow
+        );
         if is_batch && self.options.mode.charges() {
-            Ticket::collect_places(&mut verdict.ticket, generation, plan);
+            Ticket::collect_permits(&mut verdict.ticket, generation, plan);
         }
         verdict.ticket.take()
     }
 
     /// What plans are made from, and the room for everything else.
     fn split(&mut self) -> (PlanContext<'_>, &mut Work) {
-        let Scratch { found, work } = &mut *self.scratch;
+        let Scratch {
+            matched: found,
+            work,
+        } = &mut *self.scratch;
         let overrides = self.overrides.as_ref();
         let context = PlanContext {
             generation: &self.generation,
             request: self.request,
-            found,
+            matched: found,
             options: self.options,
             lease_ids: self.lease_ids,
             overrides: overrides.and_then(|overrides| overrides.as_deref()),
@@ -191,21 +197,23 @@ impl StoreSteps for Decision<'_> {
     #[inline]
     fn batch_len(&self) -> usize {
         match self.step {
-            Step::Done => 0,
-            Step::Enforced | Step::Candidate | Step::Shadow => {
+            DecisionStep::Done => 0,
+            DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
                 self.scratch.work.plan.planned().len()
             }
-            Step::EnforcedFollowUp | Step::CandidateFollowUp { .. } | Step::ShadowFollowUp => 1,
+            DecisionStep::EnforcedFollowUp
+            | DecisionStep::CandidateFollowUp { .. }
+            | DecisionStep::ShadowFollowUp => 1,
         }
     }
 
     #[inline]
-    fn check(&self, position: usize) -> Option<Check<'_>> {
+    fn check(&self, position: usize) -> Option<QuotaCheck<'_>> {
         let Work {
             plan, follow_ups, ..
         } = &self.scratch.work;
         let (planned, op) = match self.step {
-            Step::Enforced | Step::Candidate | Step::Shadow => {
+            DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
                 let planned = plan.planned().get(position)?;
                 (planned, planned.op)
             }
@@ -219,7 +227,9 @@ impl StoreSteps for Decision<'_> {
             plan, follow_ups, ..
         } = &self.scratch.work;
         let planned = match self.step {
-            Step::Enforced | Step::Candidate | Step::Shadow => plan.planned().get(position),
+            DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
+                plan.planned().get(position)
+            }
             _ => follow_ups.current(plan).map(|(planned, _)| planned),
         };
         planned.map_or(Sharing::EXACT, |planned| {
@@ -228,35 +238,39 @@ impl StoreSteps for Decision<'_> {
     }
 
     #[inline]
-    fn take_replies(&mut self) -> Vec<Answer> {
+    fn take_replies(&mut self) -> Vec<StoreReply> {
         let len = self.batch_len();
         let Work {
             plan, follow_ups, ..
         } = &mut self.scratch.work;
         let mut replies = match self.step {
-            Step::Enforced | Step::Candidate | Step::Shadow => plan.take_room(),
-            _ => follow_ups.take_room(),
+            DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
+                plan.take_reply_buffer()
+            }
+            _ => follow_ups.take_reply_buffer(),
         };
         replies.clear();
-        replies.resize(len, Answer::EMPTY);
+        replies.resize(len, StoreReply::EMPTY);
         replies
     }
 
     #[inline]
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {
         match self.step {
-            Step::Done => {}
-            Step::Enforced | Step::Candidate | Step::Shadow => {
+            DecisionStep::Done => {}
+            DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
                 let work = &mut self.scratch.work;
-                work.plan.answer(&self.generation, replies);
+                work.plan.set_replies(&self.generation, replies);
                 match self.step {
-                    Step::Enforced => self.enforced_answered(outcome.as_ref()),
-                    Step::Candidate => self.candidate_answered(outcome.is_ok()),
-                    _ => self.shadow_answered(outcome.as_ref()),
+                    DecisionStep::Enforced => self.on_enforced_replies(outcome.as_ref()),
+                    DecisionStep::Candidate => self.on_candidate_replies(outcome.is_ok()),
+                    _ => self.on_shadow_replies(outcome.as_ref()),
                 }
             }
-            Step::EnforcedFollowUp | Step::CandidateFollowUp { .. } | Step::ShadowFollowUp => {
-                self.follow_up_answered(replies, outcome.is_ok());
+            DecisionStep::EnforcedFollowUp
+            | DecisionStep::CandidateFollowUp { .. }
+            | DecisionStep::ShadowFollowUp => {
+                self.on_follow_up_reply(replies, outcome.is_ok());
             }
         }
     }

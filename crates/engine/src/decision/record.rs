@@ -3,25 +3,26 @@
 //! Must not know: which step of a decision the replies belong to.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_policy::rules::Role;
-use tollgate_store::{Answer, Note, Op};
+use tollgate_policy::rules::MeterRole;
+use tollgate_store::{Op, ReplyNote, StoreReply};
 
 use super::Work;
-use crate::counters::{Counters, Event};
+use crate::counters::{LimitCounters, LimitEvent};
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
-use crate::verdict::{EnforcementMode, LimitState, Reason};
+use crate::verdict::{DenialReason, EnforcementMode, LimitState};
 
 /// Notes where every limit of the plan stands. Blocks are noted while they last, distinct values never.
 #[inline(always)]
 pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: EnforcementMode) {
     let Work { plan, verdict, .. } = work;
-    for (planned, answer) in plan.answered() {
-        verdict.degraded.overflow |= answer.note == Note::Overflow;
-        verdict.degraded.store |= matches!(answer.note, Note::StandIn | Note::Waived);
+    for (planned, answer) in plan.with_replies() {
+        verdict.degraded.overflow |= answer.note == ReplyNote::Overflow;
+        verdict.degraded.store |=
+            matches!(answer.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
         let is_quiet = match planned.role {
-            Role::Main | Role::Local => false,
-            Role::Block => answer.outcome.is_admitted(),
+            MeterRole::Main | MeterRole::Local => false,
+            MeterRole::Block => answer.outcome.is_admitted(),
             _ => true,
         };
         if is_quiet || is_unknown(answer) {
@@ -30,8 +31,8 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
         let outcome = peeked_outcome(planned, answer);
         let reason = match (outcome, planned.role, answer.note) {
             (Outcome::Allow, ..) => None,
-            (_, Role::Block, _) => Some(Reason::Blocked),
-            (_, _, Note::Overflow) => Some(Reason::Capacity),
+            (_, MeterRole::Block, _) => Some(DenialReason::Blocked),
+            (_, _, ReplyNote::Overflow) => Some(DenialReason::Capacity),
             _ => Some(plan.quota_info(generation, planned).reason),
         };
         verdict.push(LimitState {
@@ -50,7 +51,7 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
 }
 
 /// What a limit says. A peek at a concurrency limit holds no place, so its answer only says how many are free.
-pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &Answer) -> Outcome {
+pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &StoreReply) -> Outcome {
     let is_peek = matches!(planned.op, Op::Acquire { weight: 0, .. });
     if is_peek && planned.cost > answer.status.limit {
         Outcome::Never
@@ -63,7 +64,7 @@ pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &Answer) -> Outcome
     }
 }
 
-pub(super) fn count(generation: &Generation, rule: usize, event: Event) {
+pub(super) fn count(generation: &Generation, rule: usize, event: LimitEvent) {
     if let Some((_, limit)) = generation.rule(rule) {
         limit.counters.count(event);
     }
@@ -71,9 +72,14 @@ pub(super) fn count(generation: &Generation, rule: usize, event: Event) {
 
 /// Counts what each rule of the plan has said, once for all of its meters.
 #[inline(always)]
-pub(super) fn count_all(generation: &Generation, plan: &Plan, is_admitted: bool, denied: Event) {
-    let count = |rule: usize, sum: &RuleSum| {
-        if let Some(counters) = generation.counters_of(rule) {
+pub(super) fn count_rules(
+    generation: &Generation,
+    plan: &Plan,
+    is_admitted: bool,
+    denied: LimitEvent,
+) {
+    let count = |rule: usize, sum: &RuleTally| {
+        if let Some(counters) = generation.counters_at(rule) {
             sum.count(counters, is_admitted, denied);
         }
     };
@@ -81,11 +87,11 @@ pub(super) fn count_all(generation: &Generation, plan: &Plan, is_admitted: bool,
         return;
     };
     // The meters of a rule stand one behind another.
-    let (mut rule, mut sum) = (first.rule, RuleSum::default());
-    for (planned, answer) in plan.answered() {
+    let (mut rule, mut sum) = (first.rule, RuleTally::default());
+    for (planned, answer) in plan.with_replies() {
         if planned.rule != rule {
             count(rule, &sum);
-            (rule, sum) = (planned.rule, RuleSum::default());
+            (rule, sum) = (planned.rule, RuleTally::default());
         }
         sum.add(planned, answer);
     }
@@ -94,46 +100,47 @@ pub(super) fn count_all(generation: &Generation, plan: &Plan, is_admitted: bool,
 
 /// What the meters of one rule said together.
 #[derive(Default)]
-struct RuleSum {
-    denies: bool,
-    waits: bool,
-    is_near: bool,
-    overflowed: bool,
+struct RuleTally {
+    is_denied: bool,
+    is_waiting: bool,
+    is_near_limit: bool,
+    is_overflow: bool,
 }
 
-impl RuleSum {
-    fn add(&mut self, planned: &PlannedCheck, answer: &Answer) {
+impl RuleTally {
+    fn add(&mut self, planned: &PlannedCheck, answer: &StoreReply) {
         if is_unknown(answer) {
             return;
         }
-        self.denies |= !answer.outcome.is_admitted();
-        self.waits |= matches!(answer.outcome, Outcome::Wait(_));
-        self.overflowed |= answer.note == Note::Overflow;
+        self.is_denied |= !answer.outcome.is_admitted();
+        self.is_waiting |= matches!(answer.outcome, Outcome::Wait(_));
+        self.is_overflow |= answer.note == ReplyNote::Overflow;
         let status = &answer.status;
-        self.is_near |= planned.is_limit() && status.remaining.saturating_mul(5) <= status.limit;
+        self.is_near_limit |=
+            planned.is_limit() && status.remaining.saturating_mul(5) <= status.limit;
     }
 
     #[inline]
-    fn count(&self, counters: &Counters, is_admitted: bool, denied: Event) {
+    fn count(&self, counters: &LimitCounters, is_admitted: bool, denied: LimitEvent) {
         if is_admitted {
-            counters.count(Event::Allowed);
-            if self.waits {
-                counters.count(Event::Waited);
+            counters.count(LimitEvent::Allowed);
+            if self.is_waiting {
+                counters.count(LimitEvent::Waited);
             }
-            if self.is_near {
-                counters.count(Event::NearLimit);
+            if self.is_near_limit {
+                counters.count(LimitEvent::NearLimit);
             }
         }
-        if self.denies {
+        if self.is_denied {
             counters.count(denied);
         }
-        if self.overflowed {
-            counters.count(Event::Overflow);
+        if self.is_overflow {
+            counters.count(LimitEvent::Overflow);
         }
     }
 }
 
 /// Whether it is not known where a limit stands.
-const fn is_unknown(answer: &Answer) -> bool {
-    matches!(answer.note, Note::Waived | Note::Unasked)
+const fn is_unknown(answer: &StoreReply) -> bool {
+    matches!(answer.note, ReplyNote::FailOpen | ReplyNote::NotChecked)
 }

@@ -8,18 +8,18 @@ use std::ops::{Deref, DerefMut};
 
 use arrayvec::ArrayVec;
 use tollgate_policy::model::Mode;
-use tollgate_policy::rules::{Found, MOST_LIMITS};
+use tollgate_policy::rules::{MAX_LIMITS, MatchedRules};
 use tollgate_store::contract::MAX_CHECKS;
 
 use super::follow_ups::FollowUps;
-use crate::candidate::Opinions;
+use crate::candidate::RuleOutcomes;
 use crate::plan::Plan;
 use crate::verdict_builder::VerdictBuilder;
 
 /// Room for one decision.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    pub(super) found: Found,
+    pub(super) matched: MatchedRules,
     pub(crate) work: Work,
 }
 
@@ -29,28 +29,28 @@ pub(crate) struct Work {
     pub(crate) plan: Plan,
     pub(crate) verdict: VerdictBuilder,
     /// How each limit that was found is enforced for this request, in their order.
-    pub(super) modes: ArrayVec<Mode, MOST_LIMITS>,
+    pub(super) modes: ArrayVec<Mode, MAX_LIMITS>,
     pub(super) follow_ups: FollowUps,
     /// What the limits said whose candidates have still to be asked.
-    pub(super) opinions: Opinions,
+    pub(super) rule_outcomes: RuleOutcomes,
     /// Of the limits that were found, the next to be looked at in shadow.
     pub(super) next_shadow: usize,
     /// Where the states of the shadow limit begin that is decided now.
-    pub(super) shadow_states: usize,
+    pub(super) shadow_states_start: usize,
 }
 
 impl Scratch {
     const fn new() -> Self {
         Self {
-            found: Found::new(),
+            matched: MatchedRules::new(),
             work: Work {
                 plan: Plan::new(),
                 verdict: VerdictBuilder::new(),
                 modes: ArrayVec::new_const(),
                 follow_ups: FollowUps::new(),
-                opinions: ArrayVec::new_const(),
+                rule_outcomes: ArrayVec::new_const(),
                 next_shadow: 0,
-                shadow_states: 0,
+                shadow_states_start: 0,
             },
         }
     }
@@ -62,20 +62,20 @@ impl Scratch {
         work.verdict.clear();
         work.modes.clear();
         work.follow_ups.clear();
-        work.opinions.clear();
+        work.rule_outcomes.clear();
         work.next_shadow = 0;
     }
 }
 
 thread_local! {
-    static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static OWN_SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
     /// Those of decisions that were under way at the same time.
     #[expect(clippy::vec_box, reason = "they are handed on in their boxes, and are large")]
-    static OTHERS: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+    static SPARE_SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The most that a thread keeps beside its own.
-const MOST_KEPT: usize = 256;
+const MAX_SPARE: usize = 256;
 
 /// What a verdict reads whose room is gone. It never is: room goes when the verdict does.
 static EMPTY: Scratch = Scratch::new();
@@ -88,14 +88,14 @@ impl PooledScratch {
     /// Room of this thread's pool, or new room.
     #[inline]
     pub(crate) fn take() -> Self {
-        let own = OWN.take();
-        Self(Some(own.unwrap_or_else(another)))
+        let own = OWN_SCRATCH.take();
+        Self(Some(own.unwrap_or_else(spare_or_new)))
     }
 }
 
 #[cold]
-fn another() -> Box<Scratch> {
-    let other = OTHERS.with_borrow_mut(Vec::pop);
+fn spare_or_new() -> Box<Scratch> {
+    let other = SPARE_SCRATCH.with_borrow_mut(Vec::pop);
     other.unwrap_or_else(|| {
         let mut new = Box::new(Scratch::new());
         new.work.plan.reserve(MAX_CHECKS);
@@ -105,15 +105,15 @@ fn another() -> Box<Scratch> {
 }
 
 #[cold]
-fn keep(other: Box<Scratch>) {
+fn return_to_pool(other: Box<Scratch>) {
     let push = |others: &RefCell<Vec<Box<Scratch>>>| {
         let mut others = others.borrow_mut();
-        if others.len() < MOST_KEPT {
+        if others.len() < MAX_SPARE {
             others.push(other);
         }
     };
     // The same: then it is freed.
-    let _kept = OTHERS.try_with(push);
+    let _kept = SPARE_SCRATCH.try_with(push);
 }
 
 impl Drop for PooledScratch {
@@ -125,8 +125,8 @@ impl Drop for PooledScratch {
         // A ticket that nobody took holds on to a generation.
         drop(scratch.work.verdict.ticket.take());
         // While a thread ends there is no pool to go back to.
-        if let Ok(Some(other)) = OWN.try_with(|own| own.replace(Some(scratch))) {
-            keep(other);
+        if let Ok(Some(other)) = OWN_SCRATCH.try_with(|own| own.replace(Some(scratch))) {
+            return_to_pool(other);
         }
     }
 }
@@ -143,6 +143,6 @@ impl Deref for PooledScratch {
 impl DerefMut for PooledScratch {
     #[inline]
     fn deref_mut(&mut self) -> &mut Scratch {
-        self.0.get_or_insert_with(another)
+        self.0.get_or_insert_with(spare_or_new)
     }
 }

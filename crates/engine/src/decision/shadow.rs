@@ -6,10 +6,10 @@ use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_policy::model::Mode;
 use tollgate_store::StoreError;
 
-use super::record::{count, count_all, record};
-use super::{Decision, Step, Work};
-use crate::candidate::first_opinion;
-use crate::counters::Event;
+use super::record::{count, count_rules, record};
+use super::{Decision, DecisionStep, Work};
+use crate::candidate::first_rule_outcome;
+use crate::counters::LimitEvent;
 use crate::plan::AddedRule;
 use crate::verdict::EnforcementMode;
 
@@ -20,9 +20,9 @@ impl Decision<'_> {
         // Without modes all limits are enforced.
         let has_shadow = !self.scratch.work.modes.is_empty();
         self.step = if has_shadow && self.plan_shadow() {
-            Step::Shadow
+            DecisionStep::Shadow
         } else {
-            Step::Done
+            DecisionStep::Done
         };
     }
 
@@ -33,7 +33,7 @@ impl Decision<'_> {
         }
         let charges = self.charges();
         let (context, work) = self.split();
-        let rules = context.found.rules();
+        let rules = context.matched.rules();
         while let Some((index, mode)) = rules
             .get(work.next_shadow)
             .zip(work.modes.get(work.next_shadow))
@@ -51,7 +51,7 @@ impl Decision<'_> {
                 AddedRule::Planned => return true,
                 AddedRule::NoKey | AddedRule::TooMany | AddedRule::Blocked(_) => {
                     if charges {
-                        count(context.generation, *index, Event::WouldDeny);
+                        count(context.generation, *index, LimitEvent::WouldDeny);
                     }
                 }
             }
@@ -60,25 +60,26 @@ impl Decision<'_> {
     }
 
     /// The store has answered about one shadow limit.
-    pub(super) fn shadow_answered(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
+    pub(super) fn on_shadow_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
         let generation = &self.generation;
         let work = &mut self.scratch.work;
         match outcome {
             Err(_) => {
                 if let Some(planned) = work.plan.planned().first().filter(|_| charges) {
-                    count(generation, planned.rule, Event::Error);
+                    count(generation, planned.rule, LimitEvent::Error);
                 }
                 return self.next_shadow();
             }
             // As with enforced limits: ask again without counting a distinct value that is known already.
-            Ok(outcome) if !outcome.is_admitted() && work.plan.forgo_seen() => return,
+            Ok(outcome) if !outcome.is_admitted() && work.plan.retry_without_distinct() => return,
             Ok(_) => {}
         }
-        work.shadow_states = work.verdict.states().len();
-        work.opinions.clear();
+        work.shadow_states_start = work.verdict.states().len();
+        work.rule_outcomes.clear();
         if charges {
-            work.opinions.extend(first_opinion(generation, &work.plan));
+            work.rule_outcomes
+                .extend(first_rule_outcome(generation, &work.plan));
         }
         record(generation, work, EnforcementMode::Shadow);
         if !charges {
@@ -90,8 +91,8 @@ impl Decision<'_> {
         let Work {
             plan, follow_ups, ..
         } = work;
-        follow_ups.punish(plan, generation);
-        self.step = Step::ShadowFollowUp;
+        follow_ups.queue_penalties(plan, generation);
+        self.step = DecisionStep::ShadowFollowUp;
         self.skip_if_no_follow_up();
     }
 
@@ -99,7 +100,12 @@ impl Decision<'_> {
     pub(super) fn finish_shadow(&mut self) {
         let work = &mut self.scratch.work;
         let is_admitted = work.plan.is_admitted();
-        count_all(&self.generation, &work.plan, is_admitted, Event::WouldDeny);
+        count_rules(
+            &self.generation,
+            &work.plan,
+            is_admitted,
+            LimitEvent::WouldDeny,
+        );
         if is_admitted {
             self.collect_ticket();
         }

@@ -3,12 +3,12 @@
 //! Must not know: what comes of it.
 
 use tollgate_policy::model::Count;
-use tollgate_policy::rules::{KeyBuffer, Keyed, MeterRef, Role};
+use tollgate_policy::rules::{KeyBuffer, KeyOutcome, MeterRef, MeterRole};
 use tollgate_store::Op;
 use tollgate_store::contract::MAX_CHECKS;
 
 use super::{KeyRef, Plan, PlanContext, PlannedCheck};
-use crate::candidate::Opinion;
+use crate::candidate::RuleOutcome;
 use crate::generation::MeterState;
 use crate::verdict::EnforcementMode;
 
@@ -25,7 +25,7 @@ impl Plan {
     pub(crate) fn add_candidate(
         &mut self,
         context: &PlanContext<'_>,
-        opinion: &Opinion,
+        opinion: &RuleOutcome,
         enforcement: EnforcementMode,
         goes_on: bool,
     ) -> bool {
@@ -33,27 +33,30 @@ impl Plan {
             return false;
         };
         for (position, (meter, state)) in rule.meters.iter().zip(&entry.meters).enumerate() {
-            if meter.role != Role::Candidate {
+            if meter.role != MeterRole::Candidate {
                 continue;
             }
             let place = MeterRef {
                 rule: opinion.rule,
                 meter: position,
             };
-            let (Keyed::Here, key) = self.make_key(context, place, state) else {
+            let (KeyOutcome::Complete, key) = self.make_key(context, place, state) else {
                 return false;
             };
             let bytes = self.keys.bytes(key);
             let rules = context.generation.rules();
             let overrides = context.overrides;
             let key_override =
-                overrides.and_then(|overrides| overrides.of_key(rules, opinion.rule, bytes));
-            let is_own = rule.choice.is_own()
-                || rule.choice.variant(context.request, context.route(), bytes) == 0;
+                overrides.and_then(|overrides| overrides.key_overrides(rules, opinion.rule, bytes));
+            let is_own = rule.selector.is_own_quota_only()
+                || rule
+                    .selector
+                    .variant(context.request, context.route(), bytes)
+                    == 0;
             if !is_own || key_override.is_some_and(|one| one.has_quota(context.now)) {
                 return false;
             }
-            let chosen = meter.chosen(0, context.request, context.route());
+            let chosen = meter.select_quota(0, context.request, context.route());
             let Some(quota) = self.quota(state, chosen, opinion.cost) else {
                 continue;
             };
@@ -81,7 +84,7 @@ impl Plan {
             self.planned.push(PlannedCheck {
                 rule: opinion.rule,
                 meter: position,
-                role: Role::Candidate,
+                role: MeterRole::Candidate,
                 op,
                 cost: opinion.cost,
                 quota,
@@ -102,17 +105,17 @@ impl Plan {
     ) -> Option<KeyRef> {
         let recipe = state.slot_key.filter(|_| context.is_fleet)?;
         let rules = context.generation.rules();
-        let make = |buffer: &mut KeyBuffer| match rules.place(
+        let make = |buffer: &mut KeyBuffer| match rules.write_colocation(
             place,
             context.request,
-            context.found,
+            context.matched,
             buffer,
         ) {
-            true => Keyed::Here,
-            false => Keyed::Skip,
+            true => KeyOutcome::Complete,
+            false => KeyOutcome::Skip,
         };
         let (keyed, key) = self.keys.make(recipe, make);
-        (keyed == Keyed::Here).then_some(key)
+        (keyed == KeyOutcome::Complete).then_some(key)
     }
 
     /// Makes the key of a meter, unless it was made before.
@@ -122,10 +125,11 @@ impl Plan {
         context: &PlanContext<'_>,
         place: MeterRef,
         state: &MeterState,
-    ) -> (Keyed, KeyRef) {
+    ) -> (KeyOutcome, KeyRef) {
         let rules = context.generation.rules();
-        let make =
-            |buffer: &mut KeyBuffer| rules.key(place, context.request, context.found, buffer);
+        let make = |buffer: &mut KeyBuffer| {
+            rules.write_key(place, context.request, context.matched, buffer)
+        };
         self.keys.make(state.key, make)
     }
 }

@@ -2,19 +2,19 @@
 //!
 //! Must not know: what keys are made of.
 
-use tollgate_policy::rules::{KeyBuffer, Keyed};
+use tollgate_policy::rules::{KeyBuffer, KeyOutcome};
 
 use super::KeyRef;
 
 /// Keys that were made for a request. Buffers are used again for the next one.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct RequestKeys {
     buffers: Vec<KeyBuffer>,
     /// For each buffer in use, which recipe it was made by and what came of it.
-    made: Vec<(u32, Keyed)>,
+    made: Vec<(u32, KeyOutcome)>,
 }
 
-impl Keys {
+impl RequestKeys {
     pub(super) const fn new() -> Self {
         Self {
             buffers: Vec::new(),
@@ -30,8 +30,8 @@ impl Keys {
     pub(super) fn make(
         &mut self,
         recipe: u32,
-        make: impl FnOnce(&mut KeyBuffer) -> Keyed,
-    ) -> (Keyed, KeyRef) {
+        make: impl FnOnce(&mut KeyBuffer) -> KeyOutcome,
+    ) -> (KeyOutcome, KeyRef) {
         let known = self.made.iter().position(|(made, _)| *made == recipe);
         let place = known.unwrap_or(self.made.len());
         let keyed = match self.made.get(place) {
@@ -40,7 +40,7 @@ impl Keys {
                 if self.buffers.len() <= place {
                     self.buffers.push(KeyBuffer::new());
                 }
-                let keyed = self.buffers.get_mut(place).map_or(Keyed::Deny, make);
+                let keyed = self.buffers.get_mut(place).map_or(KeyOutcome::Deny, make);
                 self.made.push((recipe, keyed));
                 keyed
             }

@@ -11,10 +11,10 @@ pub(crate) use rule::{AddedRule, PlanContext};
 
 use tollgate_core::Outcome;
 use tollgate_policy::model::Consistency;
-use tollgate_policy::rules::Role;
-use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
+use tollgate_policy::rules::MeterRole;
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 
-use self::keys::Keys;
+use self::keys::RequestKeys;
 use crate::generation::{Generation, MeterState};
 use crate::queueing::QueueingQuota;
 use crate::quota_info::QuotaInfo;
@@ -25,7 +25,7 @@ use crate::sharing::{DenialCaching, Sharing};
 pub(crate) struct PlannedCheck {
     pub(crate) rule: usize,
     pub(crate) meter: usize,
-    pub(crate) role: Role,
+    pub(crate) role: MeterRole,
     pub(crate) op: Op,
     /// What the request costs here.
     pub(crate) cost: u64,
@@ -38,7 +38,7 @@ pub(crate) struct PlannedCheck {
 impl PlannedCheck {
     /// Whether it asks a limit itself, and not what stands beside one: a block, distinct values, a candidate.
     pub(crate) const fn is_limit(&self) -> bool {
-        matches!(self.role, Role::Main | Role::Local)
+        matches!(self.role, MeterRole::Main | MeterRole::Local)
     }
 }
 
@@ -60,9 +60,9 @@ pub(crate) type KeyRef = u16;
 #[derive(Debug)]
 pub(crate) struct Plan {
     planned: Vec<PlannedCheck>,
-    replies: Vec<Answer>,
-    keys: Keys,
-    computed: Vec<(Ruled, Option<QueueingQuota>)>,
+    replies: Vec<StoreReply>,
+    keys: RequestKeys,
+    computed: Vec<(IdentifiedLimit, Option<QueueingQuota>)>,
 }
 
 impl Plan {
@@ -70,7 +70,7 @@ impl Plan {
         Self {
             planned: Vec::new(),
             replies: Vec::new(),
-            keys: Keys::new(),
+            keys: RequestKeys::new(),
             computed: Vec::new(),
         }
     }
@@ -99,12 +99,12 @@ impl Plan {
     }
 
     /// Every check with the store's reply.
-    pub(crate) fn answered(&self) -> impl Iterator<Item = (&PlannedCheck, &Answer)> {
+    pub(crate) fn with_replies(&self) -> impl Iterator<Item = (&PlannedCheck, &StoreReply)> {
         self.planned.iter().zip(&self.replies)
     }
 
     /// Whether the store has answered to what is planned.
-    pub(crate) fn is_answered(&self) -> bool {
+    pub(crate) fn has_replies(&self) -> bool {
         self.replies.len() == self.planned.len()
     }
 
@@ -121,12 +121,12 @@ impl Plan {
         self.planned.iter().zip(outcomes)
     }
 
-    pub(crate) fn take_room(&mut self) -> Vec<Answer> {
+    pub(crate) fn take_reply_buffer(&mut self) -> Vec<StoreReply> {
         std::mem::take(&mut self.replies)
     }
 
     /// Takes the store's replies to all that is planned.
-    pub(crate) fn answer(&mut self, generation: &Generation, mut replies: Vec<Answer>) {
+    pub(crate) fn set_replies(&mut self, generation: &Generation, mut replies: Vec<StoreReply>) {
         for (planned, reply) in self.planned.iter().zip(&mut replies) {
             self.translate(generation, planned, reply);
         }
@@ -140,26 +140,29 @@ impl Plan {
         &self,
         generation: &Generation,
         planned: &PlannedCheck,
-        reply: &mut Answer,
+        reply: &mut StoreReply,
     ) {
-        let is_fallback = matches!(reply.note, Note::StandIn | Note::Waived | Note::Unasked);
-        if !is_fallback && let Some(queueing) = self.queueing(generation, planned.quota_of()) {
+        let is_fallback = matches!(
+            reply.note,
+            ReplyNote::FallbackQuota | ReplyNote::FailOpen | ReplyNote::NotChecked
+        );
+        if !is_fallback && let Some(queueing) = self.queueing(generation, planned.quota_path()) {
             queueing.translate(reply, planned.cost);
         }
     }
 
     /// Another request was first to show a distinct value: the rule is asked again without counting it. Answers whether
     /// there was such a rule and anything is left to ask.
-    pub(crate) fn forgo_seen(&mut self) -> bool {
-        let is_seen = |(planned, reply): &(&PlannedCheck, &Answer)| {
-            planned.role == Role::Seen && !reply.outcome.is_admitted()
+    pub(crate) fn retry_without_distinct(&mut self) -> bool {
+        let is_seen = |(planned, reply): &(&PlannedCheck, &StoreReply)| {
+            planned.role == MeterRole::Distinct && !reply.outcome.is_admitted()
         };
-        let seen = self.answered().find(is_seen);
+        let seen = self.with_replies().find(is_seen);
         let Some(rule) = seen.map(|(planned, _)| planned.rule) else {
             return false;
         };
         self.planned
-            .retain(|one| one.rule != rule || one.role != Role::Seen);
+            .retain(|one| one.rule != rule || one.role != MeterRole::Distinct);
         // They were replies to another batch.
         self.replies.clear();
         let counting = self.planned.iter_mut().filter(|one| one.rule == rule);
@@ -190,42 +193,42 @@ impl Plan {
         generation: &'a Generation,
         planned: &PlannedCheck,
         op: Op,
-    ) -> Option<Check<'a>> {
-        Some(Check {
-            key: Key::of(self.key(planned.key)).ok()?,
-            ruled: self.ruled(generation, planned)?,
+    ) -> Option<QuotaCheck<'a>> {
+        Some(QuotaCheck {
+            key: StoreKey::new(self.key(planned.key)).ok()?,
+            limit: self.limit_of(generation, planned)?,
             op,
         })
     }
 
     /// The quota that a check is decided by.
     #[inline]
-    pub(crate) fn ruled<'a>(
+    pub(crate) fn limit_of<'a>(
         &'a self,
         generation: &'a Generation,
         planned: &PlannedCheck,
-    ) -> Option<&'a Ruled> {
-        self.ruled_at(generation, planned.quota_of())
+    ) -> Option<&'a IdentifiedLimit> {
+        self.limit_at(generation, planned.quota_path())
     }
 
     #[inline]
-    fn ruled_at<'a>(
+    fn limit_at<'a>(
         &'a self,
         generation: &'a Generation,
         (rule, meter, quota): (usize, usize, QuotaRef),
-    ) -> Option<&'a Ruled> {
+    ) -> Option<&'a IdentifiedLimit> {
         match quota {
             QuotaRef::Listed(index) => {
                 let meter = generation.meter(rule, meter)?;
-                meter.listed.get(place(index))
+                meter.quotas.get(to_index(index))
             }
             QuotaRef::Queueing(index) => {
                 let meter = generation.meter(rule, meter)?;
-                let queueing = meter.queueing.get(place(index))?;
+                let queueing = meter.queueing_quotas.get(to_index(index))?;
                 queueing.as_ref().map(|(ruled, _)| ruled)
             }
             QuotaRef::Computed(index) => {
-                let computed = self.computed.get(place(index));
+                let computed = self.computed.get(to_index(index));
                 computed.map(|(ruled, _)| ruled)
             }
         }
@@ -237,7 +240,7 @@ impl Plan {
         generation: &'a Generation,
         planned: &PlannedCheck,
     ) -> QuotaInfo<'a> {
-        self.quota_info_at(generation, planned.quota_of())
+        self.quota_info_at(generation, planned.quota_path())
     }
 
     /// The same by rule, meter and quota.
@@ -246,11 +249,11 @@ impl Plan {
         generation: &'a Generation,
         quota: (usize, usize, QuotaRef),
     ) -> QuotaInfo<'a> {
-        let Some(ruled) = self.ruled_at(generation, quota) else {
-            return QuotaInfo::NOTHING;
+        let Some(ruled) = self.limit_at(generation, quota) else {
+            return QuotaInfo::EMPTY;
         };
         let queueing = self.queueing(generation, quota);
-        QuotaInfo::of(&ruled.limit, queueing.map(QueueingQuota::capacity))
+        QuotaInfo::new(&ruled.limit, queueing.map(QueueingQuota::capacity))
     }
 
     #[inline]
@@ -263,10 +266,10 @@ impl Plan {
             QuotaRef::Listed(_) => None,
             QuotaRef::Queueing(index) => {
                 let meter = generation.meter(rule, meter)?;
-                let queueing = meter.queueing.get(place(index))?;
+                let queueing = meter.queueing_quotas.get(to_index(index))?;
                 queueing.as_ref().map(|(_, queueing)| queueing)
             }
-            QuotaRef::Computed(index) => self.computed.get(place(index))?.1.as_ref(),
+            QuotaRef::Computed(index) => self.computed.get(to_index(index))?.1.as_ref(),
         }
     }
 
@@ -283,35 +286,37 @@ impl Plan {
         let meter: Option<&MeterState> = limit.meters.get(planned.meter);
         let plain = match planned.quota {
             QuotaRef::Queueing(index) => {
-                let listed = meter.and_then(|meter| meter.listed.get(place(index)));
+                let listed = meter.and_then(|meter| meter.quotas.get(to_index(index)));
                 listed.map(|ruled| &ruled.limit)
             }
             QuotaRef::Listed(_) | QuotaRef::Computed(_) => None,
         };
         Sharing {
             version,
-            is_local: planned.role == Role::Local,
+            is_local: planned.role == MeterRole::Local,
             // Only the limit itself is shared another way: what stands beside it is exact.
             consistency: match planned.role {
-                Role::Main => rule.consistency,
+                MeterRole::Main => rule.consistency,
                 _ => Consistency::Exact,
             },
             on_failure: rule.on_store_failure,
             denial_caching: meter.map_or(DenialCaching::Never, |meter| meter.denial_caching),
-            slot_key: self.slot_key(planned).and_then(|key| Key::of(key).ok()),
-            plain,
-            is_counter: false,
+            slot_key: self
+                .slot_key(planned)
+                .and_then(|key| StoreKey::new(key).ok()),
+            base_limit: plain,
+            is_envoy_counter: false,
         }
     }
 }
 
 /// An index that was a `usize` before; no list is longer than memory.
-fn place(index: u32) -> usize {
+fn to_index(index: u32) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 impl PlannedCheck {
-    const fn quota_of(&self) -> (usize, usize, QuotaRef) {
+    const fn quota_path(&self) -> (usize, usize, QuotaRef) {
         (self.rule, self.meter, self.quota)
     }
 }

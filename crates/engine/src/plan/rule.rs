@@ -5,9 +5,11 @@
 use tollgate_core::Timestamp;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::Count;
-use tollgate_policy::rules::{Chosen, Found, Keyed, Meter, MeterRef, Role, Rule};
+use tollgate_policy::rules::{
+    KeyOutcome, MatchedRules, Meter, MeterRef, MeterRole, Rule, SelectedQuota,
+};
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Op, Ruled};
+use tollgate_store::{IdentifiedLimit, Op};
 
 use super::{Plan, PlannedCheck, QuotaRef};
 use crate::check_options::{CheckMode, CheckOptions};
@@ -20,7 +22,7 @@ use crate::verdict::EnforcementMode;
 pub(crate) struct PlanContext<'a> {
     pub(crate) generation: &'a Generation,
     pub(crate) request: &'a dyn Attributes,
-    pub(crate) found: &'a Found,
+    pub(crate) matched: &'a MatchedRules,
     pub(crate) options: CheckOptions,
     pub(crate) lease_ids: &'a LeaseIdGenerator,
     /// What operators have overridden, if anything.
@@ -35,7 +37,7 @@ impl<'a> PlanContext<'a> {
     /// The route template that matched, as tiers, costs and computed quotas see it.
     pub(crate) fn route(&self) -> Option<&'a [u8]> {
         let rules = self.generation.rules();
-        rules.route(self.request, self.found)
+        rules.route(self.request, self.matched)
     }
 }
 
@@ -64,9 +66,10 @@ impl Plan {
             return AddedRule::Planned;
         };
         let before = self.planned.len();
-        let fixed = context.options.cost.or(rule.price.fixed());
-        let cost = fixed.unwrap_or_else(|| rule.price.of_request(context.request, context.route()));
-        let mut of = OfRule {
+        let fixed = context.options.cost.or(rule.cost.fixed());
+        let cost =
+            fixed.unwrap_or_else(|| rule.cost.request_cost(context.request, context.route()));
+        let mut of = RulePlanner {
             context,
             index,
             enforcement,
@@ -76,7 +79,7 @@ impl Plan {
             variant: None,
         };
         for (position, (meter, state)) in rule.meters.iter().zip(&entry.meters).enumerate() {
-            if meter.role == Role::Candidate {
+            if meter.role == MeterRole::Candidate {
                 continue;
             }
             let added = self.add_meter(&mut of, position, meter, state);
@@ -90,13 +93,13 @@ impl Plan {
 
     fn add_meter(
         &mut self,
-        of: &mut OfRule<'_>,
+        of: &mut RulePlanner<'_>,
         position: usize,
         meter: &Meter,
         state: &MeterState,
     ) -> AddedRule {
         let context = of.context;
-        if context.options.mode == CheckMode::Refund && !of.gives_back(meter, state) {
+        if context.options.mode == CheckMode::Refund && !of.is_refundable(meter, state) {
             return AddedRule::Planned;
         }
         let place = MeterRef {
@@ -104,14 +107,14 @@ impl Plan {
             meter: position,
         };
         let key = match self.make_key(context, place, state) {
-            (Keyed::Here, key) => key,
-            (Keyed::Skip, _) => return AddedRule::Planned,
-            (Keyed::Deny, _) => return AddedRule::NoKey,
+            (KeyOutcome::Complete, key) => key,
+            (KeyOutcome::Skip, _) => return AddedRule::Planned,
+            (KeyOutcome::Deny, _) => return AddedRule::NoKey,
         };
         let overridden = match context.overrides {
-            Some(overrides) if meter.role == Role::Main => {
+            Some(overrides) if meter.role == MeterRole::Main => {
                 let rules = context.generation.rules();
-                overrides.of_key(rules, of.index, self.keys.bytes(key))
+                overrides.key_overrides(rules, of.index, self.keys.bytes(key))
             }
             _ => None,
         };
@@ -119,7 +122,7 @@ impl Plan {
             return AddedRule::Blocked(until);
         }
         let cost = match meter.role {
-            Role::Block | Role::Seen => 1,
+            MeterRole::Block | MeterRole::Distinct => 1,
             _ if of.entry.counts_values => 1,
             _ => of.cost,
         };
@@ -127,12 +130,12 @@ impl Plan {
             (Some(quota), None) => quota,
             (_, overridden) => {
                 // By the key of the first meter: the keys of others may have more parts.
-                if of.variant.is_none() && of.rule.choice.looks_at_keys() {
+                if of.variant.is_none() && of.rule.selector.has_overrides() {
                     let (request, bytes) = (context.request, self.keys.bytes(key));
-                    let variant = of.rule.choice.variant(request, context.route(), bytes);
+                    let variant = of.rule.selector.variant(request, context.route(), bytes);
                     of.variant = Some(variant);
                 }
-                let own = || of.own_quota(meter, self.keys.bytes(key));
+                let own = || of.policy_quota(meter, self.keys.bytes(key));
                 let overridden = overridden.and_then(|one| one.quota(position, context.now));
                 let chosen = overridden.unwrap_or_else(own);
                 match self.quota(state, chosen, cost) {
@@ -152,7 +155,7 @@ impl Plan {
             key,
             slot_key: self.make_slot_key(context, place, state),
         };
-        if state.is_shared && self.is_joined(context.generation, state, &planned) {
+        if state.is_shared && self.merge_shared(context.generation, state, &planned) {
             return AddedRule::Planned;
         }
         if self.planned.len() >= MAX_CHECKS {
@@ -166,14 +169,14 @@ impl Plan {
     pub(super) fn quota(
         &mut self,
         state: &MeterState,
-        chosen: Chosen,
+        chosen: SelectedQuota,
         cost: u64,
     ) -> Option<QuotaRef> {
         match chosen {
-            Chosen::Unlimited => None,
-            Chosen::Listed(index) => {
-                let queueing = state.queueing.get(index).and_then(Option::as_ref);
-                let may_wait = queueing.is_some_and(|(_, queueing)| cost <= queueing.most);
+            SelectedQuota::Unlimited => None,
+            SelectedQuota::Index(index) => {
+                let queueing = state.queueing_quotas.get(index).and_then(Option::as_ref);
+                let may_wait = queueing.is_some_and(|(_, queueing)| cost <= queueing.max_cost);
                 // Meters have fewer quotas than there are numbers.
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
                 Some(if may_wait {
@@ -182,19 +185,19 @@ impl Plan {
                     QuotaRef::Listed(index)
                 })
             }
-            Chosen::Computed(limit) => {
+            SelectedQuota::Computed(limit) => {
                 let id = state.id;
-                let patience = state.patience.as_ref();
+                let patience = state.queueing_options.as_ref();
                 let patient = patience
-                    .and_then(|patience| patience.stretch(&limit))
-                    .filter(|patient| cost <= patient.most);
+                    .and_then(|patience| patience.with_wait(&limit))
+                    .filter(|patient| cost <= patient.max_cost);
                 let limit = match (&patient, patience) {
                     (Some(patient), _) => patient.limit,
-                    (None, Some(patience)) => patience.own(&limit),
+                    (None, Some(patience)) => patience.without_wait(&limit),
                     (None, None) => limit,
                 };
                 let index = u32::try_from(self.computed.len()).unwrap_or(u32::MAX);
-                self.computed.push((Ruled { id, limit }, patient));
+                self.computed.push((IdentifiedLimit { id, limit }, patient));
                 Some(QuotaRef::Computed(index))
             }
         }
@@ -202,7 +205,7 @@ impl Plan {
 
     /// Whether the same state is asked about already, by a rule that shares it. It is charged once, at the higher cost,
     /// and the first of the rules speaks for both.
-    fn is_joined(
+    fn merge_shared(
         &mut self,
         generation: &Generation,
         state: &MeterState,
@@ -228,7 +231,7 @@ impl Plan {
 }
 
 /// A rule while it is planned.
-struct OfRule<'a> {
+struct RulePlanner<'a> {
     context: &'a PlanContext<'a>,
     index: usize,
     enforcement: EnforcementMode,
@@ -238,18 +241,18 @@ struct OfRule<'a> {
     variant: Option<usize>,
 }
 
-impl OfRule<'_> {
+impl RulePlanner<'_> {
     /// The quota that the policy gives this request under a meter.
-    fn own_quota(&mut self, meter: &Meter, key: &[u8]) -> Chosen {
+    fn policy_quota(&mut self, meter: &Meter, key: &[u8]) -> SelectedQuota {
         let (request, route) = (self.context.request, self.context.route());
         let variant = match self.variant {
             Some(variant) => variant,
             None => {
-                let variant = self.rule.choice.variant(request, route, key);
+                let variant = self.rule.selector.variant(request, route, key);
                 *self.variant.insert(variant)
             }
         };
-        meter.chosen(variant, request, route)
+        meter.select_quota(variant, request, route)
     }
 
     /// What a meter is asked.
@@ -264,8 +267,8 @@ impl OfRule<'_> {
                 id: self.context.lease_ids.generate(),
                 weight: if looks { 0 } else { cost },
             },
-            Role::Block => Op::Peek(1),
-            Role::Main if self.rule.charge_always => {
+            MeterRole::Block => Op::Peek(1),
+            MeterRole::Main if self.rule.charge_always => {
                 if looks {
                     Op::Peek(0)
                 } else {
@@ -273,14 +276,16 @@ impl OfRule<'_> {
                 }
             }
             _ if looks => Op::Peek(cost),
-            Role::Main | Role::Local if self.rule.count != Count::Requests => Op::Peek(cost),
+            MeterRole::Main | MeterRole::Local if self.rule.count != Count::Requests => {
+                Op::Peek(cost)
+            }
             _ => Op::Spend(cost),
         }
     }
 
     /// Whether units can be given back to a meter: it counts what requests cost, and not who or how many there are.
-    fn gives_back(&self, meter: &Meter, state: &MeterState) -> bool {
-        matches!(meter.role, Role::Main | Role::Local)
+    fn is_refundable(&self, meter: &Meter, state: &MeterState) -> bool {
+        matches!(meter.role, MeterRole::Main | MeterRole::Local)
             && !state.is_concurrency
             && !self.entry.counts_values
             && self.rule.count == Count::Requests

@@ -4,15 +4,17 @@
 use tollgate_core::compose;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_policy::model::{
-    Algorithm, Count, DenyRule, LimitRule, Missing, Mode, OnStoreFailure, Penalty,
+    Algorithm, Count, DenyRule, LimitRule, Mode, OnMissing, OnStoreFailure, Penalty,
 };
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Ruled, Store, StoreError};
+use tollgate_store::{
+    IdentifiedLimit, QuotaCheck, Store, StoreError, StoreErrorKind, StoreKey, StoreReply,
+};
 
 use crate::testing::{
-    Caller, START, engine, engine_of, key, limit, matching, per_second, policy, quota, rules,
+    Caller, START, engine, engine_with, key, limit, matching, per_second, policy, quota, rules,
 };
-use crate::{Engine, Reason, StateStore};
+use crate::{DenialReason, Engine, StateStore};
 
 fn minute(units: u64) -> LimitRule {
     limit(
@@ -34,7 +36,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
     assert!(engine.decide(&alice).is_admitted());
     let first = engine.decide(&alice);
     assert_eq!(first.outcome(), deny(Nanos::MINUTE));
-    assert_eq!(first.reason(), Some(Reason::Blocked));
+    assert_eq!(first.reason(), Some(DenialReason::Blocked));
     clock.advance(Nanos::from_secs(59));
     let last = engine.decide(&alice);
     assert_eq!(
@@ -42,7 +44,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
         deny(Nanos::SECOND),
         "being denied does not prolong it"
     );
-    assert_eq!(last.reason(), Some(Reason::Blocked));
+    assert_eq!(last.reason(), Some(DenialReason::Blocked));
     assert!(engine.decide(&Caller::named("bob")).is_admitted());
     clock.advance(Nanos::SECOND);
     assert!(engine.decide(&alice).is_admitted());
@@ -88,23 +90,23 @@ fn a_missing_attribute_is_shared_skipped_or_refused() {
         engine
     };
     let nobody = Caller::default();
-    let shared = with(Missing::Shared);
+    let shared = with(OnMissing::Shared);
     assert!(shared.decide(&nobody).is_admitted());
     assert!(!shared.decide(&nobody).is_admitted());
-    let skips = with(Missing::Skip);
+    let skips = with(OnMissing::Skip);
     for _ in 0..3 {
         let verdict = skips.decide(&nobody);
         assert!(verdict.is_admitted() && verdict.limits().is_empty());
     }
-    let refuses = with(Missing::Deny);
+    let refuses = with(OnMissing::Deny);
     let verdict = refuses.decide(&nobody);
     assert_eq!(verdict.outcome(), Outcome::Never);
-    assert_eq!(verdict.reason(), Some(Reason::MissingKey));
+    assert_eq!(verdict.reason(), Some(DenialReason::MissingKey));
     assert_eq!(
         (verdict.status(), verdict.rule_name()),
         (Some(429), Some("api"))
     );
-    assert_eq!(refuses.counted("api").unwrap().denied, 1);
+    assert_eq!(refuses.totals("api").unwrap().denied, 1);
 }
 
 #[test]
@@ -116,13 +118,13 @@ fn lists_decide_before_limits() {
         status: 451,
         message: Some("not here".into()),
     }];
-    let (engine, _clock) = engine_of(Rules::compile(&all, [7; 16]).unwrap());
+    let (engine, _clock) = engine_with(Rules::compile(&all, [7; 16]).unwrap());
     for _ in 0..3 {
         assert!(engine.decide(&Caller::named("probe")).is_admitted());
     }
     let verdict = engine.decide(&Caller::named("mallory"));
     assert_eq!(verdict.outcome(), Outcome::Never);
-    assert_eq!(verdict.reason(), Some(Reason::Listed));
+    assert_eq!(verdict.reason(), Some(DenialReason::Listed));
     assert_eq!(
         (verdict.status(), verdict.message()),
         (Some(451), Some("not here"))
@@ -165,10 +167,15 @@ fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
 fn the_caller_may_know_the_cost_better() {
     let (engine, _clock) = engine(vec![minute(10)]);
     let alice = Caller::named("alice");
-    assert_eq!(engine.peek_at(&alice, 11).outcome(), Outcome::Never);
-    assert_eq!(engine.decide_at(&alice, 8).limits()[0].status.remaining, 2);
-    assert!(!engine.decide_at(&alice, 3).is_admitted());
-    assert!(engine.decide_at(&alice, 0).is_admitted());
+    assert_eq!(engine.peek_with_cost(&alice, 11).outcome(), Outcome::Never);
+    assert_eq!(
+        engine.decide_with_cost(&alice, 8).limits()[0]
+            .status
+            .remaining,
+        2
+    );
+    assert!(!engine.decide_with_cost(&alice, 3).is_admitted());
+    assert!(engine.decide_with_cost(&alice, 0).is_admitted());
 }
 
 #[test]
@@ -184,12 +191,12 @@ fn what_is_off_is_not_asked_and_what_is_in_shadow_only_counts() {
         assert_eq!(verdict.outcome(), Outcome::Allow);
         assert_eq!((verdict.limits().len(), verdict.reason()), (1, None));
     }
-    let shadow = engine.counted("shadow").unwrap();
+    let shadow = engine.totals("shadow").unwrap();
     assert_eq!(
         (shadow.allowed, shadow.would_deny, shadow.denied),
         (1, 3, 0)
     );
-    assert_eq!(engine.counted("off").unwrap(), crate::Counted::default());
+    assert_eq!(engine.totals("off").unwrap(), crate::LimitTotals::default());
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn nothing_is_said_of_limits_in_shadow_when_a_request_is_refused() {
     let alice = Caller::named("alice");
     let admitted = (0..10).filter(|_| engine.decide(&alice).is_admitted());
     assert_eq!(admitted.count(), 1);
-    let verdict = engine.peek_at(&alice, 0);
+    let verdict = engine.peek_with_cost(&alice, 0);
     assert_eq!(
         verdict.limits()[1].status.remaining,
         4,
@@ -222,20 +229,27 @@ fn a_local_bucket_stands_in_front() {
 }
 
 /// A store that never answers.
-struct Dead;
+struct FailingStore;
 
-impl Store for Dead {
-    fn decide(&self, _: &[Check<'_>], _: &mut [Answer]) -> Result<compose::Verdict, StoreError> {
-        Err(StoreError::new(ErrorKind::Unreachable, "nobody is there"))
+impl Store for FailingStore {
+    fn decide(
+        &self,
+        _: &[QuotaCheck<'_>],
+        _: &mut [StoreReply],
+    ) -> Result<compose::Verdict, StoreError> {
+        Err(StoreError::new(
+            StoreErrorKind::Unreachable,
+            "nobody is there",
+        ))
     }
 }
 
-impl StateStore for Dead {
+impl StateStore for FailingStore {
     fn now(&self) -> Timestamp {
         START
     }
 
-    fn erase(&self, _: &Key<'_>, _: &Ruled) -> bool {
+    fn erase(&self, _: &StoreKey<'_>, _: &IdentifiedLimit) -> bool {
         false
     }
 }
@@ -252,10 +266,10 @@ fn without_a_store_each_limit_says_what_that_means() {
             key: key(&[]),
             ..limit("other", per_second(1))
         };
-        let engine = Engine::new(rules(vec![open, api]), Dead).unwrap();
+        let engine = Engine::new(rules(vec![open, api]), FailingStore).unwrap();
         let verdict = engine.decide(&Caller::named("alice"));
         assert!(verdict.degraded().store);
-        assert_eq!(engine.counted("api").unwrap().errors, 1);
+        assert_eq!(engine.totals("api").unwrap().errors, 1);
         verdict
     };
     assert!(with(OnStoreFailure::Open).is_admitted());
@@ -263,7 +277,7 @@ fn without_a_store_each_limit_says_what_that_means() {
     let closed = with(OnStoreFailure::Closed);
     assert_eq!(
         (closed.status(), closed.reason()),
-        (Some(503), Some(Reason::Capacity))
+        (Some(503), Some(DenialReason::Capacity))
     );
     assert_eq!(closed.rule_name(), Some("api"));
 }
@@ -277,5 +291,5 @@ fn more_limits_than_can_be_decided_together_refuse_and_admit_nobody_unseen() {
         (verdict.outcome(), verdict.status()),
         (Outcome::Never, Some(503))
     );
-    assert_eq!(verdict.reason(), Some(Reason::Capacity));
+    assert_eq!(verdict.reason(), Some(DenialReason::Capacity));
 }

@@ -5,7 +5,7 @@ use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::{Algorithm, LimitRule, Mode, Penalty, Percent, Tiers};
 use tollgate_testkit::allocation::{Counting, calls};
 
-use crate::control::{By, Switch};
+use crate::control::{Attribution, Switch};
 use crate::testing::{Caller, engine, key, limit, matching, per_second, quota};
 
 #[global_allocator]
@@ -44,7 +44,7 @@ fn five_limits_of_every_kind_allocate_nothing_admitted_or_denied() {
     let minute = Nanos::MINUTE;
     let mut tiers = limit("tiers", per_second(10));
     tiers.tiers = Some(Tiers {
-        by: Attribute::named("header.plan").unwrap().into(),
+        by: Attribute::parse("header.plan").unwrap().into(),
         tiers: vec![(Box::<str>::from("pro").into(), per_second(90))],
     });
     let mut routed = limit("post", quota(Algorithm::FixedWindow, &[(80, minute)]));
@@ -74,7 +74,7 @@ fn candidates_shares_of_keys_and_what_operators_said_allocate_nothing() {
     let mut shared = limit("share", per_second(60));
     shared.enforce = Percent::from_hundredths(5_000);
     let (engine, _clock) = engine(vec![tried, shadow, shared, limit("given", per_second(2))]);
-    let by = By {
+    let by = Attribution {
         who: "ada",
         why: "a test",
     };

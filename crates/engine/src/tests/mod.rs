@@ -2,12 +2,12 @@
 
 mod actions;
 mod allocation;
-mod answers;
 mod oracle;
 mod quota_info;
 mod quotas;
+mod reload;
 mod responses;
 mod simulated_driver;
-mod swap;
 mod threads;
 mod traces;
+mod verdicts;

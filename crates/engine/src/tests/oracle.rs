@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tollgate_core::compose::Verdict;
 use tollgate_core::limit::{Limit, Op, Quota, State};
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 
 /// One limit as the oracle knows it.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub(super) struct Request {
 
 /// A mistake that the comparison must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(super) enum OracleBug {
     /// Limits that admit are charged though another denies.
     ChargesRefused,
     /// Limits in shadow decide like all others.
@@ -61,11 +61,11 @@ pub(super) enum Flaw {
 
 /// What one meter said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ExpectedState {
     pub(super) rule: String,
     pub(super) is_enforced: bool,
     pub(super) outcome: Outcome,
-    pub(super) status: Status,
+    pub(super) status: QuotaStatus,
 }
 
 #[derive(Debug)]
@@ -73,11 +73,11 @@ pub(super) struct Oracle {
     rules: Vec<Rule>,
     states: HashMap<(String, usize, String), State>,
     blocked: HashMap<(String, String), Timestamp>,
-    flaw: Option<Flaw>,
+    flaw: Option<OracleBug>,
 }
 
 impl Oracle {
-    pub(super) fn new(rules: Vec<Rule>, flaw: Option<Flaw>) -> Self {
+    pub(super) fn new(rules: Vec<Rule>, flaw: Option<OracleBug>) -> Self {
         Self {
             rules,
             states: HashMap::new(),
@@ -87,17 +87,22 @@ impl Oracle {
     }
 
     /// Decides on a request; answers the outcome and what every limit said.
-    pub(super) fn decide(&mut self, request: Request, now: Timestamp) -> (Outcome, Vec<Said>) {
+    pub(super) fn decide(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+    ) -> (Outcome, Vec<ExpectedState>) {
         let applies = |rule: &&Rule| {
             !rule.is_off && rule.method.is_none_or(|method| method == request.method)
         };
         let rules: Vec<Rule> = self.rules.iter().filter(applies).cloned().collect();
-        let decides = |rule: &&Rule| rule.is_enforced || self.flaw == Some(Flaw::ShadowDecides);
+        let decides =
+            |rule: &&Rule| rule.is_enforced || self.flaw == Some(OracleBug::ShadowDecides);
         let (enforced, shadow): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(decides);
         let mut said = self.batch(&enforced, request, now);
         let strictest: Verdict = said.iter().map(|one| one.outcome).collect();
         let mut outcome = strictest.outcome();
-        if self.flaw == Some(Flaw::NamesTheLast) {
+        if self.flaw == Some(OracleBug::NamesTheLast) {
             let denied = said.iter().rev().find(|one| !one.outcome.is_admitted());
             outcome = denied.map_or(outcome, |one| one.outcome);
         }
@@ -110,7 +115,7 @@ impl Oracle {
     }
 
     /// Several rules, all or nothing.
-    fn batch(&mut self, rules: &[&Rule], request: Request, now: Timestamp) -> Vec<Said> {
+    fn batch(&mut self, rules: &[&Rule], request: Request, now: Timestamp) -> Vec<ExpectedState> {
         let mut decided = Vec::new();
         let mut is_admitted = true;
         for rule in rules {
@@ -127,7 +132,7 @@ impl Oracle {
             }
         }
         for (rule, index, outcome) in &decided {
-            let charges = is_admitted || self.flaw == Some(Flaw::ChargesRefused);
+            let charges = is_admitted || self.flaw == Some(OracleBug::ChargesRefused);
             if let (true, true, Some(index)) = (charges, outcome.is_admitted(), index) {
                 self.ask(rule, *index, request, now, true);
             }
@@ -135,17 +140,17 @@ impl Oracle {
         let mut said = Vec::new();
         for (rule, index, outcome) in decided {
             let Some(index) = index else {
-                said.push(self.said(rule, None, request, now, outcome));
+                said.push(self.expected_state(rule, None, request, now, outcome));
                 continue;
             };
-            let outcome = self.punished(rule, index, request, now, outcome);
-            said.push(self.said(rule, Some(index), request, now, outcome));
+            let outcome = self.apply_penalties(rule, index, request, now, outcome);
+            said.push(self.expected_state(rule, Some(index), request, now, outcome));
         }
         said
     }
 
     /// Carries the rule's penalty out if the meter denied; answers what the denied is told.
-    fn punished(
+    fn apply_penalties(
         &mut self,
         rule: &Rule,
         index: usize,
@@ -216,27 +221,27 @@ impl Oracle {
         decided.outcome
     }
 
-    fn said(
+    fn expected_state(
         &mut self,
         rule: &Rule,
         index: Option<usize>,
         request: Request,
         now: Timestamp,
         outcome: Outcome,
-    ) -> Said {
+    ) -> ExpectedState {
         let status = match (index, outcome) {
             (Some(index), _) => {
                 let limit = rule.limit(index, request);
                 limit.status(self.state(rule, index, request), now)
             }
-            (None, Outcome::Deny { retry_after }) => Status {
+            (None, Outcome::Deny { retry_after }) => QuotaStatus {
                 limit: 1,
                 remaining: 0,
                 reset_after: retry_after,
             },
             _ => panic!("a block denies"),
         };
-        Said {
+        ExpectedState {
             rule: rule.name.clone(),
             is_enforced: rule.is_enforced,
             outcome,

@@ -1,32 +1,32 @@
 //! What a verdict says of the quota that decided, so that header fields need no guess.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 
-use crate::testing::{Caller, TestEngine, engine_of};
+use crate::testing::{Caller, TestEngine, engine_with};
 use crate::{CheckMode, CheckOptions, LimitState, Verdict};
 
 fn engine(text: &str) -> TestEngine {
-    let policy = tollgate_policy::load(text, "test.yaml", Format::Yaml).unwrap();
-    engine_of(Rules::compile(&policy, [7; 16]).unwrap()).0
+    let policy = tollgate_policy::load(text, "test.yaml", SourceFormat::Yaml).unwrap();
+    engine_with(Rules::compile(&policy, [7; 16]).unwrap()).0
 }
 
 /// What header fields need to know of one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Noted {
+struct QuotaFields {
     key: Vec<u8>,
     cost: u64,
-    unit: Unit,
+    unit: QuotaUnit,
     window: Nanos,
     time_to_next_unit: Nanos,
 }
 
-fn ask(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<Noted>) {
+fn ask(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<QuotaFields>) {
     let verdict = engine.check(caller, CheckOptions::new(mode));
     let noted = |state: &LimitState| {
         let quota = verdict.quota_info(state);
-        Noted {
+        QuotaFields {
             key: verdict.key(state).to_vec(),
             cost: state.cost,
             unit: quota.unit(),
@@ -38,7 +38,7 @@ fn ask(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<N
     (verdict, noted)
 }
 
-fn first(engine: &TestEngine, caller: &Caller) -> (LimitState, Noted) {
+fn first(engine: &TestEngine, caller: &Caller) -> (LimitState, QuotaFields) {
     let (verdict, noted) = ask(engine, caller, CheckMode::Charge);
     (verdict.limits()[0], noted[0].clone())
 }
@@ -80,7 +80,7 @@ limits:
     for (repos, limit) in [("1", 15), ("2", 20), ("9", 30)] {
         let caller = Caller::named(repos).with("header.repos", repos);
         let (state, noted) = first(&engine, &caller);
-        assert_eq!((state.quota_index(), noted.unit), (None, Unit::Bytes));
+        assert_eq!((state.quota_index(), noted.unit), (None, QuotaUnit::Bytes));
         assert_eq!(state.status.limit, limit);
         assert_eq!(noted.window, Nanos::MINUTE, "{repos}");
     }
@@ -153,8 +153,9 @@ limits:
     );
     let (verdict, charged) = ask(&engine, &on("pro"), CheckMode::Charge);
     assert_eq!(verdict.limits().len(), 3);
-    let keys =
-        |noted: &[Noted]| -> Vec<Vec<u8>> { noted.iter().map(|one| one.key.clone()).collect() };
+    let keys = |noted: &[QuotaFields]| -> Vec<Vec<u8>> {
+        noted.iter().map(|one| one.key.clone()).collect()
+    };
     let own = keys(&charged);
     assert!(own[0].is_empty() && !own[1].is_empty());
     assert!(own[2].len() > own[1].len());

@@ -2,14 +2,14 @@
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 
-use crate::testing::{Caller, TestEngine, engine_of};
+use crate::testing::{Caller, TestEngine, engine_with};
 use tollgate_store::ManualClock;
 
 fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
-    let policy = tollgate_policy::load(text, "test.yaml", Format::Yaml).unwrap();
-    engine_of(Rules::compile(&policy, [7; 16]).unwrap())
+    let policy = tollgate_policy::load(text, "test.yaml", SourceFormat::Yaml).unwrap();
+    engine_with(Rules::compile(&policy, [7; 16]).unwrap())
 }
 
 /// How many of these are admitted at once, and what the next one is told.

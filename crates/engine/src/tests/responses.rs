@@ -4,11 +4,11 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Cost, Count, LimitRule, Mode, StatusClass};
 
 use crate::testing::{Caller, engine, limit, places, quota};
-use crate::{Reason, Response};
+use crate::{DenialReason, Response};
 
-struct Spent(&'static str);
+struct TokensUsed(&'static str);
 
-impl Response for Spent {
+impl Response for TokensUsed {
     fn status(&self) -> u16 {
         200
     }
@@ -41,13 +41,13 @@ fn an_estimate_becomes_what_the_response_says() {
     let ticket = || engine.decide(&alice).take_ticket().unwrap();
     let first = ticket();
     assert_eq!(left(), 900);
-    engine.respond(first, &Spent("30")).unwrap();
+    engine.respond(first, &TokensUsed("30")).unwrap();
     assert_eq!(left(), 970);
-    engine.respond(ticket(), &Spent("250")).unwrap();
+    engine.respond(ticket(), &TokensUsed("250")).unwrap();
     assert_eq!(left(), 720);
-    engine.respond(ticket(), &Spent("9999")).unwrap();
+    engine.respond(ticket(), &TokensUsed("9999")).unwrap();
     assert_eq!(left(), 220, "never more than the policy says");
-    engine.respond(ticket(), &Spent("a lot")).unwrap();
+    engine.respond(ticket(), &TokensUsed("a lot")).unwrap();
     assert_eq!(left(), 120, "what says nothing leaves the estimate");
     engine.cancel(ticket()).unwrap();
     assert_eq!(left(), 120);
@@ -66,7 +66,7 @@ fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_co
     let (engine, _clock) = engine(vec![plain, window, tokens()]);
     let alice = Caller::named("alice");
     let left = || {
-        let peeked = engine.peek_at(&alice, 0);
+        let peeked = engine.peek_with_cost(&alice, 0);
         [0, 1, 2].map(|index| peeked.limits()[index].status.remaining)
     };
     let mut verdict = engine.reserve(&alice, 200);
@@ -79,7 +79,7 @@ fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_co
     let mut verdict = engine.reserve(&alice, 100);
     engine.cancel(verdict.take_ticket().unwrap()).unwrap();
     assert_eq!(left(), [650, 150, 650]);
-    let mut plain = engine.decide_at(&alice, 1);
+    let mut plain = engine.decide_with_cost(&alice, 1);
     engine.cancel(plain.take_ticket().unwrap()).unwrap();
     assert_eq!(
         left(),
@@ -95,7 +95,7 @@ fn places_are_held_until_the_response_or_the_end_of_the_lease() {
     let first = engine.decide(&alice).take_ticket().unwrap();
     let second = engine.decide(&alice).take_ticket().unwrap();
     let third = engine.decide(&alice);
-    assert_eq!(third.reason(), Some(Reason::Concurrency));
+    assert_eq!(third.reason(), Some(DenialReason::Concurrency));
     let minute = Outcome::Deny {
         retry_after: Nanos::MINUTE,
     };
@@ -106,7 +106,7 @@ fn places_are_held_until_the_response_or_the_end_of_the_lease() {
     engine.respond(first, &200).unwrap();
     assert_eq!(engine.peek(&alice).outcome(), Outcome::Allow);
     clock.advance(Nanos::from_secs(40));
-    assert!(second.holds_places());
+    assert!(second.has_permits());
     assert_eq!(engine.renew(&second), Ok(true));
     clock.advance(Nanos::from_secs(40));
     assert_eq!(
@@ -153,7 +153,7 @@ fn places_in_shadow_are_taken_and_given_back_without_a_word() {
     );
     engine.respond(ticket, &200).unwrap();
     assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 1);
-    assert_eq!(engine.counted("at-once").unwrap().would_deny, 1);
+    assert_eq!(engine.totals("at-once").unwrap().would_deny, 1);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn only_responses_of_the_chosen_statuses_are_counted() {
         "failures",
         quota(Algorithm::FixedWindow, &[(2, Nanos::HOUR)]),
     );
-    failures.count = Count::Responses(vec![StatusClass::Exactly(401), StatusClass::Hundreds(5)]);
+    failures.count = Count::Responses(vec![StatusClass::Code(401), StatusClass::Class(5)]);
     let (engine, _clock) = engine(vec![failures]);
     let alice = Caller::named("alice");
     let left = || engine.peek(&alice).limits()[0].status.remaining;

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tollgate_core::Nanos;
-use tollgate_policy::model::{Algorithm, At, LimitRule, QuotaSpec};
+use tollgate_policy::model::{Algorithm, LimitRule, Located, QuotaSpec};
 
 use crate::testing::{Caller, TestEngine, engine, limit, quota};
 
 const THREADS: usize = 64;
 const LIMIT: u64 = 500;
 
-fn day(algorithm: Algorithm, units: u64) -> At<QuotaSpec> {
+fn day(algorithm: Algorithm, units: u64) -> Located<QuotaSpec> {
     quota(algorithm, &[(units, Nanos::from_secs(86_401))])
 }
 
@@ -52,11 +52,11 @@ fn sixty_four_threads_are_admitted_exactly_to_the_narrowest_limit_and_the_others
         .map(|state| state.status.remaining)
         .collect();
     assert_eq!(left, [10_000 - LIMIT, 0, 5_000 - LIMIT]);
-    let counted = engine.counted("narrow").unwrap();
+    let counted = engine.totals("narrow").unwrap();
     let asked = u64::try_from(THREADS * 20).unwrap();
     assert_eq!((counted.allowed, counted.denied), (LIMIT, asked - LIMIT));
-    assert_eq!(engine.counted("wide").unwrap().denied, 0);
-    assert!(engine.counted("nobody").is_none());
+    assert_eq!(engine.totals("wide").unwrap().denied, 0);
+    assert!(engine.totals("nobody").is_none());
 }
 
 #[test]

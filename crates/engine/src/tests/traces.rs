@@ -8,7 +8,9 @@ use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::{self, Algorithm, Cost, Level, LimitRule, Mode, Tiers};
 use tollgate_store::Clock as _;
 
-use super::oracle::{Flaw, Meter, Oracle, Penalty, Request, Rule, Said, whole_intervals};
+use super::oracle::{
+    ExpectedState, Meter, Oracle, OracleBug, Penalty, Request, Rule, whole_intervals,
+};
 use crate::testing::{Caller, Dice, engine, key, limit, matching, quota};
 use crate::{EnforcementMode, Verdict};
 
@@ -26,7 +28,7 @@ const PERIODS: [Nanos; 3] = [Nanos::SECOND, Nanos::from_secs(10), Nanos::MINUTE]
 
 /// Which of the things that should occur did occur.
 #[derive(Debug, Default)]
-struct Seen {
+struct Coverage {
     allowed: u64,
     denied: u64,
     waited: u64,
@@ -40,7 +42,7 @@ fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Lim
     let rate = Rate::new(units, period);
     match algorithm {
         Algorithm::TokenBucket => {
-            let bucket = TokenBucket::at(rate).overdraft(overdraft);
+            let bucket = TokenBucket::builder(rate).overdraft(overdraft);
             bucket.build().unwrap().into()
         }
         Algorithm::LeakyBucket => {
@@ -52,15 +54,15 @@ fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Lim
             queue.overdraft(overdraft).build().unwrap().into()
         }
         Algorithm::FixedWindow => {
-            let window = FixedWindow::of(units, Window::Epoch(period));
+            let window = FixedWindow::builder(units, Window::Epoch(period));
             window.overdraft(overdraft).build().unwrap().into()
         }
         Algorithm::SlidingWindow => {
-            let counter = SlidingCounter::of(units, period);
+            let counter = SlidingCounter::builder(units, period);
             counter.overdraft(overdraft).build().unwrap().into()
         }
         _ => {
-            let log = SlidingLog::of(units, period);
+            let log = SlidingLog::builder(units, period);
             log.overdraft(overdraft).build().unwrap().into()
         }
     }
@@ -143,11 +145,11 @@ fn random_quotas(
             let more = quota(algorithm, &[(units * 3, Nanos::MINUTE)]);
             said.quota = quota(algorithm, &[(units, Nanos::MINUTE)]);
             said.tiers = Some(Tiers {
-                by: Attribute::named("header.plan").unwrap().into(),
+                by: Attribute::parse("header.plan").unwrap().into(),
                 tiers: vec![(Box::<str>::from("pro").into(), more)],
             });
             let bucket = |units| {
-                let bucket = TokenBucket::at(Rate::per_minute(units)).overdraft(overdraft);
+                let bucket = TokenBucket::builder(Rate::per_minute(units)).overdraft(overdraft);
                 bucket.build().unwrap()
             };
             let (own, pro) = (bucket(units), bucket(units * 3));
@@ -233,8 +235,8 @@ fn random_request(dice: &mut Dice) -> (Request, Caller) {
     (request, caller)
 }
 
-fn what_it_said(verdict: &Verdict) -> Vec<Said> {
-    let said = verdict.limits().iter().map(|state| Said {
+fn what_it_said(verdict: &Verdict) -> Vec<ExpectedState> {
+    let said = verdict.limits().iter().map(|state| ExpectedState {
         rule: verdict.rule(state).unwrap().name.to_string(),
         is_enforced: state.enforcement == EnforcementMode::Enforced,
         outcome: state.outcome,
@@ -244,7 +246,7 @@ fn what_it_said(verdict: &Verdict) -> Vec<Said> {
 }
 
 /// Runs one random policy over a random trace. An error says where the two disagree.
-fn run(seed: u64, flaw: Option<Flaw>, seen: &mut Seen) -> Result<(), String> {
+fn run(seed: u64, flaw: Option<OracleBug>, seen: &mut Coverage) -> Result<(), String> {
     let dice = &mut Dice::new(seed);
     let count = 1 + usize::try_from(dice.below(6)).unwrap();
     let (said, known): (Vec<LimitRule>, Vec<Rule>) =
@@ -276,7 +278,7 @@ fn run(seed: u64, flaw: Option<Flaw>, seen: &mut Seen) -> Result<(), String> {
     Ok(())
 }
 
-impl Seen {
+impl Coverage {
     fn note(&mut self, verdict: &Verdict) {
         match verdict.outcome() {
             Outcome::Allow => self.allowed += 1,
@@ -288,13 +290,13 @@ impl Seen {
         let shadows = shadows.filter(|state| state.enforcement == EnforcementMode::Shadow);
         let denied = shadows.filter(|state| !state.outcome.is_admitted());
         self.shadow_denied += u64::from(denied.count() > 0);
-        self.blocked += u64::from(verdict.reason() == Some(crate::Reason::Blocked));
+        self.blocked += u64::from(verdict.reason() == Some(crate::DenialReason::Blocked));
     }
 }
 
 #[test]
 fn the_engine_decides_like_a_list_of_limits_gone_through_one_by_one() {
-    let mut seen = Seen::default();
+    let mut seen = Coverage::default();
     for seed in 0..150 {
         if let Err(story) = run(seed, None, &mut seen) {
             panic!("{story}");
@@ -314,11 +316,11 @@ fn the_engine_decides_like_a_list_of_limits_gone_through_one_by_one() {
 #[test]
 fn control_each_mistake_of_the_oracle_is_noticed() {
     for flaw in [
-        Flaw::ChargesRefused,
-        Flaw::ShadowDecides,
-        Flaw::NamesTheLast,
+        OracleBug::ChargesRefused,
+        OracleBug::ShadowDecides,
+        OracleBug::NamesTheLast,
     ] {
-        let noticed = |seed| run(seed, Some(flaw), &mut Seen::default()).is_err();
+        let noticed = |seed| run(seed, Some(flaw), &mut Coverage::default()).is_err();
         assert!((0..100).any(noticed), "{flaw:?}");
     }
 }
@@ -340,7 +342,7 @@ fn limits_in_shadow_change_no_answer() {
             two.advance(span);
             let (_, caller) = random_request(dice);
             let (with, without) = (all.decide(&caller), without.decide(&caller));
-            let enforced: Vec<Said> = what_it_said(&with)
+            let enforced: Vec<ExpectedState> = what_it_said(&with)
                 .into_iter()
                 .filter(|said| said.is_enforced)
                 .collect();

@@ -7,11 +7,11 @@ use std::fmt;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::EnvoyPolicy;
-use super::rule::{Level, Quota, Rule};
+use super::rule::{EnvoyRule, RuleLevel, RuleQuota};
 
 /// One limit and what it does, as it displays: one line.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleExplanation<'a>(&'a Rule);
+pub struct RuleExplanation<'a>(&'a EnvoyRule);
 
 impl EnvoyPolicy {
     /// What each limit does.
@@ -28,7 +28,7 @@ impl EnvoyPolicy {
     ///     lines,
     ///     ["edge.remote_address: at most 10 in each second, for each remote_address by itself"]
     /// );
-    /// # Ok::<(), tollgate_envoy::config::FilesRefused>(())
+    /// # Ok::<(), tollgate_envoy::config::InvalidFiles>(())
     /// ```
     pub fn explain(&self) -> impl Iterator<Item = RuleExplanation<'_>> {
         self.rules.iter().map(RuleExplanation)
@@ -38,7 +38,7 @@ impl EnvoyPolicy {
 impl<'a> RuleExplanation<'a> {
     /// Which limit it is about.
     #[must_use]
-    pub const fn rule(&self) -> &'a Rule {
+    pub const fn rule(&self) -> &'a EnvoyRule {
         self.0
     }
 }
@@ -48,26 +48,26 @@ impl Serialize for RuleExplanation<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_struct("RuleExplanation", 2)?;
         out.serialize_field("name", &*self.0.name)?;
-        out.serialize_field("words", &Words(self.0).to_string())?;
+        out.serialize_field("words", &RuleSentence(self.0).to_string())?;
         out.end()
     }
 }
 
 impl fmt::Display for RuleExplanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.name, Words(self.0))
+        write!(f, "{}: {}", self.0.name, RuleSentence(self.0))
     }
 }
 
 /// What a rule does, without its name.
-struct Words<'a>(&'a Rule);
+struct RuleSentence<'a>(&'a EnvoyRule);
 
-impl fmt::Display for Words<'_> {
+impl fmt::Display for RuleSentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(rule) = self;
         match rule.quota {
-            Quota::Unlimited => f.write_str("unlimited, nothing is counted")?,
-            Quota::Limited {
+            RuleQuota::Unlimited => f.write_str("unlimited, nothing is counted")?,
+            RuleQuota::Limited {
                 requests_per_unit,
                 unit,
                 ..
@@ -84,7 +84,7 @@ impl fmt::Display for Words<'_> {
             }
         }
         conditions(f, &rule.levels)?;
-        if let Quota::Limited { .. } = rule.quota {
+        if let RuleQuota::Limited { .. } = rule.quota {
             counters(f, &rule.levels)?;
         }
         traits(f, rule)
@@ -92,7 +92,7 @@ impl fmt::Display for Words<'_> {
 }
 
 /// For which values it is.
-fn conditions(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
+fn conditions(f: &mut fmt::Formatter<'_>, levels: &[RuleLevel]) -> fmt::Result {
     let mut word = ", where";
     for level in levels.iter().filter(|level| !level.value.is_empty()) {
         let verb = if level.value.contains('*') {
@@ -107,8 +107,8 @@ fn conditions(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
 }
 
 /// What counts by itself and what counts together.
-fn counters(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
-    let is_open = |level: &&Level| level.value.is_empty() || level.value.contains('*');
+fn counters(f: &mut fmt::Formatter<'_>, levels: &[RuleLevel]) -> fmt::Result {
+    let is_open = |level: &&RuleLevel| level.value.is_empty() || level.value.contains('*');
     let mut apart = levels.iter().filter(is_open).filter(|level| !level.shared);
     if let Some(first) = apart.next() {
         write!(f, ", for each {}", first.key)?;
@@ -124,7 +124,7 @@ fn counters(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
     Ok(())
 }
 
-fn traits(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
+fn traits(f: &mut fmt::Formatter<'_>, rule: &EnvoyRule) -> fmt::Result {
     if !rule.limit_name.is_empty() {
         write!(f, "; called {}", rule.limit_name)?;
     }

@@ -2,17 +2,17 @@
 //!
 //! Must not know: what the values mean, protobuf.
 
-use tollgate_policy::source::{Node, Value};
+use tollgate_policy::source::{SourceNode, SourceValue};
 
-use super::values::number;
+use super::yaml_values::parse_number;
 
 /// A value of a rule's `metadata`. Numbers are what protobuf's `Struct` makes of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metadata {
     /// `null`
-    Nothing,
+    Null,
     /// `true` or `false`
-    Truth(bool),
+    Bool(bool),
     /// A number.
     Number(f64),
     /// A text.
@@ -25,19 +25,19 @@ pub enum Metadata {
 
 impl Metadata {
     /// What a node of a file says.
-    pub(super) fn of(node: &Node) -> Self {
+    pub(super) fn from_node(node: &SourceNode) -> Self {
         match &node.value {
-            Value::Nothing => Self::Nothing,
-            Value::Scalar { text, quoted: true } => Self::Text(text.clone()),
-            Value::Scalar { text, .. } => match &**text {
-                "true" | "True" | "TRUE" => Self::Truth(true),
-                "false" | "False" | "FALSE" => Self::Truth(false),
-                plain => number(plain).map_or_else(|| Self::Text(text.clone()), Self::Number),
+            SourceValue::Null => Self::Null,
+            SourceValue::Scalar { text, quoted: true } => Self::Text(text.clone()),
+            SourceValue::Scalar { text, .. } => match &**text {
+                "true" | "True" | "TRUE" => Self::Bool(true),
+                "false" | "False" | "FALSE" => Self::Bool(false),
+                plain => parse_number(plain).map_or_else(|| Self::Text(text.clone()), Self::Number),
             },
-            Value::List(list) => Self::List(list.iter().map(Self::of).collect()),
-            Value::Map(map) => Self::Map(
+            SourceValue::List(list) => Self::List(list.iter().map(Self::from_node).collect()),
+            SourceValue::Map(map) => Self::Map(
                 map.iter()
-                    .map(|entry| (entry.name.value.clone(), Self::of(&entry.value)))
+                    .map(|entry| (entry.name.value.clone(), Self::from_node(&entry.value)))
                     .collect(),
             ),
         }
@@ -68,7 +68,7 @@ impl Metadata {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
-            Self::Nothing => true,
+            Self::Null => true,
             Self::Map(map) => map.is_empty(),
             _ => false,
         }

@@ -19,38 +19,41 @@
 //!
 //! Must not know: stores, clocks, protobuf.
 
-mod build;
+mod builder;
+mod counter_key;
+mod descriptor_tree;
 mod explain;
 mod file;
-mod key;
 mod metadata;
-mod metric;
+mod metric_name;
 mod pattern;
-mod patterns;
+mod pattern_index;
 mod plan;
 mod reply;
 mod request;
 mod rule;
-mod tree;
-mod unit;
-mod values;
+mod window_unit;
+mod yaml_values;
 
 #[cfg(test)]
 mod tests;
 
+pub use counter_key::{CounterKey, MAX_COUNTER_KEY_LEN};
 pub use explain::RuleExplanation;
-pub use key::{CounterKey, ROOM};
 pub use metadata::Metadata;
-pub use metric::MetricName;
-pub use plan::{Charge, Plan};
-pub use reply::{Code, CurrentLimit, DescriptorStatus, Modes, Reply};
-pub use request::{BadRequest, Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Override, Request};
-pub use rule::{Quota, Rule, State};
-pub use unit::Unit;
+pub use metric_name::MetricName;
+pub use plan::{Charge, ChargePlan};
+pub use reply::{CurrentLimit, DescriptorStatus, EnvoyReply, Modes, RlsCode};
+pub use request::{
+    BadRequest, Descriptor, DescriptorEntry, LimitOverride, MAX_DESCRIPTORS, MAX_ENTRIES,
+    RlsRequest,
+};
+pub use rule::{EnvoyRule, RuleQuota, RuleStateIndex};
+pub use window_unit::WindowUnit;
 
 use std::fmt;
 
-use tollgate_policy::source::{self, Format, Problem, Problems, Value};
+use tollgate_policy::source::{self, Diagnostic, Diagnostics, SourceFormat, SourceValue};
 
 /// The most limits in one policy: their states are told apart by numbers of two bytes.
 pub const MAX_RULES: usize = 60_000;
@@ -58,14 +61,14 @@ pub const MAX_RULES: usize = 60_000;
 /// All domains, checked and ready to be asked.
 #[derive(Debug)]
 pub struct EnvoyPolicy {
-    tree: tree::Tree,
-    rules: Vec<Rule>,
+    tree: descriptor_tree::DescriptorTree,
+    rules: Vec<EnvoyRule>,
     identities: Vec<Box<str>>,
 }
 
 /// How files are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct LoadOptions {
     /// Whether several files may describe one domain, as with `MERGE_DOMAIN_CONFIG`.
     pub merge_domains: bool,
     /// Whether a name that belongs to another level is ignored, as the reference does, instead of refused.
@@ -74,14 +77,14 @@ pub struct Options {
 
 /// What is wrong with files: one for each file with problems, in the order in which they were given; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilesRefused(pub Vec<Problems>);
+pub struct InvalidFiles(pub Vec<Diagnostics>);
 
 /// Loads files, each with the name that messages call it by.
 ///
 /// ```
 /// use tollgate_core::limit::State;
 /// use tollgate_core::Timestamp;
-/// use tollgate_envoy::config::{self, Code, Descriptor, Entry, Modes, Request};
+/// use tollgate_envoy::config::{self, RlsCode, JsonDescriptor, DescriptorEntry, Modes, RlsRequest};
 ///
 /// let policy = config::load(&[(
 ///     "edge.yaml",
@@ -93,9 +96,9 @@ pub struct FilesRefused(pub Vec<Problems>);
 /// ",
 /// )])?;
 ///
-/// let entries = [Entry::new("remote_address", "203.0.113.7")];
-/// let descriptors = [Descriptor::new(&entries)];
-/// let request = Request::new("edge", &descriptors);
+/// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
+/// let descriptors = [JsonDescriptor::new(&entries)];
+/// let request = RlsRequest::new("edge", &descriptors);
 /// let plan = policy.plan(&request).unwrap();
 ///
 /// // Whoever has a store keeps one state for each identity and key; here there is just one.
@@ -111,7 +114,7 @@ pub struct FilesRefused(pub Vec<Problems>);
 ///     assert_eq!(reply.statuses()[0].until_reset, Some(30));
 ///     codes.push(reply.overall);
 /// }
-/// assert_eq!(codes, [Code::Ok, Code::OverLimit]);
+/// assert_eq!(codes, [RlsCode::Ok, RlsCode::OverLimit]);
 /// # Ok::<(), config::FilesRefused>(())
 /// ```
 ///
@@ -125,27 +128,30 @@ pub struct FilesRefused(pub Vec<Problems>);
 /// let refused = config::load(&[("edge.yaml", text)]).unwrap_err();
 /// assert!(refused.to_string().starts_with("edge.yaml:4:25: invalid rate limit unit `fortnight`"));
 /// ```
-pub fn load(files: &[(&str, &str)]) -> Result<EnvoyPolicy, FilesRefused> {
-    load_with(files, Options::default())
+pub fn load(files: &[(&str, &str)]) -> Result<EnvoyPolicy, InvalidFiles> {
+    load_with(files, LoadOptions::default())
 }
 
 /// Loads files with options.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_with(files: &[(&str, &str)], options: Options) -> Result<EnvoyPolicy, FilesRefused> {
-    let mut builder = build::Builder::new(options.merge_domains);
+pub fn load_with(
+    files: &[(&str, &str)],
+    options: LoadOptions,
+) -> Result<EnvoyPolicy, InvalidFiles> {
+    let mut builder = builder::EnvoyPolicyBuilder::new(options.merge_domains);
     let mut refused = Vec::new();
     for (name, text) in files {
         let problems = add(&mut builder, name, text, options);
         if !problems.is_empty() {
-            refused.push(Problems::new(name, text, problems));
+            refused.push(Diagnostics::new(name, text, problems));
         }
     }
     if refused.is_empty() {
         Ok(builder.finish())
     } else {
-        Err(FilesRefused(refused))
+        Err(InvalidFiles(refused))
     }
 }
 
@@ -158,24 +164,29 @@ pub fn load_with(files: &[(&str, &str)], options: Options) -> Result<EnvoyPolicy
 /// assert!(!config::is_one("limits: []\n"));
 /// ```
 #[must_use]
-pub fn is_one(text: &str) -> bool {
-    let Ok(root) = source::parse(text, Format::Yaml) else {
+pub fn is_envoy_config(text: &str) -> bool {
+    let Ok(root) = source::parse(text, SourceFormat::Yaml) else {
         return false;
     };
-    let Value::Map(entries) = &root.value else {
+    let SourceValue::Map(entries) = &root.value else {
         return false;
     };
     let has = |name: &str| entries.iter().any(|entry| &*entry.name.value == name);
     has("domain") && !has("limits")
 }
 
-fn add(builder: &mut build::Builder, name: &str, text: &str, options: Options) -> Vec<Problem> {
-    let root = match source::parse(text, Format::Yaml) {
+fn add(
+    builder: &mut builder::EnvoyPolicyBuilder,
+    name: &str,
+    text: &str,
+    options: LoadOptions,
+) -> Vec<Diagnostic> {
+    let root = match source::parse(text, SourceFormat::Yaml) {
         Ok(root) => root,
         Err(problems) => return problems,
     };
-    let mut problems = source::given_twice(&root);
-    let mut reader = file::Reader {
+    let mut problems = source::find_duplicate_names(&root);
+    let mut reader = file::FileReader {
         problems: &mut problems,
         ignore_misplaced: options.ignore_misplaced,
     };
@@ -188,14 +199,14 @@ impl EnvoyPolicy {
     /// A domain without rules: only limits that come with descriptors are counted in it.
     #[must_use]
     pub fn without_rules(domain: &str) -> Self {
-        let mut policy = build::Builder::new(false).finish();
+        let mut policy = builder::EnvoyPolicyBuilder::new(false).finish();
         policy.tree.add_domain(domain);
         policy
     }
 
     /// All limits, in the order of the files.
     #[must_use]
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[EnvoyRule] {
         &self.rules
     }
 
@@ -206,7 +217,7 @@ impl EnvoyPolicy {
         domains.into_iter()
     }
 
-    /// The stable names of everything that is counted, by [`State`]: `override/minute` and the like for limits that come
+    /// The stable names of everything that is counted, by [`RuleStateIndex`]: `override/minute` and the like for limits that come
     /// with a request, then `domain.key_value/minute` for each limited rule. A rule whose unit changes counts anew. Two
     /// rules whose names read the same share one, and their keys still differ.
     pub fn identities(&self) -> impl ExactSizeIterator<Item = &str> {
@@ -215,20 +226,20 @@ impl EnvoyPolicy {
 
     /// The name of one state.
     #[must_use]
-    pub fn identity(&self, state: State) -> Option<&str> {
+    pub fn identity(&self, state: RuleStateIndex) -> Option<&str> {
         let index = usize::try_from(state.0).ok()?;
         self.identities.get(index).map(|identity| &**identity)
     }
 
-    fn rule(&self, rule: u32) -> Option<&Rule> {
+    fn rule(&self, rule: u32) -> Option<&EnvoyRule> {
         self.rules.get(usize::try_from(rule).ok()?)
     }
 }
 
-impl fmt::Display for FilesRefused {
+impl fmt::Display for InvalidFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|file| file.fmt(f))
     }
 }
 
-impl std::error::Error for FilesRefused {}
+impl std::error::Error for InvalidFiles {}

@@ -4,18 +4,18 @@
 //! `a_b` with value `c` are therefore the same to it, and a pattern may reach over the joint. Files are written for
 //! that, so matching does the same; counters are keyed by other means. Must not know: trees, rules.
 
-use super::request::Entry;
+use super::request::DescriptorEntry;
 
 /// A key and a value with an underscore between them, or a key alone.
 #[derive(Clone, Copy)]
-pub(super) struct Joined<'a> {
+pub(super) struct JoinedEntry<'a> {
     key: &'a [u8],
     value: Option<&'a [u8]>,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> JoinedEntry<'a> {
     /// `key_value`.
-    pub(super) const fn both(entry: &Entry<'a>) -> Self {
+    pub(super) const fn from_entry(entry: &DescriptorEntry<'a>) -> Self {
         Self {
             key: entry.key.as_bytes(),
             value: Some(entry.value.as_bytes()),
@@ -23,7 +23,7 @@ impl<'a> Joined<'a> {
     }
 
     /// `key`.
-    pub(super) const fn text(key: &'a str) -> Self {
+    pub(super) const fn from_text(key: &'a str) -> Self {
         Self {
             key: key.as_bytes(),
             value: None,
@@ -47,18 +47,18 @@ impl<'a> Joined<'a> {
     /// FNV-1a. What is in an index comes from the operator's files, and a request adds nothing to it, so nobody can
     /// make it slow by choosing values; a keyed hash would cost more and protect nothing.
     pub(super) fn hash(&self) -> u64 {
-        self.bytes().fold(NO_BYTES, hash_on)
+        self.bytes().fold(FNV_OFFSET, hash_byte)
     }
 
     /// The hashes of its beginnings of these lengths, which are in order, as far as it is so long.
-    pub(super) fn beginnings<'l>(
+    pub(super) fn prefix_hashes<'l>(
         &self,
         lengths: &'l [usize],
     ) -> impl Iterator<Item = u64> + use<'a, 'l> {
-        let (mut bytes, mut hash, mut hashed) = (self.bytes(), NO_BYTES, 0);
+        let (mut bytes, mut hash, mut hashed) = (self.bytes(), FNV_OFFSET, 0);
         lengths.iter().map_while(move |&length| {
             while hashed < length {
-                hash = hash_on(hash, bytes.next()?);
+                hash = hash_byte(hash, bytes.next()?);
                 hashed += 1;
             }
             Some(hash)
@@ -66,19 +66,19 @@ impl<'a> Joined<'a> {
     }
 
     /// Whether it reads like this.
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(super) fn equals(&self, text: &str) -> bool {
         self.len() == text.len() && self.has_at(0, text.as_bytes())
     }
 
     /// Whether these bytes stand at this place.
     fn has_at(&self, at: usize, part: &[u8]) -> bool {
         let Some(value) = self.value else {
-            return at_slice(self.key, at, part);
+            return slice_has_at(self.key, at, part);
         };
         // Nearly every comparison lies in the value alone, or begins with the key.
         let begins = self.key.len().saturating_add(1);
         match at.checked_sub(begins) {
-            Some(at) => at_slice(value, at, part),
+            Some(at) => slice_has_at(value, at, part),
             None => {
                 let end = at.saturating_add(part.len());
                 end <= self.len() && self.bytes().skip(at).zip(part).all(|(a, b)| a == *b)
@@ -93,13 +93,13 @@ impl<'a> Joined<'a> {
     }
 }
 
-const NO_BYTES: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
-fn hash_on(hash: u64, byte: u8) -> u64 {
+fn hash_byte(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
-fn at_slice(text: &[u8], at: usize, part: &[u8]) -> bool {
+fn slice_has_at(text: &[u8], at: usize, part: &[u8]) -> bool {
     text.get(at..).is_some_and(|rest| rest.starts_with(part))
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// The pattern of a text, if there is a `*` in it.
-    pub(super) fn of(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (first, rest) = text.split_once('*')?;
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
         // Stars side by side leave empty parts, which are found anywhere.
@@ -137,13 +137,13 @@ impl Pattern {
     }
 
     /// What stands before the first star.
-    pub(super) fn beginning(&self) -> &str {
+    pub(super) fn prefix(&self) -> &str {
         &self.first
     }
 
     /// Whether an entry reads like this. The parts between two stars are looked for from the left, which finds a way if
     /// there is one.
-    pub(super) fn matches(&self, text: &Joined<'_>) -> bool {
+    pub(super) fn matches(&self, text: &JoinedEntry<'_>) -> bool {
         let Some(end) = text.len().checked_sub(self.last.len()) else {
             return false;
         };
@@ -169,14 +169,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry<'a>(key: &'a str, value: &'a str) -> Entry<'a> {
-        Entry { key, value }
+    fn entry<'a>(key: &'a str, value: &'a str) -> DescriptorEntry<'a> {
+        DescriptorEntry { key, value }
     }
 
     fn matches(pattern: &str, key: &str, value: &str) -> bool {
-        Pattern::of(pattern)
+        Pattern::parse(pattern)
             .unwrap()
-            .matches(&Joined::both(&entry(key, value)))
+            .matches(&JoinedEntry::from_entry(&entry(key, value)))
     }
 
     #[test]
@@ -225,9 +225,9 @@ mod tests {
             let expected = slowly(pattern.as_bytes(), whole.as_bytes());
             prop_assert_eq!(matches(&pattern, &key, &value), expected);
             let joined_entry = entry(&key, &value);
-            let joined = Joined::both(&joined_entry);
-            prop_assert!(joined.is(&whole));
-            prop_assert_eq!(joined.hash(), Joined::text(&whole).hash());
+            let joined = JoinedEntry::from_entry(&joined_entry);
+            prop_assert!(joined.equals(&whole));
+            prop_assert_eq!(joined.hash(), JoinedEntry::from_text(&whole).hash());
         }
     }
 }

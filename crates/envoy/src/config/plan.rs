@@ -6,28 +6,28 @@
 use tollgate_core::limit::{Limit, Op};
 
 use super::EnvoyPolicy;
-use super::key::CounterKey;
-use super::metric::MetricName;
-use super::request::{BadRequest, Descriptor, MAX_DESCRIPTORS, Override, Request};
-use super::rule::{Quota, Rule, State};
-use super::tree::DescriptorPath;
-use super::unit::Unit;
+use super::counter_key::CounterKey;
+use super::descriptor_tree::DescriptorPath;
+use super::metric_name::MetricName;
+use super::request::{BadRequest, Descriptor, LimitOverride, MAX_DESCRIPTORS, RlsRequest};
+use super::rule::{EnvoyRule, RuleQuota, RuleStateIndex};
+use super::window_unit::WindowUnit;
 
 /// What is to be done about a request.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub struct ChargePlan<'a> {
     pub(super) policy: &'a EnvoyPolicy,
-    pub(super) request: Request<'a>,
-    pub(super) parts: [PlannedDescriptor<'a>; MAX_DESCRIPTORS],
+    pub(super) request: RlsRequest<'a>,
+    pub(super) descriptors: [PlannedDescriptor<'a>; MAX_DESCRIPTORS],
 }
 
 /// What is to be done about one descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlannedDescriptor<'a> {
-    pub(super) fate: Treatment,
+    pub(super) treatment: Treatment,
     /// The rule that it matches, unless it brings its own limit.
-    pub(super) rule: Option<&'a Rule>,
-    pub(super) way: DescriptorPath,
+    pub(super) rule: Option<&'a EnvoyRule>,
+    pub(super) path: DescriptorPath,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,11 +46,11 @@ pub(super) enum Treatment {
 pub(super) struct CountedDescriptor {
     pub(super) hits: u64,
     pub(super) requests_per_unit: u32,
-    pub(super) state: State,
-    pub(super) unit: Unit,
+    pub(super) state: RuleStateIndex,
+    pub(super) unit: WindowUnit,
     pub(super) round: u8,
     /// Whether the hits are given back.
-    pub(super) back: bool,
+    pub(super) is_refund: bool,
 }
 
 /// One counter to be charged.
@@ -59,7 +59,7 @@ pub struct Charge {
     /// For which descriptor of the request.
     pub descriptor: usize,
     /// Under which identity it is counted.
-    pub state: State,
+    pub state: RuleStateIndex,
     /// How often the same counter occurs before in the same request. A store takes a counter once in a batch, so what
     /// has a number above zero must be asked after the rest; all of one number can be asked at once. None of them can deny,
     /// so it makes no difference whether a batch is charged as a whole.
@@ -71,7 +71,7 @@ pub struct Charge {
     /// How many are admitted in each window.
     pub requests_per_unit: u32,
     /// How long the window is.
-    pub unit: Unit,
+    pub unit: WindowUnit,
 }
 
 impl EnvoyPolicy {
@@ -79,34 +79,34 @@ impl EnvoyPolicy {
     ///
     /// # Errors
     /// The request makes no sense; the reference answers it with an error too, or does not bound it at all.
-    pub fn plan<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, BadRequest> {
+    pub fn plan<'a>(&'a self, request: &RlsRequest<'a>) -> Result<ChargePlan<'a>, BadRequest> {
         request.check()?;
-        let mut plan = Plan {
+        let mut plan = ChargePlan {
             policy: self,
             request: *request,
-            parts: [PlannedDescriptor::default(); MAX_DESCRIPTORS],
+            descriptors: [PlannedDescriptor::default(); MAX_DESCRIPTORS],
         };
         if let Some(domain) = self.tree.domain(request.domain) {
             for index in 0..request.descriptors.len() {
                 plan.find(domain, index)?;
             }
             plan.replace();
-            plan.take_turns();
+            plan.assign_rounds();
         }
         Ok(plan)
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> ChargePlan<'a> {
     /// The counters to be charged, in the order of their descriptors.
     pub fn charges(&self) -> impl Iterator<Item = Charge> {
-        let parts = self.parts.iter().take(self.request.descriptors.len());
+        let parts = self.descriptors.iter().take(self.request.descriptors.len());
         parts.enumerate().filter_map(|(descriptor, part)| {
-            let Treatment::Counted(counted) = part.fate else {
+            let Treatment::Counted(counted) = part.treatment else {
                 return None;
             };
             let limit = match part.rule.map(|rule| rule.quota) {
-                Some(Quota::Limited { counter, .. }) => counter,
+                Some(RuleQuota::Limited { counter, .. }) => counter,
                 // Whether this can be kept was seen when the plan was made.
                 _ => counted.unit.limit(counted.requests_per_unit).ok()?,
             };
@@ -115,7 +115,7 @@ impl<'a> Plan<'a> {
                 state: counted.state,
                 round: counted.round,
                 limit,
-                op: if counted.back {
+                op: if counted.is_refund {
                     Op::Credit(counted.hits)
                 } else {
                     Op::ChargeAlways(counted.hits)
@@ -131,7 +131,7 @@ impl<'a> Plan<'a> {
     pub fn key(&self, charge: &Charge, secret: [u8; 16], key: &mut CounterKey) {
         let index = charge.descriptor;
         let domain = std::iter::once(self.request.domain);
-        key.fill(secret, domain.chain(self.counted(index)));
+        key.fill(secret, domain.chain(self.counted_parts(index)));
     }
 
     /// The policy that it was made by.
@@ -142,46 +142,48 @@ impl<'a> Plan<'a> {
 
     /// The rule that a descriptor falls under, even if another takes its place. None if it brings its own limit.
     #[must_use]
-    pub fn rule(&self, descriptor: usize) -> Option<&'a Rule> {
-        self.parts.get(descriptor)?.rule
+    pub fn rule(&self, descriptor: usize) -> Option<&'a EnvoyRule> {
+        self.descriptors.get(descriptor)?.rule
     }
 
     /// The name of the metric that a descriptor counts in, if it falls under a limit.
     #[must_use]
     pub fn metric(&self, descriptor: usize) -> Option<MetricName<'_>> {
-        let part = self.parts.get(descriptor)?;
+        let part = self.descriptors.get(descriptor)?;
         let own = self.request.descriptors.get(descriptor)?;
-        let counted = matches!(part.fate, Treatment::Counted(_));
+        let counted = matches!(part.treatment, Treatment::Counted(_));
         (part.rule.is_some() || counted).then_some(MetricName {
             tree: &self.policy.tree,
             domain: self.request.domain,
             entries: own.entries,
             rule: part.rule,
-            way: part.way,
+            path: part.path,
         })
     }
 
     /// Finds the limit of one descriptor.
     fn find(&mut self, domain: u32, index: usize) -> Result<(), BadRequest> {
         let request = self.request;
-        let (Some(own), Some(part)) = (request.descriptors.get(index), self.parts.get_mut(index))
-        else {
+        let (Some(own), Some(part)) = (
+            request.descriptors.get(index),
+            self.descriptors.get_mut(index),
+        ) else {
             return Ok(());
         };
         let found = self.policy.tree.find(domain, own.entries);
         let matched = found.and_then(|(rule, way)| Some((self.policy.rule(rule)?, way)));
         if let Some(limit) = own.limit {
-            part.fate = Treatment::Counted(of_override(&request, own, limit, matched)?);
+            part.treatment = Treatment::Counted(count_override(&request, own, limit, matched)?);
             return Ok(());
         }
         let Some((rule, way)) = matched else {
             return Ok(());
         };
         part.rule = Some(rule);
-        part.way = way;
-        part.fate = match rule.quota {
-            Quota::Unlimited => Treatment::Unlimited,
-            Quota::Limited {
+        part.path = way;
+        part.treatment = match rule.quota {
+            RuleQuota::Unlimited => Treatment::Unlimited,
+            RuleQuota::Limited {
                 requests_per_unit,
                 unit,
                 state,
@@ -192,7 +194,7 @@ impl<'a> Plan<'a> {
                 state,
                 unit,
                 round: 0,
-                back: own.is_negative_hits,
+                is_refund: own.is_negative_hits,
             }),
         };
         Ok(())
@@ -201,13 +203,21 @@ impl<'a> Plan<'a> {
     /// Takes out the limits that others of this request replace. What is unlimited may replace, and stays.
     fn replace(&mut self) {
         for index in 0..self.request.descriptors.len() {
-            let replaced = self.rule(index).map_or(&[][..], |rule| &rule.replaced);
+            let replaced = self.rule(index).map_or(&[][..], |rule| &rule.replaced_ids);
             // Most rules replace nothing, and then this is all that there is to do.
             for name in replaced {
-                for part in self.parts.iter_mut().take(self.request.descriptors.len()) {
-                    let counted = matches!(part.fate, Treatment::Counted(_));
-                    if counted && part.rule.is_some_and(|rule| rule.named == Some(*name)) {
-                        part.fate = Treatment::Free;
+                for part in self
+                    .descriptors
+                    .iter_mut()
+                    .take(self.request.descriptors.len())
+                {
+                    let counted = matches!(part.treatment, Treatment::Counted(_));
+                    if counted
+                        && part
+                            .rule
+                            .is_some_and(|rule| rule.limit_name_id == Some(*name))
+                    {
+                        part.treatment = Treatment::Free;
                     }
                 }
             }
@@ -215,55 +225,62 @@ impl<'a> Plan<'a> {
     }
 
     /// Counts how often each counter occurs before.
-    fn take_turns(&mut self) {
+    fn assign_rounds(&mut self) {
         for index in 0..self.request.descriptors.len() {
             let Some(state) = self.state(index) else {
                 continue;
             };
             let before = (0..index)
                 .filter(|&other| self.state(other) == Some(state))
-                .filter(|&other| self.counted(other).eq(self.counted(index)))
+                .filter(|&other| self.counted_parts(other).eq(self.counted_parts(index)))
                 .count();
-            if let Some(Treatment::Counted(charge)) =
-                self.parts.get_mut(index).map(|part| &mut part.fate)
+            if let Some(Treatment::Counted(charge)) = self
+                .descriptors
+                .get_mut(index)
+                .map(|part| &mut part.treatment)
             {
                 charge.round = u8::try_from(before).unwrap_or(u8::MAX);
             }
         }
     }
 
-    fn state(&self, index: usize) -> Option<State> {
-        match &self.parts.get(index)?.fate {
+    fn state(&self, index: usize) -> Option<RuleStateIndex> {
+        match &self.descriptors.get(index)?.treatment {
             Treatment::Counted(charge) => Some(charge.state),
             Treatment::Free | Treatment::Unlimited => None,
         }
     }
 
     /// The keys and values that a descriptor counts by.
-    fn counted(&self, index: usize) -> impl Iterator<Item = &str> + Clone {
+    fn counted_parts(&self, index: usize) -> impl Iterator<Item = &str> + Clone {
         let way = self
-            .parts
+            .descriptors
             .get(index)
-            .map(|part| part.way)
+            .map(|part| part.path)
             .unwrap_or_default();
         let own = self.request.descriptors.get(index);
         let entries = own.map_or(&[][..], |own| own.entries);
         entries.iter().enumerate().flat_map(move |(level, entry)| {
-            [entry.key, self.policy.tree.counted(&way, level, entry)]
+            [
+                entry.key,
+                self.policy.tree.counted_value(&way, level, entry),
+            ]
         })
     }
 }
 
 /// A limit that came with the descriptor. It is counted by values, never by patterns, and in the same counter as the rule
 /// that would have applied, if that has the same unit: a caller does not get a second quota by bringing a limit.
-fn of_override(
-    request: &Request<'_>,
+fn count_override(
+    request: &RlsRequest<'_>,
     own: &Descriptor<'_>,
-    limit: Override,
-    matched: Option<(&Rule, DescriptorPath)>,
+    limit: LimitOverride,
+    matched: Option<(&EnvoyRule, DescriptorPath)>,
 ) -> Result<CountedDescriptor, BadRequest> {
     let rule_state = matched.and_then(|(rule, way)| match rule.quota {
-        Quota::Limited { unit, state, .. } if unit == limit.unit && !way.shares() => Some(state),
+        RuleQuota::Limited { unit, state, .. } if unit == limit.unit && !way.is_shared() => {
+            Some(state)
+        }
         _ => None,
     });
     limit
@@ -273,9 +290,9 @@ fn of_override(
     Ok(CountedDescriptor {
         hits: request.hits(own),
         requests_per_unit: limit.requests_per_unit,
-        state: rule_state.unwrap_or_else(|| State::of_overrides(limit.unit)),
+        state: rule_state.unwrap_or_else(|| RuleStateIndex::for_overrides(limit.unit)),
         unit: limit.unit,
         round: 0,
-        back: own.is_negative_hits,
+        is_refund: own.is_negative_hits,
     })
 }

@@ -2,13 +2,13 @@
 //!
 //! Must not know: stores, protobuf, headers.
 
-use tollgate_core::{Status, Timestamp};
+use tollgate_core::{QuotaStatus, Timestamp};
 
 use super::metadata::Metadata;
-use super::plan::{CountedDescriptor, Plan, PlannedDescriptor, Treatment};
+use super::plan::{ChargePlan, CountedDescriptor, PlannedDescriptor, Treatment};
 use super::request::MAX_DESCRIPTORS;
-use super::rule::Rule;
-use super::unit::{Unit, whole_seconds};
+use super::rule::EnvoyRule;
+use super::window_unit::{WindowUnit, whole_seconds};
 
 /// What holds for all rules at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ pub struct Modes {
 
 /// Admitted or not, as Envoy's messages number it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Code {
+pub enum RlsCode {
     /// Admitted.
     #[default]
     Ok = 1,
@@ -31,9 +31,9 @@ pub enum Code {
 
 /// The answer to a request.
 #[derive(Debug)]
-pub struct Reply<'a> {
+pub struct EnvoyReply<'a> {
     /// Whether the request is admitted.
-    pub overall: Code,
+    pub overall: RlsCode,
     /// Whether it is admitted only because everything is in shadow.
     pub shadowed: bool,
     /// The descriptor that is closest to its limit, or the last one that denies: the one to tell clients about.
@@ -46,7 +46,7 @@ pub struct Reply<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DescriptorStatus<'a> {
     /// Admitted or not.
-    pub code: Code,
+    pub code: RlsCode,
     /// The limit that it falls under, if there is one.
     pub current_limit: Option<CurrentLimit<'a>>,
     /// How many more are admitted in this window. The largest number if it is unlimited, zero if there is no limit.
@@ -58,7 +58,7 @@ pub struct DescriptorStatus<'a> {
     /// Whether a rule says that there is no limit.
     pub unlimited: bool,
     /// The rule whose metadata count, if the descriptor passed.
-    passed: Option<&'a Rule>,
+    admitting_rule: Option<&'a EnvoyRule>,
 }
 
 /// A limit, as clients are told.
@@ -67,36 +67,41 @@ pub struct CurrentLimit<'a> {
     /// How many.
     pub requests_per_unit: u32,
     /// In which time.
-    pub unit: Unit,
+    pub unit: WindowUnit,
     /// The name that the file gives it; often empty.
     pub name: &'a str,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> ChargePlan<'a> {
     /// The answer, given what the store says about each of [`charges`](Plan::charges), in their order, after it charged
     /// them. `now` is only needed for windows in which nothing has been counted. None if there are not as many
     /// statuses as charges.
     #[must_use]
-    pub fn reply(&self, answers: &[Status], now: Timestamp, modes: Modes) -> Option<Reply<'a>> {
-        let mut reply = Reply {
-            overall: Code::Ok,
+    pub fn reply(
+        &self,
+        answers: &[QuotaStatus],
+        now: Timestamp,
+        modes: Modes,
+    ) -> Option<EnvoyReply<'a>> {
+        let mut reply = EnvoyReply {
+            overall: RlsCode::Ok,
             shadowed: false,
             tightest: None,
             statuses: [DescriptorStatus::default(); MAX_DESCRIPTORS],
             len: self.request.descriptors.len(),
         };
-        let mut tally = Tally::default();
+        let mut tally = CodeAggregator::default();
         let mut answers = answers.iter();
-        let parts = self.parts.iter().zip(&mut reply.statuses);
+        let parts = self.descriptors.iter().zip(&mut reply.statuses);
         for (index, (part, status)) in parts.enumerate().take(reply.len) {
-            *status = match &part.fate {
+            *status = match &part.treatment {
                 Treatment::Free => DescriptorStatus::default(),
                 Treatment::Unlimited => DescriptorStatus {
                     limit_remaining: u32::MAX,
                     unlimited: true,
                     ..DescriptorStatus::default()
                 },
-                Treatment::Counted(charge) => counted(part, charge, answers.next()?, now),
+                Treatment::Counted(charge) => counted_status(part, charge, answers.next()?, now),
             };
             tally.add(index, part, status, modes);
         }
@@ -107,14 +112,14 @@ impl<'a> Plan<'a> {
         if tally.is_over() {
             reply.shadowed = modes.shadow_mode;
             if !modes.shadow_mode {
-                reply.overall = Code::OverLimit;
+                reply.overall = RlsCode::OverLimit;
             }
         }
         Some(reply)
     }
 }
 
-impl<'a> Reply<'a> {
+impl<'a> EnvoyReply<'a> {
     /// One status for each descriptor of the request, in order.
     #[must_use]
     pub fn statuses(&self) -> &[DescriptorStatus<'a>] {
@@ -128,7 +133,7 @@ impl<'a> Reply<'a> {
         let mut all = self
             .statuses()
             .iter()
-            .filter_map(|one| one.passed?.metadata.as_ref());
+            .filter_map(|one| one.admitting_rule?.metadata.as_ref());
         let mut merged = all.next()?.clone();
         all.for_each(|more| merged.merge(more));
         Some(merged)
@@ -136,14 +141,14 @@ impl<'a> Reply<'a> {
 }
 
 /// The status of a counter that was charged.
-fn counted<'a>(
+fn counted_status<'a>(
     part: &PlannedDescriptor<'a>,
     charge: &CountedDescriptor,
-    answer: &Status,
+    answer: &QuotaStatus,
     now: Timestamp,
 ) -> DescriptorStatus<'a> {
     // The counter's limit is one more than the rule's: nothing left means that the count is above the rule's.
-    let exceeded = answer.remaining == 0 && !charge.back;
+    let exceeded = answer.remaining == 0 && !charge.is_refund;
     let remaining = answer.remaining.saturating_sub(1);
     let in_shadow = part.rule.is_some_and(|rule| rule.shadow_mode);
     let denied = exceeded && !in_shadow;
@@ -152,7 +157,11 @@ fn counted<'a>(
         nanos => whole_seconds(nanos),
     };
     DescriptorStatus {
-        code: if denied { Code::OverLimit } else { Code::Ok },
+        code: if denied {
+            RlsCode::OverLimit
+        } else {
+            RlsCode::Ok
+        },
         current_limit: Some(CurrentLimit {
             requests_per_unit: charge.requests_per_unit,
             unit: charge.unit,
@@ -162,13 +171,13 @@ fn counted<'a>(
         until_reset: Some(until_reset),
         exceeded,
         unlimited: false,
-        passed: part.rule.filter(|_| !denied),
+        admitting_rule: part.rule.filter(|_| !denied),
     }
 }
 
 /// How statuses make one code.
 #[derive(Default)]
-struct Tally {
+struct CodeAggregator {
     denied: bool,
     quotas: usize,
     quotas_denied: usize,
@@ -176,7 +185,7 @@ struct Tally {
     least: Option<u32>,
 }
 
-impl Tally {
+impl CodeAggregator {
     fn add(
         &mut self,
         index: usize,
@@ -192,10 +201,10 @@ impl Tally {
         if status.unlimited {
             return;
         }
-        let counted = matches!(part.fate, Treatment::Counted(_));
+        let counted = matches!(part.treatment, Treatment::Counted(_));
         let says_so = counted && part.rule.is_some_and(|rule| rule.quota_mode);
         let is_quota = modes.quota_mode || says_so;
-        let denied = status.code == Code::OverLimit;
+        let denied = status.code == RlsCode::OverLimit;
         self.quotas += usize::from(is_quota);
         self.quotas_denied += usize::from(is_quota && denied);
         if denied && !is_quota {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use tollgate_core::InvalidQuota;
 
-use super::unit::Unit;
+use super::window_unit::WindowUnit;
 
 /// The most descriptors in one request.
 pub const MAX_DESCRIPTORS: usize = 32;
@@ -16,7 +16,7 @@ pub const MAX_ENTRIES: usize = 16;
 
 /// One question.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct RlsRequest<'a> {
     /// Which domain's descriptors are looked at.
     pub domain: &'a str,
     /// What is known of the request, several times over; each is decided and charged on its own.
@@ -29,9 +29,9 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descriptor<'a> {
     /// In order: they are walked through level by level.
-    pub entries: &'a [Entry<'a>],
+    pub entries: &'a [DescriptorEntry<'a>],
     /// A limit to be used instead of the file's.
-    pub limit: Option<Override>,
+    pub limit: Option<LimitOverride>,
     /// How much it counts. Zero only looks.
     pub hits_addend: Option<u64>,
     /// Whether the hits are given back instead. Such a descriptor is never over its limit.
@@ -40,7 +40,7 @@ pub struct Descriptor<'a> {
 
 /// A key and its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct DescriptorEntry<'a> {
     /// Such as `remote_address`.
     pub key: &'a str,
     /// May be empty.
@@ -49,14 +49,14 @@ pub struct Entry<'a> {
 
 /// A limit that comes with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Override {
+pub struct LimitOverride {
     /// How many.
     pub requests_per_unit: u32,
     /// In which time.
-    pub unit: Unit,
+    pub unit: WindowUnit,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> DescriptorEntry<'a> {
     /// A key and its value.
     #[must_use]
     pub const fn new(key: &'a str, value: &'a str) -> Self {
@@ -67,7 +67,7 @@ impl<'a> Entry<'a> {
 impl<'a> Descriptor<'a> {
     /// These entries, counting what the request says.
     #[must_use]
-    pub const fn new(entries: &'a [Entry<'a>]) -> Self {
+    pub const fn new(entries: &'a [DescriptorEntry<'a>]) -> Self {
         Self {
             entries,
             limit: None,
@@ -77,7 +77,7 @@ impl<'a> Descriptor<'a> {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> RlsRequest<'a> {
     /// One hit for each descriptor.
     #[must_use]
     pub const fn new(domain: &'a str, descriptors: &'a [Descriptor<'a>]) -> Self {
@@ -113,7 +113,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl fmt::Debug for Entry<'_> {
+impl fmt::Debug for DescriptorEntry<'_> {
     /// Values name people and secrets: only the key is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=({} bytes)", self.key, self.value.len())

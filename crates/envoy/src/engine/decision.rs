@@ -8,33 +8,35 @@ use std::fmt;
 
 use arrayvec::ArrayVec;
 use tollgate_core::compose::Verdict as BatchOutcome;
-use tollgate_core::{Status, Timestamp};
+use tollgate_core::{QuotaStatus, Timestamp};
 use tollgate_engine::{Sharing, StoreSteps};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
+use tollgate_store::{
+    IdentifiedLimit, Op, QuotaCheck, StoreError, StoreErrorKind, StoreKey, StoreReply,
+};
 
-use super::{FileVersion, Undecided};
-use crate::config::{Charge, CounterKey, MAX_DESCRIPTORS, Modes, Plan, Reply};
+use super::{DecideError, FileVersion};
+use crate::config::{Charge, ChargePlan, CounterKey, EnvoyReply, MAX_DESCRIPTORS, Modes};
 
 /// Room that every thread keeps for its decisions.
-struct Room {
+struct DecisionBuffers {
     keys: [CounterKey; MAX_DESCRIPTORS],
-    replies: Vec<Answer>,
+    replies: Vec<StoreReply>,
 }
 
 /// A decision by files that is under way.
 #[must_use = "a decision decides nothing until a driver runs it"]
 pub struct EnvoyDecision<'a> {
     version: &'a FileVersion,
-    plan: &'a Plan<'a>,
+    plan: &'a ChargePlan<'a>,
     secret: [u8; 16],
     modes: Modes,
     /// The round that is asked now, and how many there are.
     round: u16,
     rounds: u16,
     batch: ArrayVec<PlannedCharge, MAX_DESCRIPTORS>,
-    room: Box<Room>,
+    buffers: Box<DecisionBuffers>,
     /// Where every counter stands, in the order of charges.
-    statuses: ArrayVec<Status, MAX_DESCRIPTORS>,
+    statuses: ArrayVec<QuotaStatus, MAX_DESCRIPTORS>,
     failure: Option<StoreError>,
 }
 
@@ -43,20 +45,20 @@ pub struct EnvoyDecision<'a> {
 struct PlannedCharge {
     /// Which of the plan's charges it is.
     position: usize,
-    ruled: Ruled,
+    ruled: IdentifiedLimit,
     op: Op,
 }
 
 impl<'a> EnvoyDecision<'a> {
     pub(super) fn new(
         version: &'a FileVersion,
-        plan: &'a Plan<'a>,
+        plan: &'a ChargePlan<'a>,
         secret: [u8; 16],
         modes: Modes,
     ) -> Self {
         let rounds = plan.charges().map(|charge| u16::from(charge.round));
         let rounds = rounds.max().map_or(0, |last| last.saturating_add(1));
-        let statuses = plan.charges().map(|_| Answer::EMPTY.status);
+        let statuses = plan.charges().map(|_| StoreReply::EMPTY.status);
         let mut decision = Self {
             version,
             plan,
@@ -65,7 +67,7 @@ impl<'a> EnvoyDecision<'a> {
             round: 0,
             rounds,
             batch: ArrayVec::new(),
-            room: take_room(),
+            buffers: take_buffers(),
             statuses: statuses.take(MAX_DESCRIPTORS).collect(),
             failure: None,
         };
@@ -77,29 +79,31 @@ impl<'a> EnvoyDecision<'a> {
     ///
     /// # Errors
     /// The store did not answer; some of it may have been charged.
-    pub fn finish(self, now: Timestamp) -> Result<Reply<'a>, Undecided> {
+    pub fn finish(self, now: Timestamp) -> Result<EnvoyReply<'a>, DecideError> {
         let Self {
             version,
             plan,
             modes,
-            room,
+            buffers: room,
             statuses,
             failure,
             ..
         } = self;
         OWN.set(Some(room));
         let reply = match failure {
-            None => plan.reply(&statuses, now, modes).ok_or_else(missing),
+            None => plan
+                .reply(&statuses, now, modes)
+                .ok_or_else(missing_counter),
             Some(error) => Err(error),
         };
         match reply {
             Ok(reply) => {
-                version.counted.count(plan, &reply, modes);
+                version.rule_counters.record(plan, &reply, modes);
                 Ok(reply)
             }
             Err(error) => {
-                version.counted.count_errors(plan);
-                Err(Undecided::Store(error))
+                version.rule_counters.record_errors(plan);
+                Err(DecideError::Store(error))
             }
         }
     }
@@ -110,16 +114,16 @@ impl<'a> EnvoyDecision<'a> {
         while self.batch.is_empty() && self.round < self.rounds {
             let charges = self.plan.charges().enumerate();
             let of_round = |(_, charge): &(usize, Charge)| u16::from(charge.round) == self.round;
-            for ((position, charge), key) in charges.filter(of_round).zip(&mut self.room.keys) {
+            for ((position, charge), key) in charges.filter(of_round).zip(&mut self.buffers.keys) {
                 self.plan.key(&charge, self.secret, key);
                 let Some(id) = self.version.id(charge.state) else {
-                    self.failure = Some(missing());
+                    self.failure = Some(missing_counter());
                     self.batch.clear();
                     return;
                 };
                 self.batch.push(PlannedCharge {
                     position,
-                    ruled: Ruled {
+                    ruled: IdentifiedLimit {
                         id,
                         limit: charge.limit,
                     },
@@ -138,27 +142,27 @@ impl StoreSteps for EnvoyDecision<'_> {
     }
 
     #[inline]
-    fn check(&self, position: usize) -> Option<Check<'_>> {
+    fn check(&self, position: usize) -> Option<QuotaCheck<'_>> {
         let charge = self.batch.get(position)?;
-        Some(Check {
-            key: Key::of(self.room.keys.get(position)?.as_bytes()).ok()?,
-            ruled: &charge.ruled,
+        Some(QuotaCheck {
+            key: StoreKey::new(self.buffers.keys.get(position)?.as_bytes()).ok()?,
+            limit: &charge.ruled,
             op: charge.op,
         })
     }
 
     fn sharing(&self, _position: usize) -> Sharing<'_> {
-        Sharing::COUNTER
+        Sharing::ENVOY_COUNTER
     }
 
-    fn take_replies(&mut self) -> Vec<Answer> {
-        let mut replies = std::mem::take(&mut self.room.replies);
+    fn take_replies(&mut self) -> Vec<StoreReply> {
+        let mut replies = std::mem::take(&mut self.buffers.replies);
         replies.clear();
-        replies.resize(self.batch.len(), Answer::EMPTY);
+        replies.resize(self.batch.len(), StoreReply::EMPTY);
         replies
     }
 
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {
         if let Err(error) = outcome {
             self.failure = Some(error);
             self.batch.clear();
@@ -169,26 +173,26 @@ impl StoreSteps for EnvoyDecision<'_> {
                 *status = reply.status;
             }
         }
-        self.room.replies = replies;
+        self.buffers.replies = replies;
         self.prepare_round();
     }
 }
 
-fn missing() -> StoreError {
+fn missing_counter() -> StoreError {
     StoreError::new(
-        ErrorKind::BadRequest,
+        StoreErrorKind::BadRequest,
         "a counter has no number, no key or no answer",
     )
 }
 
 thread_local! {
-    static OWN: Cell<Option<Box<Room>>> = const { Cell::new(None) };
+    static OWN: Cell<Option<Box<DecisionBuffers>>> = const { Cell::new(None) };
 }
 
 /// This thread's room. A decision that begins before another has ended gets its own.
-fn take_room() -> Box<Room> {
+fn take_buffers() -> Box<DecisionBuffers> {
     let new = || {
-        Box::new(Room {
+        Box::new(DecisionBuffers {
             keys: std::array::from_fn(|_| CounterKey::new()),
             replies: Vec::new(),
         })

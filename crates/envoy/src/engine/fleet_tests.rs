@@ -6,45 +6,53 @@ use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_engine::LimitIdAllocator;
 use tollgate_fleet::Fleet;
-use tollgate_store::{Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, StoreError};
-use tollgate_store::{Awaited, RemoteStore};
+use tollgate_store::{
+    IdentifiedLimit, ManualClock, MemoryStore, QuotaCheck, StoreError, StoreErrorKind, StoreKey,
+    StoreReply,
+};
+use tollgate_store::{RemoteStore, StoreFuture};
 
 use super::EnvoyEngine;
-use crate::config::{self, Code, Descriptor, Entry, Request};
+use crate::config::{self, Descriptor, DescriptorEntry, RlsCode, RlsRequest};
 
 /// A store that never answers.
 #[derive(Debug)]
-struct Away;
+struct UnreachableStore;
 
-fn away<'a, T: Send + 'a>() -> Awaited<'a, T> {
-    let gone = StoreError::new(ErrorKind::Unreachable, "gone");
+fn unreachable<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
+    let gone = StoreError::new(StoreErrorKind::Unreachable, "gone");
     Box::pin(std::future::ready(Err(gone)))
 }
 
-impl RemoteStore for Away {
-    fn parts(&self) -> usize {
+impl RemoteStore for UnreachableStore {
+    fn partition_count(&self) -> usize {
         1
     }
 
-    fn part_of(&self, _: &Key<'_>, _: Option<&Key<'_>>) -> usize {
+    fn partition_of(&self, _: &StoreKey<'_>, _: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
     fn decide<'a>(
         &'a self,
-        _: &'a [Option<Key<'a>>],
-        _: &'a [Check<'a>],
-        _: &'a mut [Answer],
-    ) -> Awaited<'a, BatchOutcome> {
-        away()
+        _: &'a [Option<StoreKey<'a>>],
+        _: &'a [QuotaCheck<'a>],
+        _: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, BatchOutcome> {
+        unreachable()
     }
 
-    fn probe(&self, _: usize) -> Awaited<'_, ()> {
-        away()
+    fn probe(&self, _: usize) -> StoreFuture<'_, ()> {
+        unreachable()
     }
 
-    fn erase<'a>(&'a self, _: Option<Key<'a>>, _: Key<'a>, _: &'a Ruled) -> Awaited<'a, bool> {
-        away()
+    fn erase<'a>(
+        &'a self,
+        _: Option<StoreKey<'a>>,
+        _: StoreKey<'a>,
+        _: &'a IdentifiedLimit,
+    ) -> StoreFuture<'a, bool> {
+        unreachable()
     }
 
     fn is_connected(&self) -> bool {
@@ -62,18 +70,18 @@ descriptors:
 "
     );
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let store = Memory::with_clock(1_000, clock).unwrap();
-    let fleet = Fleet::new(Arc::new(Away), store.now());
+    let store = MemoryStore::with_clock(1_000, clock).unwrap();
+    let fleet = Fleet::new(Arc::new(UnreachableStore), store.now());
     fleet.set_nodes(nodes);
     let policy = config::load(&[("edge.yaml", &text)]).unwrap();
     let engine = EnvoyEngine::new(policy, [7; 16], store, &LimitIdAllocator::default()).unwrap();
-    let entries = [Entry::new("user", "alice")];
+    let entries = [DescriptorEntry::new("user", "alice")];
     let descriptors = [Descriptor::new(&entries)];
-    let request = Request::new("edge", &descriptors);
+    let request = RlsRequest::new("edge", &descriptors);
     let mut admitted = 0;
     for _ in 0..asked {
         let decided = engine.decide_shared(&fleet, &request, |decided| decided.reply.overall);
-        admitted += usize::from(decided.await.unwrap() == Code::Ok);
+        admitted += usize::from(decided.await.unwrap() == RlsCode::Ok);
     }
     admitted
 }

@@ -14,7 +14,7 @@ mod shared_store;
 mod tests;
 
 pub use self::decision::EnvoyDecision;
-pub use self::reload::{EnvoyReloader, is_envoys};
+pub use self::reload::{EnvoyReloader, is_envoy_config_path};
 pub use self::shared_store::SharedStore;
 
 use std::fmt;
@@ -24,21 +24,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tollgate_core::limit::Limit;
 use tollgate_engine::{
-    Counted, GuestCounters, LimitIdAllocator, OutOfNumbers, StateStore, run_local,
+    ExternalCounters, LimitIdAllocator, LimitIdsExhausted, LimitTotals, StateStore, run_local,
 };
 use tollgate_fleet::{Fleet, TieredDecider};
-use tollgate_store::{LimitId, Ruled, StoreError};
+use tollgate_store::{IdentifiedLimit, LimitId, StoreError};
 
 use self::rule_counters::RuleCounters;
-use crate::config::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request, State};
+use crate::config::{
+    BadRequest, ChargePlan, EnvoyPolicy, EnvoyReply, Modes, RlsRequest, RuleQuota, RuleStateIndex,
+};
 
 /// Decides by files of envoyproxy/ratelimit that can be replaced at any time.
 ///
 /// ```
 /// use tollgate_engine::LimitIdAllocator;
-/// use tollgate_envoy::config::{self, Code, Descriptor, Entry, Request};
+/// use tollgate_envoy::config::{self, RlsCode, JsonDescriptor, DescriptorEntry, RlsRequest};
 /// use tollgate_envoy::engine::EnvoyEngine;
-/// use tollgate_store::Memory;
+/// use tollgate_store::MemoryStore;
 ///
 /// let text = "
 /// domain: edge
@@ -47,13 +49,13 @@ use crate::config::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request,
 ///     rate_limit: { unit: year, requests_per_unit: 1 }
 /// ";
 /// let policy = config::load(&[("edge.yaml", text)])?;
-/// let engine = EnvoyEngine::new(policy, [7; 16], Memory::for_keys(1_000)?, &LimitIdAllocator::default())?;
+/// let engine = EnvoyEngine::new(policy, [7; 16], MemoryStore::for_keys(1_000)?, &LimitIdAllocator::default())?;
 ///
-/// let entries = [Entry::new("remote_address", "203.0.113.7")];
-/// let descriptors = [Descriptor::new(&entries)];
-/// let request = Request::new("edge", &descriptors);
-/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, Code::Ok);
-/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, Code::OverLimit);
+/// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
+/// let descriptors = [JsonDescriptor::new(&entries)];
+/// let request = RlsRequest::new("edge", &descriptors);
+/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::Ok);
+/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::OverLimit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EnvoyEngine<S> {
@@ -63,7 +65,7 @@ pub struct EnvoyEngine<S> {
     secret: [u8; 16],
     shadow_mode: AtomicBool,
     quota_mode: AtomicBool,
-    numbering: LimitIdAllocator,
+    limit_ids: LimitIdAllocator,
     /// Held while files are replaced, one after another.
     replacing: Mutex<()>,
 }
@@ -75,16 +77,16 @@ pub struct FileVersion {
     policy: EnvoyPolicy,
     ids: Box<[LimitId]>,
     /// What was decided under each identity, by [`State`] too.
-    counted: RuleCounters,
+    rule_counters: RuleCounters,
 }
 
 /// What was decided about a request.
 #[derive(Debug)]
-pub struct Decided<'a> {
+pub struct EnvoyVerdict<'a> {
     /// Which counters it charged, by which rules.
-    pub plan: &'a Plan<'a>,
+    pub plan: &'a ChargePlan<'a>,
     /// The answer.
-    pub reply: &'a Reply<'a>,
+    pub reply: &'a EnvoyReply<'a>,
     /// The version of the files that it was decided by; they are counted from 1.
     pub generation: u64,
 }
@@ -92,7 +94,7 @@ pub struct Decided<'a> {
 /// Why a request was not decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Undecided {
+pub enum DecideError {
     /// It makes no sense. Nothing was charged.
     BadRequest(BadRequest),
     /// The store did not answer; some of it may have been charged.
@@ -109,15 +111,15 @@ impl<S: StateStore> EnvoyEngine<S> {
         secret: [u8; 16],
         store: S,
         numbering: &LimitIdAllocator,
-    ) -> Result<Self, OutOfNumbers> {
-        let version = put_in_force(numbering, &store, policy, None, |version| version)?;
+    ) -> Result<Self, LimitIdsExhausted> {
+        let version = activate(numbering, &store, policy, None, |version| version)?;
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(version),
             secret,
             shadow_mode: AtomicBool::new(false),
             quota_mode: AtomicBool::new(false),
-            numbering: numbering.clone(),
+            limit_ids: numbering.clone(),
             replacing: Mutex::new(()),
         })
     }
@@ -127,7 +129,7 @@ impl<S: StateStore> EnvoyEngine<S> {
     ///
     /// # Errors
     /// There are no numbers left for new counters. Then nothing changes.
-    pub fn replace(&self, policy: EnvoyPolicy) -> Result<u64, OutOfNumbers> {
+    pub fn replace(&self, policy: EnvoyPolicy) -> Result<u64, LimitIdsExhausted> {
         let _one_at_a_time = self
             .replacing
             .lock()
@@ -138,7 +140,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             self.current.store(Arc::new(version));
             number
         };
-        put_in_force(&self.numbering, &self.store, policy, Some(&before), swap)
+        activate(&self.limit_ids, &self.store, policy, Some(&before), swap)
     }
 
     /// Decides on a request, charges it, and hands the answer over.
@@ -147,15 +149,15 @@ impl<S: StateStore> EnvoyEngine<S> {
     /// The request makes no sense, or the store did not answer.
     pub fn decide<T>(
         &self,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T,
-    ) -> Result<T, Undecided> {
+        request: &RlsRequest<'_>,
+        see: impl FnOnce(&EnvoyVerdict<'_>) -> T,
+    ) -> Result<T, DecideError> {
         let version = self.current.load();
         let plan = self.plan(&version, request)?;
         let mut decision = self.decision(&version, &plan);
         run_local(&mut decision, &self.store);
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&Decided {
+        Ok(see(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
@@ -169,9 +171,9 @@ impl<S: StateStore> EnvoyEngine<S> {
     pub async fn decide_shared<T>(
         &self,
         fleet: &Fleet,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T + Send,
-    ) -> Result<T, Undecided> {
+        request: &RlsRequest<'_>,
+        see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
+    ) -> Result<T, DecideError> {
         let version = self.current();
         let plan = self.plan(&version, request)?;
         let mut decision = self.decision(&version, &plan);
@@ -179,7 +181,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             .run(&mut decision)
             .await;
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&Decided {
+        Ok(see(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
@@ -199,13 +201,20 @@ impl<S: StateStore> EnvoyEngine<S> {
     pub fn plan<'a>(
         &self,
         version: &'a FileVersion,
-        request: &Request<'a>,
-    ) -> Result<Plan<'a>, Undecided> {
-        version.policy.plan(request).map_err(Undecided::BadRequest)
+        request: &RlsRequest<'a>,
+    ) -> Result<ChargePlan<'a>, DecideError> {
+        version
+            .policy
+            .plan(request)
+            .map_err(DecideError::BadRequest)
     }
 
     /// A decision that carries a plan out, for a driver of one's own: see [`StoreSteps`](tollgate_engine::StoreSteps).
-    pub fn decision<'a>(&self, version: &'a FileVersion, plan: &'a Plan<'a>) -> EnvoyDecision<'a> {
+    pub fn decision<'a>(
+        &self,
+        version: &'a FileVersion,
+        plan: &'a ChargePlan<'a>,
+    ) -> EnvoyDecision<'a> {
         EnvoyDecision::new(version, plan, self.secret, self.modes())
     }
 
@@ -233,9 +242,9 @@ impl<S: StateStore> EnvoyEngine<S> {
     /// What every rule that counts has decided so far, by its identity: where it stands in the files and its unit,
     /// `domain.key_value.key2/minute`. The first ones are limits that come with requests, `override/second` and so on.
     #[must_use]
-    pub fn counted(&self) -> Vec<(Box<str>, Counted)> {
+    pub fn rule_totals(&self) -> Vec<(Box<str>, LimitTotals)> {
         let current = self.current.load();
-        current.counted.read()
+        current.rule_counters.read()
     }
 
     /// What every rule in force does, a line each.
@@ -253,41 +262,41 @@ impl<S: StateStore> EnvoyEngine<S> {
 }
 
 impl FileVersion {
-    fn id(&self, state: State) -> Option<LimitId> {
+    fn id(&self, state: RuleStateIndex) -> Option<LimitId> {
         self.ids.get(usize::try_from(state.0).ok()?).copied()
     }
 
     /// The limits of the files' rules with their numbers.
-    fn limits(&self) -> Vec<Ruled> {
+    fn limits(&self) -> Vec<IdentifiedLimit> {
         let limits = limits(&self.policy).into_iter();
         let ruled = |(index, limit): (usize, Limit)| {
             let id = self.ids.get(index).copied()?;
-            Some(Ruled { id, limit })
+            Some(IdentifiedLimit { id, limit })
         };
         limits.filter_map(ruled).collect()
     }
 }
 
 /// Numbers the counters of files and puts them in force by `swap`.
-fn put_in_force<S: StateStore, T>(
+fn activate<S: StateStore, T>(
     numbering: &LimitIdAllocator,
     store: &S,
     policy: EnvoyPolicy,
     before: Option<&FileVersion>,
     swap: impl FnOnce(FileVersion) -> T,
-) -> Result<T, OutOfNumbers> {
+) -> Result<T, LimitIdsExhausted> {
     let identities: Vec<Box<str>> = policy.identities().map(Box::from).collect();
     let identities: Vec<&str> = identities.iter().map(|identity| &**identity).collect();
     let limits = limits(&policy);
-    let counters = GuestCounters {
+    let counters = ExternalCounters {
         identities: &identities,
         limits: &limits,
     };
     let old = before.map(FileVersion::limits).unwrap_or_default();
-    numbering.replace_guests(store, &old, counters, |ids| {
+    numbering.replace_external(store, &old, counters, |ids| {
         swap(FileVersion {
             number: before.map_or(1, |before| before.number.saturating_add(1)),
-            counted: RuleCounters::of(&policy, before.map(|before| &before.counted)),
+            rule_counters: RuleCounters::new(&policy, before.map(|before| &before.rule_counters)),
             policy,
             ids,
         })
@@ -297,14 +306,16 @@ fn put_in_force<S: StateStore, T>(
 /// The limits of the files' rules, each with the index of its counter's identity.
 fn limits(policy: &EnvoyPolicy) -> Vec<(usize, Limit)> {
     let rules = policy.rules().iter();
-    let limit = |quota: &Quota| match quota {
-        Quota::Limited { counter, state, .. } => Some((usize::try_from(state.0).ok()?, *counter)),
-        Quota::Unlimited => None,
+    let limit = |quota: &RuleQuota| match quota {
+        RuleQuota::Limited { counter, state, .. } => {
+            Some((usize::try_from(state.0).ok()?, *counter))
+        }
+        RuleQuota::Unlimited => None,
     };
     rules.filter_map(|rule| limit(&rule.quota)).collect()
 }
 
-impl fmt::Display for Undecided {
+impl fmt::Display for DecideError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadRequest(reason) => reason.fmt(f),
@@ -313,7 +324,7 @@ impl fmt::Display for Undecided {
     }
 }
 
-impl std::error::Error for Undecided {}
+impl std::error::Error for DecideError {}
 
 impl<S> fmt::Debug for EnvoyEngine<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,46 +5,46 @@
 use std::path::{Path, PathBuf};
 
 use tollgate_core::Timestamp;
-use tollgate_engine::{OutOfNumbers, StateStore};
-use tollgate_policy::source::Problems;
-use tollgate_policy::{read_path, text_of_bytes};
-use tollgate_service::reload::{Fingerprint, Reloadable, Reloader, Sources, whole};
+use tollgate_engine::{LimitIdsExhausted, StateStore};
+use tollgate_policy::source::Diagnostics;
+use tollgate_policy::{decode_utf8, read_path};
+use tollgate_service::reload::{Fingerprint, Reloadable, Reloader, Sources, whole_file_problem};
 
 use super::EnvoyEngine;
 use crate::config::{self, EnvoyPolicy};
 
 /// The most files in a directory.
-const MOST_FILES: usize = 1_000;
+const MAX_FILES: usize = 1_000;
 
 /// Where the server that these files are for keeps them below its directory.
-const BELOW: &str = "config";
+const CONFIG_DIR: &str = "config";
 
 /// Keeps an engine at what files of envoyproxy/ratelimit say.
 pub type EnvoyReloader<S> = Reloader<EnvoyEngine<S>>;
 
 /// Whether a path is one of envoyproxy/ratelimit's: a directory, or a file that reads like one of them.
 #[must_use]
-pub fn is_envoys(path: &Path) -> bool {
+pub fn is_envoy_config_path(path: &Path) -> bool {
     if path.is_dir() {
         return true;
     }
-    let is_yaml = has_ending(path);
+    let is_yaml = has_yaml_extension(path);
     let text = read_path(path)
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok());
-    is_yaml && text.is_some_and(|text| config::is_one(&text))
+    is_yaml && text.is_some_and(|text| config::is_envoy_config(&text))
 }
 
 impl<S: StateStore> Reloadable for EnvoyEngine<S> {
     type Rules = EnvoyPolicy;
 
-    fn read(path: &Path) -> Result<Sources, Vec<Problems>> {
+    fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>> {
         let paths = if path.is_dir() {
-            list(path)?
+            list_files(path)?
         } else {
             vec![path.to_owned()]
         };
-        each(paths, |path| {
+        map_files(paths, |path| {
             let bytes = read_path(&path)?;
             Ok((path, bytes))
         })
@@ -58,7 +58,7 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
         let lengths: Vec<([u8; 8], &[u8])> = parts
             .map(|part| ((part.len() as u64).to_le_bytes(), part))
             .collect();
-        Fingerprint::of(
+        Fingerprint::from_parts(
             lengths
                 .iter()
                 .flat_map(|(length, part)| [length.as_slice(), part]),
@@ -70,10 +70,10 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
         sources: Sources,
         _path: &Path,
         _secret: [u8; 16],
-    ) -> Result<EnvoyPolicy, Vec<Problems>> {
-        let texts = each(sources, |(path, bytes)| {
+    ) -> Result<EnvoyPolicy, Vec<Diagnostics>> {
+        let texts = map_files(sources, |(path, bytes)| {
             let name = path.display().to_string();
-            let text = text_of_bytes(bytes, &name)?;
+            let text = decode_utf8(bytes, &name)?;
             Ok((name, text))
         })?;
         let texts: Vec<(&str, &str)> = texts
@@ -83,7 +83,7 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
         config::load(&texts).map_err(|refused| refused.0)
     }
 
-    fn swap(&self, policy: EnvoyPolicy) -> Result<u64, OutOfNumbers> {
+    fn swap(&self, policy: EnvoyPolicy) -> Result<u64, LimitIdsExhausted> {
         self.replace(policy)
     }
 
@@ -97,10 +97,10 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
 }
 
 /// Does the same with every file. If it fails with some, the problems of each.
-fn each<F, T>(
+fn map_files<F, T>(
     files: Vec<F>,
-    work: impl Fn(F) -> Result<T, Problems>,
-) -> Result<Vec<T>, Vec<Problems>> {
+    work: impl Fn(F) -> Result<T, Diagnostics>,
+) -> Result<Vec<T>, Vec<Diagnostics>> {
     let mut done = Vec::with_capacity(files.len());
     let mut refused = Vec::new();
     for file in files {
@@ -116,16 +116,16 @@ fn each<F, T>(
 }
 
 /// The files of a directory, in the order of their names. What begins with a dot is somebody's own.
-fn list(directory: &Path) -> Result<Vec<PathBuf>, Vec<Problems>> {
-    for directory in [directory.to_owned(), directory.join(BELOW)] {
+fn list_files(directory: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostics>> {
+    for directory in [directory.to_owned(), directory.join(CONFIG_DIR)] {
         let Ok(entries) = std::fs::read_dir(&directory) else {
             continue;
         };
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let mut paths: Vec<PathBuf> = paths.filter(|path| is_one_of_them(path)).collect();
-        if paths.len() > MOST_FILES {
-            let message = format!("there are more than {MOST_FILES} files in it");
-            return Err(vec![whole(&directory, &message)]);
+        let mut paths: Vec<PathBuf> = paths.filter(|path| is_config_file(path)).collect();
+        if paths.len() > MAX_FILES {
+            let message = format!("there are more than {MAX_FILES} files in it");
+            return Err(vec![whole_file_problem(&directory, &message)]);
         }
         if !paths.is_empty() {
             paths.sort();
@@ -133,15 +133,15 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Vec<Problems>> {
         }
     }
     let message = "there are no files in it that end in `.yaml` or `.yml`";
-    Err(vec![whole(directory, message)])
+    Err(vec![whole_file_problem(directory, message)])
 }
 
-fn is_one_of_them(path: &Path) -> bool {
+fn is_config_file(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    has_ending(path) && !name.starts_with(b".") && path.is_file()
+    has_yaml_extension(path) && !name.starts_with(b".") && path.is_file()
 }
 
-fn has_ending(path: &Path) -> bool {
+fn has_yaml_extension(path: &Path) -> bool {
     path.extension()
         .is_some_and(|ending| ending == "yaml" || ending == "yml")
 }
@@ -151,10 +151,10 @@ mod tests {
     use super::*;
     use std::fs;
 
-    use crate::config::{Code, Descriptor, Entry, FilesRefused, Request};
+    use crate::config::{Descriptor, DescriptorEntry, InvalidFiles, RlsCode, RlsRequest};
     use tollgate_engine::LimitIdAllocator;
     use tollgate_service::reload::ReloadOutcome;
-    use tollgate_store::{ManualClock, Memory};
+    use tollgate_store::{ManualClock, MemoryStore};
 
     const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
@@ -186,20 +186,24 @@ mod tests {
         )
     }
 
-    fn open(path: &Path) -> Result<EnvoyReloader<Memory<ManualClock>>, FilesRefused> {
-        let store = Memory::with_clock(1_000, ManualClock::at(START)).unwrap();
+    fn open(path: &Path) -> Result<EnvoyReloader<MemoryStore<ManualClock>>, InvalidFiles> {
+        let store = MemoryStore::with_clock(1_000, ManualClock::at(START)).unwrap();
         let make = |files| EnvoyEngine::new(files, [7; 16], store, &LimitIdAllocator::default());
-        EnvoyReloader::open(path, [7; 16], make).map_err(FilesRefused)
+        EnvoyReloader::open(path, [7; 16], make).map_err(InvalidFiles)
     }
 
     /// How often in a row somebody is admitted.
-    fn admitted(reloader: &EnvoyReloader<Memory<ManualClock>>, domain: &str, ip: &str) -> usize {
-        let entries = [Entry::new("ip", ip)];
+    fn admitted(
+        reloader: &EnvoyReloader<MemoryStore<ManualClock>>,
+        domain: &str,
+        ip: &str,
+    ) -> usize {
+        let entries = [DescriptorEntry::new("ip", ip)];
         let descriptors = [Descriptor::new(&entries)];
-        let request = Request::new(domain, &descriptors);
+        let request = RlsRequest::new(domain, &descriptors);
         let engine = reloader.engine();
         let is_admitted = || engine.decide(&request, |decided| decided.reply.overall);
-        let count = |_: &usize| is_admitted().unwrap() == Code::Ok;
+        let count = |_: &usize| is_admitted().unwrap() == RlsCode::Ok;
         (0..100).take_while(count).count()
     }
 
@@ -213,21 +217,21 @@ mod tests {
         let reloader = open(&dir.0).unwrap();
         assert_eq!(admitted(&reloader, "a", "1"), 2);
         assert_eq!(admitted(&reloader, "b", "1"), 3);
-        assert_eq!(reloader.look(), ReloadOutcome::Same);
+        assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
         dir.write("b.yml", &file("b", 5));
         dir.write("c.yaml", &file("c", 1));
-        assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
+        assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(2));
         // Four were counted, of which one was denied: what was counted stays.
         assert_eq!(admitted(&reloader, "b", "1"), 1);
         assert_eq!(admitted(&reloader, "c", "1"), 1);
         fs::remove_file(dir.0.join("a.yaml")).unwrap();
-        assert_eq!(reloader.look(), ReloadOutcome::Swapped(3));
+        assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(3));
         assert_eq!(
             admitted(&reloader, "a", "1"),
             100,
             "it is no domain any more"
         );
-        assert_eq!(reloader.reload_now(), ReloadOutcome::Swapped(4));
+        assert_eq!(reloader.reload_now(), ReloadOutcome::Reloaded(4));
     }
 
     #[test]
@@ -245,18 +249,22 @@ mod tests {
             (&file("a", 1), "b.yaml:1:", "duplicate domain `a`"),
         ] {
             dir.write("b.yaml", wrong);
-            assert_eq!(reloader.look(), ReloadOutcome::Refused, "{wrong}");
+            assert_eq!(
+                reloader.reload_if_changed(),
+                ReloadOutcome::Rejected,
+                "{wrong}"
+            );
             let status = reloader.status();
             assert!(!status.valid && status.generation == 1);
             let error = status.error.unwrap().to_string();
             assert!(error.contains(place) && error.contains(reason), "{error}");
-            assert_eq!(reloader.look(), ReloadOutcome::Same);
+            assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
         }
         assert_eq!(admitted(&reloader, "a", "1"), 2);
         fs::write(dir.0.join("b.yaml"), [0xff, 0xfe]).unwrap();
-        assert_eq!(reloader.look(), ReloadOutcome::Refused);
+        assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Rejected);
         fs::remove_file(dir.0.join("b.yaml")).unwrap();
-        assert_eq!(reloader.look(), ReloadOutcome::Same);
+        assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
         assert!(reloader.status().valid);
     }
 
@@ -266,7 +274,7 @@ mod tests {
         let refused = open(&dir.0).unwrap_err().to_string();
         assert!(refused.contains("there are no files in it"), "{refused}");
         assert!(open(&dir.0.join("missing.yaml")).is_err());
-        fs::create_dir(dir.0.join(BELOW)).unwrap();
+        fs::create_dir(dir.0.join(CONFIG_DIR)).unwrap();
         dir.write("config/a.yaml", &file("a", 1));
         assert_eq!(admitted(&open(&dir.0).unwrap(), "a", "1"), 1);
     }
@@ -277,7 +285,7 @@ mod tests {
         dir.write("envoy.yaml", &file("a", 1));
         dir.write("ours.yaml", "limits: [{ name: a, rate: 1/s }]");
         dir.write("wrong.yaml", "domain: [");
-        let is = |name: &str| is_envoys(&dir.0.join(name));
+        let is = |name: &str| is_envoy_config_path(&dir.0.join(name));
         assert!(is("envoy.yaml") && is("") && !is("ours.yaml") && !is("wrong.yaml"));
         assert!(!is("missing.yaml"));
     }

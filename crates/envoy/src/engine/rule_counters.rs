@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use tollgate_core::limit::Op;
 
-use tollgate_engine::{Counted, LimitCounters, LimitEvent};
+use tollgate_engine::{LimitCounters, LimitEvent, LimitTotals};
 
-use crate::config::{Charge, Code, EnvoyPolicy, Modes, Plan, Reply, State};
+use crate::config::{Charge, ChargePlan, EnvoyPolicy, EnvoyReply, Modes, RlsCode, RuleStateIndex};
 
 /// The counters of every identity, in their order.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct RuleCounters(Box<[(Box<str>, Arc<LimitCounters>)]>);
 
 impl RuleCounters {
     /// For these files; what has the same identity as before goes on.
-    pub(super) fn of(policy: &EnvoyPolicy, before: Option<&Self>) -> Self {
+    pub(super) fn new(policy: &EnvoyPolicy, before: Option<&Self>) -> Self {
         let before = before.map_or(&[][..], |Self(before)| before);
         let known: HashMap<&str, &Arc<LimitCounters>> = before
             .iter()
@@ -33,17 +33,17 @@ impl RuleCounters {
     }
 
     /// Counts what was answered about every descriptor that charged something.
-    pub(super) fn count(&self, plan: &Plan<'_>, reply: &Reply<'_>, modes: Modes) {
+    pub(super) fn record(&self, plan: &ChargePlan<'_>, reply: &EnvoyReply<'_>, modes: Modes) {
         let statuses = reply.statuses();
         for charge in plan.charges().filter(is_request) {
             let (Some(counters), Some(status)) =
-                (self.at(charge.state), statuses.get(charge.descriptor))
+                (self.get(charge.state), statuses.get(charge.descriptor))
             else {
                 continue;
             };
             if status.exceeded {
                 // In shadow, the rule's or everybody's, nothing is denied.
-                let is_enforced = status.code == Code::OverLimit && !modes.shadow_mode;
+                let is_enforced = status.code == RlsCode::OverLimit && !modes.shadow_mode;
                 counters.count(if is_enforced {
                     LimitEvent::Denied
                 } else {
@@ -60,22 +60,22 @@ impl RuleCounters {
     }
 
     /// The store did not answer.
-    pub(super) fn count_errors(&self, plan: &Plan<'_>) {
+    pub(super) fn record_errors(&self, plan: &ChargePlan<'_>) {
         for charge in plan.charges().filter(is_request) {
-            if let Some(counters) = self.at(charge.state) {
+            if let Some(counters) = self.get(charge.state) {
                 counters.count(LimitEvent::Error);
             }
         }
     }
 
     /// What was counted under each identity.
-    pub(super) fn read(&self) -> Vec<(Box<str>, Counted)> {
+    pub(super) fn read(&self) -> Vec<(Box<str>, LimitTotals)> {
         let one =
             |(name, counters): &(Box<str>, Arc<LimitCounters>)| (name.clone(), counters.read());
         self.0.iter().map(one).collect()
     }
 
-    fn at(&self, state: State) -> Option<&LimitCounters> {
+    fn get(&self, state: RuleStateIndex) -> Option<&LimitCounters> {
         let (_, counters) = self.0.get(usize::try_from(state.0).ok()?)?;
         Some(counters)
     }

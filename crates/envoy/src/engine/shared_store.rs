@@ -7,22 +7,29 @@ use std::sync::Arc;
 use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict;
 use tollgate_engine::{Engine, StateStore};
-use tollgate_store::{Answer, Check, Clock, Key, LimitId, Memory, Ruled, Store, StoreError};
+use tollgate_store::{
+    Clock, IdentifiedLimit, LimitId, MemoryStore, QuotaCheck, Store, StoreError, StoreKey,
+    StoreReply,
+};
 
 /// The store that an engine decides on.
 #[derive(Debug)]
-pub struct SharedStore<C>(Arc<Engine<Memory<C>>>);
+pub struct SharedStore<C>(Arc<Engine<MemoryStore<C>>>);
 
 impl<C> SharedStore<C> {
     /// The store of this engine.
     #[must_use]
-    pub const fn new(engine: Arc<Engine<Memory<C>>>) -> Self {
+    pub const fn new(engine: Arc<Engine<MemoryStore<C>>>) -> Self {
         Self(engine)
     }
 }
 
 impl<C: Clock> Store for SharedStore<C> {
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+    fn decide(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
+    ) -> Result<Verdict, StoreError> {
         self.0.store().decide(checks, answers)
     }
 }
@@ -32,19 +39,19 @@ impl<C: Clock> StateStore for SharedStore<C> {
         self.0.store().now()
     }
 
-    fn learn(&self, ruled: &Ruled) {
-        self.0.store().learn(ruled);
+    fn learn(&self, ruled: &IdentifiedLimit) {
+        self.0.store().add_limit(ruled);
     }
 
-    fn replace(&self, old: &Ruled, new: &Ruled) {
-        self.0.store().replace(old, new);
+    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+        self.0.store().replace_limit(old, new);
     }
 
     fn forget(&self, id: LimitId) {
-        self.0.store().forget(id);
+        self.0.store().remove_limit(id);
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
         self.0.store().erase(key, ruled)
     }
 }

@@ -7,17 +7,17 @@ use std::thread;
 
 use tollgate_core::limit::State as CoreState;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{ManualClock, Memory};
+use tollgate_store::{ManualClock, MemoryStore};
 use tollgate_testkit::allocation::calls;
 
 use tollgate_engine::{Engine, LimitIdAllocator};
 use tollgate_testkit::dice::Dice;
 use tollgate_testkit::requests::{Caller, limit, per_second, rules};
 
-use super::{EnvoyEngine, Undecided};
+use super::{DecideError, EnvoyEngine};
 use crate::config::{
-    self, BadRequest, Code, CounterKey, Descriptor, Entry, EnvoyPolicy, Modes, Override, Reply,
-    Request, Unit,
+    self, BadRequest, CounterKey, Descriptor, DescriptorEntry, EnvoyPolicy, EnvoyReply,
+    LimitOverride, Modes, RlsCode, RlsRequest, WindowUnit,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -43,7 +43,7 @@ descriptors:
         rate_limit: { unit: hour, requests_per_unit: 1 }
 ";
 
-type Store = Arc<Memory<Arc<ManualClock>>>;
+type Store = Arc<MemoryStore<Arc<ManualClock>>>;
 
 fn load(text: &str) -> EnvoyPolicy {
     config::load(&[("edge.yaml", text)]).unwrap_or_else(|refused| panic!("{refused}"))
@@ -51,14 +51,14 @@ fn load(text: &str) -> EnvoyPolicy {
 
 fn engine_of(text: &str) -> (EnvoyEngine<Store>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
-    let store = Arc::new(Memory::with_clock(10_000, Arc::clone(&clock)).unwrap());
+    let store = Arc::new(MemoryStore::with_clock(10_000, Arc::clone(&clock)).unwrap());
     let engine =
         EnvoyEngine::new(load(text), [7; 16], store, &LimitIdAllocator::default()).unwrap();
     (engine, clock)
 }
 
 /// What can be compared of a reply.
-fn told(reply: &Reply<'_>) -> String {
+fn format_reply(reply: &EnvoyReply<'_>) -> String {
     let one = |status: &config::DescriptorStatus<'_>| {
         let limit = status
             .current_limit
@@ -80,18 +80,18 @@ fn told(reply: &Reply<'_>) -> String {
 
 /// A store as small as can be.
 #[derive(Default)]
-struct Naive {
+struct ReferenceEngine {
     states: HashMap<(String, Vec<u8>), CoreState>,
     /// Whether it forgets every seventh charge, to show that the comparison notices.
     is_forgetful: bool,
     charges: usize,
 }
 
-impl Naive {
+impl ReferenceEngine {
     fn decide(
         &mut self,
         policy: &EnvoyPolicy,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         now: Timestamp,
         modes: Modes,
     ) -> String {
@@ -112,20 +112,20 @@ impl Naive {
             }
             statuses.push(charge.limit.status(state, now));
         }
-        told(&plan.reply(&statuses, now, modes).unwrap())
+        format_reply(&plan.reply(&statuses, now, modes).unwrap())
     }
 }
 
 /// A descriptor: its entries, the limit that it brings, its hits, and whether they are given back.
-type Asked = (
+type DescriptorSample = (
     Vec<(&'static str, &'static str)>,
-    Option<Override>,
+    Option<LimitOverride>,
     Option<u64>,
     bool,
 );
 
 /// A random request of one to five descriptors, some of them alike.
-fn random(dice: &mut Dice) -> Vec<Asked> {
+fn random(dice: &mut Dice) -> Vec<DescriptorSample> {
     let one = |dice: &mut Dice| {
         let ips = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
         let users = ["ada", "bob"];
@@ -138,9 +138,9 @@ fn random(dice: &mut Dice) -> Vec<Asked> {
             ],
             _ => vec![("other", "x")],
         };
-        let limit = dice.one_in(8).then(|| Override {
+        let limit = dice.one_in(8).then(|| LimitOverride {
             requests_per_unit: 1 + u32::try_from(dice.below(4)).unwrap(),
-            unit: dice.pick(&[Unit::Second, Unit::Minute, Unit::Hour]),
+            unit: dice.pick(&[WindowUnit::Second, WindowUnit::Minute, WindowUnit::Hour]),
         });
         let hits = dice.one_in(4).then(|| dice.below(4));
         (entries, limit, hits, dice.one_in(12))
@@ -149,7 +149,7 @@ fn random(dice: &mut Dice) -> Vec<Asked> {
 }
 
 /// The first difference between the engine and the naive server on random requests over time.
-fn difference(seed: u64, mut naive: Naive) -> Option<String> {
+fn difference(seed: u64, mut naive: ReferenceEngine) -> Option<String> {
     let (engine, clock) = engine_of(FILE);
     let policy = load(FILE);
     let mut dice = Dice::new(seed);
@@ -165,12 +165,12 @@ fn difference(seed: u64, mut naive: Naive) -> Option<String> {
             });
         }
         let asked = random(&mut dice);
-        let entries: Vec<Vec<Entry<'_>>> = asked
+        let entries: Vec<Vec<DescriptorEntry<'_>>> = asked
             .iter()
             .map(|one| {
                 one.0
                     .iter()
-                    .map(|(key, value)| Entry::new(key, value))
+                    .map(|(key, value)| DescriptorEntry::new(key, value))
                     .collect()
             })
             .collect();
@@ -184,9 +184,9 @@ fn difference(seed: u64, mut naive: Naive) -> Option<String> {
                 is_negative_hits: *back,
             })
             .collect();
-        let request = Request::new("edge", &descriptors);
+        let request = RlsRequest::new("edge", &descriptors);
         let ours = engine
-            .decide(&request, |decided| told(decided.reply))
+            .decide(&request, |decided| format_reply(decided.reply))
             .unwrap();
         let theirs = naive.decide(&policy, &request, now, engine.modes());
         if ours != theirs {
@@ -199,27 +199,31 @@ fn difference(seed: u64, mut naive: Naive) -> Option<String> {
 #[test]
 fn envoys_files_are_decided_as_by_a_server_as_small_as_can_be() {
     for seed in 0..4 {
-        assert_eq!(difference(seed, Naive::default()), None, "seed {seed}");
+        assert_eq!(
+            difference(seed, ReferenceEngine::default()),
+            None,
+            "seed {seed}"
+        );
     }
 }
 
 #[test]
 fn control_a_server_that_forgets_charges_is_noticed() {
-    let naive = Naive {
+    let naive = ReferenceEngine {
         is_forgetful: true,
-        ..Naive::default()
+        ..ReferenceEngine::default()
     };
     assert!(difference(1, naive).is_some());
 }
 
-fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (Code, u32) {
-    let entries: Vec<Entry<'_>> = entries
+fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (RlsCode, u32) {
+    let entries: Vec<DescriptorEntry<'_>> = entries
         .iter()
-        .map(|(key, value)| Entry::new(key, value))
+        .map(|(key, value)| DescriptorEntry::new(key, value))
         .collect();
     let descriptors = [Descriptor::new(&entries)];
-    let request = Request::new("edge", &descriptors);
-    let see = |decided: &super::Decided<'_>| {
+    let request = RlsRequest::new("edge", &descriptors);
+    let see = |decided: &super::EnvoyVerdict<'_>| {
         (
             decided.reply.overall,
             decided.reply.statuses()[0].limit_remaining,
@@ -232,25 +236,28 @@ fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (Code, u32) {
 fn a_flow_over_time_is_as_the_reference_says() {
     let (engine, clock) = engine_of(FILE);
     let user = [("user", "ada")];
-    let codes: Vec<(Code, u32)> = (0..6).map(|_| code(&engine, &user)).collect();
-    let ok = |left| (Code::Ok, left);
+    let codes: Vec<(RlsCode, u32)> = (0..6).map(|_| code(&engine, &user)).collect();
+    let ok = |left| (RlsCode::Ok, left);
     assert_eq!(
         codes,
-        [ok(4), ok(3), ok(2), ok(1), ok(0), (Code::OverLimit, 0)]
+        [ok(4), ok(3), ok(2), ok(1), ok(0), (RlsCode::OverLimit, 0)]
     );
     // What is denied is counted too, and the window ends on a multiple of its length.
     clock.set(Timestamp::from_secs(
         START.as_nanos() / 1_000_000_000 / 60 * 60 + 60,
     ));
     assert_eq!(code(&engine, &user), ok(4));
-    assert_eq!(code(&engine, &[("ip", "10.0.0.1")]), (Code::Ok, u32::MAX));
-    assert_eq!(code(&engine, &[("nothing", "of it")]), (Code::Ok, 0));
+    assert_eq!(
+        code(&engine, &[("ip", "10.0.0.1")]),
+        (RlsCode::Ok, u32::MAX)
+    );
+    assert_eq!(code(&engine, &[("nothing", "of it")]), (RlsCode::Ok, 0));
     engine.set_modes(Modes {
         shadow_mode: true,
         quota_mode: false,
     });
     for _ in 0..20 {
-        assert_eq!(code(&engine, &user).0, Code::Ok);
+        assert_eq!(code(&engine, &user).0, RlsCode::Ok);
     }
 }
 
@@ -259,13 +266,13 @@ fn files_are_swapped_and_counters_of_the_same_identity_go_on() {
     let (engine, _clock) = engine_of(FILE);
     let user = [("user", "ada")];
     for _ in 0..4 {
-        assert_eq!(code(&engine, &user).0, Code::Ok);
+        assert_eq!(code(&engine, &user).0, RlsCode::Ok);
     }
     let more = FILE.replace("requests_per_unit: 5", "requests_per_unit: 9");
     assert_eq!(engine.replace(load(&more)).unwrap(), 2);
     assert_eq!(
         code(&engine, &user),
-        (Code::Ok, 4),
+        (RlsCode::Ok, 4),
         "four were counted before"
     );
     let hours = FILE.replace(
@@ -275,11 +282,15 @@ fn files_are_swapped_and_counters_of_the_same_identity_go_on() {
     engine.replace(load(&hours)).unwrap();
     assert_eq!(
         code(&engine, &user),
-        (Code::Ok, 4),
+        (RlsCode::Ok, 4),
         "another unit counts anew"
     );
     engine.replace(load(FILE)).unwrap();
-    assert_eq!(code(&engine, &user), (Code::OverLimit, 0), "and back again");
+    assert_eq!(
+        code(&engine, &user),
+        (RlsCode::OverLimit, 0),
+        "and back again"
+    );
     assert_eq!(engine.generation(), 4);
 }
 
@@ -295,11 +306,11 @@ fn i09_every_reply_under_swaps_is_explained_by_one_version_of_the_files() {
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let entries = [Entry::new("user", "ada")];
+                let entries = [DescriptorEntry::new("user", "ada")];
                 let descriptors = [Descriptor::new(&entries)];
-                let request = Request::new("edge", &descriptors);
+                let request = RlsRequest::new("edge", &descriptors);
                 while !done.load(Ordering::Relaxed) {
-                    let is_whole = |decided: &super::Decided<'_>| {
+                    let is_whole = |decided: &super::EnvoyVerdict<'_>| {
                         let limit = decided.reply.statuses()[0].current_limit.unwrap();
                         let n = u32::try_from((decided.generation - 1) % 4 + 1).unwrap();
                         limit.requests_per_unit == n * 1_000_000 && limit.name == format!("v{n}")
@@ -319,34 +330,37 @@ fn i09_every_reply_under_swaps_is_explained_by_one_version_of_the_files() {
 fn bad_requests_are_refused_and_charge_nothing() {
     let (engine, _clock) = engine_of(FILE);
     let refused = engine
-        .decide(&Request::new("edge", &[]), |_| ())
+        .decide(&RlsRequest::new("edge", &[]), |_| ())
         .unwrap_err();
-    assert_eq!(refused, Undecided::BadRequest(BadRequest::NoDescriptors));
+    assert_eq!(refused, DecideError::BadRequest(BadRequest::NoDescriptors));
     assert_eq!(refused.to_string(), "descriptors: must not be empty");
 }
 
 #[test]
 fn a_warm_decision_allocates_nothing() {
     let (engine, _clock) = engine_of(FILE);
-    let ip = [Entry::new("ip", "10.0.0.2")];
-    let user = [Entry::new("user", "ada"), Entry::new("path", "/a1")];
+    let ip = [DescriptorEntry::new("ip", "10.0.0.2")];
+    let user = [
+        DescriptorEntry::new("user", "ada"),
+        DescriptorEntry::new("path", "/a1"),
+    ];
     let alike = [
         Descriptor::new(&ip),
         Descriptor::new(&user),
         Descriptor::new(&ip),
         Descriptor::new(&ip),
     ];
-    let request = Request::new("edge", &alike);
+    let request = RlsRequest::new("edge", &alike);
     let decide = || {
         engine
             .decide(&request, |decided| decided.reply.overall)
             .unwrap()
     };
-    assert_eq!(decide(), Code::Ok);
+    assert_eq!(decide(), RlsCode::Ok);
     let mut denied = 0;
     let calls = calls(|| {
         for _ in 0..100 {
-            denied += u64::from(decide() == Code::OverLimit);
+            denied += u64::from(decide() == RlsCode::OverLimit);
         }
     });
     assert_eq!(
@@ -359,43 +373,46 @@ fn a_warm_decision_allocates_nothing() {
 #[test]
 fn both_engines_share_a_store_without_taking_each_others_counters() {
     let clock = Arc::new(ManualClock::at(START));
-    let store: Store = Arc::new(Memory::with_clock(1_000, Arc::clone(&clock)).unwrap());
+    let store: Store = Arc::new(MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap());
     let numbering = LimitIdAllocator::default();
     let native = || rules(vec![limit("api", per_second(4))]);
-    let engine = Engine::sharing(native(), Arc::clone(&store), &numbering).unwrap();
+    let engine = Engine::with_limit_ids(native(), Arc::clone(&store), &numbering).unwrap();
     let envoys = EnvoyEngine::new(load(FILE), [7; 16], store, &numbering).unwrap();
     let alice = Caller::named("alice");
     for _ in 0..4 {
         assert!(engine.decide(&alice).is_admitted());
-        assert_eq!(code(&envoys, &[("user", "alice")]).0, Code::Ok);
+        assert_eq!(code(&envoys, &[("user", "alice")]).0, RlsCode::Ok);
     }
     engine.replace(native()).unwrap();
     envoys.replace(load(FILE)).unwrap();
     clock.advance(Nanos::from_millis(1));
     assert!(!engine.decide(&alice).is_admitted());
-    assert_eq!(code(&envoys, &[("user", "alice")]), (Code::Ok, 0));
+    assert_eq!(code(&envoys, &[("user", "alice")]), (RlsCode::Ok, 0));
 }
 
 #[test]
 fn what_rules_decide_is_counted_and_goes_on_with_other_files() {
     let (engine, _clock) = engine_of(FILE);
-    let ask = |entries: &[Entry<'_>], hits: u32| {
+    let ask = |entries: &[DescriptorEntry<'_>], hits: u32| {
         let mut descriptor = Descriptor::new(entries);
         descriptor.hits_addend = Some(hits.into());
         let descriptors = [descriptor];
-        let request = Request::new("edge", &descriptors);
+        let request = RlsRequest::new("edge", &descriptors);
         engine.decide(&request, |_| ()).unwrap();
     };
-    let ip = [Entry::new("ip", "192.0.2.7")];
+    let ip = [DescriptorEntry::new("ip", "192.0.2.7")];
     for _ in 0..5 {
         ask(&ip, 1);
     }
     ask(&ip, 0);
-    let shadow = [Entry::new("user", "a"), Entry::new("path", "shadow")];
+    let shadow = [
+        DescriptorEntry::new("user", "a"),
+        DescriptorEntry::new("path", "shadow"),
+    ];
     ask(&shadow, 1);
     ask(&shadow, 1);
     let counted = |name: &str| {
-        let all = engine.counted();
+        let all = engine.rule_totals();
         let found = all.iter().find(|(identity, _)| **identity == *name);
         found.map(|(_, counted)| *counted)
     };

@@ -7,22 +7,22 @@ use tollgate_core::Nanos;
 /// Rates are kept in millionths of a request per second.
 const MILLIONTHS: u128 = 1_000_000;
 /// Reports of less than this are put together: the first one of a bucket is of no time at all.
-const SHORTEST: Nanos = Nanos::SECOND;
+const MIN_REPORT_SPAN: Nanos = Nanos::SECOND;
 
 /// How fast requests come.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct DemandMeter {
     millionths: u64,
     requests: u64,
     elapsed: Nanos,
 }
 
-impl Demand {
+impl DemandMeter {
     /// So many requests came in that time. Answers whether there is a new rate.
-    pub(super) fn add(&mut self, requests: u64, elapsed: Nanos) -> bool {
+    pub(super) fn record(&mut self, requests: u64, elapsed: Nanos) -> bool {
         self.requests = self.requests.saturating_add(requests);
         self.elapsed = self.elapsed.saturating_add(elapsed);
-        if self.elapsed < SHORTEST {
+        if self.elapsed < MIN_REPORT_SPAN {
             return false;
         }
         let in_a_second = u128::from(self.requests)
@@ -49,32 +49,32 @@ mod tests {
 
     #[test]
     fn a_rate_is_that_of_the_last_report() {
-        let mut demand = Demand::default();
+        let mut demand = DemandMeter::default();
         let five = Nanos::from_secs(5);
-        assert!(demand.add(501, five));
+        assert!(demand.record(501, five));
         assert_eq!(demand.in_window(Nanos::SECOND), 101);
-        assert!(demand.add(0, five));
+        assert!(demand.record(0, five));
         assert_eq!(demand.in_window(Nanos::SECOND), 0);
-        assert!(demand.add(1_000, five));
+        assert!(demand.record(1_000, five));
         assert_eq!(demand.in_window(Nanos::MINUTE), 12_000);
     }
 
     #[test]
     fn reports_of_no_time_count_with_the_next() {
-        let mut demand = Demand::default();
-        assert!(!demand.add(1, Nanos::ZERO));
+        let mut demand = DemandMeter::default();
+        assert!(!demand.record(1, Nanos::ZERO));
         assert_eq!(demand.in_window(Nanos::HOUR), 0);
-        assert!(demand.add(9, Nanos::from_secs(5)));
+        assert!(demand.record(9, Nanos::from_secs(5)));
         assert_eq!(demand.in_window(Nanos::SECOND), 2);
     }
 
     #[test]
     fn nonsense_is_a_large_number_and_nothing_worse() {
-        let mut demand = Demand::default();
-        assert!(demand.add(u64::MAX, Nanos::SECOND));
+        let mut demand = DemandMeter::default();
+        assert!(demand.record(u64::MAX, Nanos::SECOND));
         assert_eq!(demand.in_window(Nanos::SECOND), u64::MAX / 1_000_000 + 1);
-        assert!(demand.add(u64::MAX, Nanos::MAX));
-        assert!(demand.add(1, Nanos::MAX));
+        assert!(demand.record(u64::MAX, Nanos::MAX));
+        assert!(demand.record(1, Nanos::MAX));
         assert_eq!(demand.in_window(Nanos::MAX), 0);
     }
 }

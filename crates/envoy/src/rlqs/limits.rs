@@ -9,27 +9,27 @@ use std::sync::Arc;
 
 use tollgate_core::limit::Quota;
 use tollgate_core::{Calendar, Nanos, Window};
-use tollgate_engine::{EnforcementMode, LimitState, Reason, Verdict};
-use tollgate_policy::rules::Role;
+use tollgate_engine::{DenialReason, EnforcementMode, LimitState, Verdict};
+use tollgate_policy::rules::MeterRole;
 use tollgate_store::Clock;
 
 use super::strategy::Strategy;
 use crate::EnvoyService;
-use crate::config::{Descriptor, Entry, Request};
+use crate::config::{Descriptor, DescriptorEntry, RlsRequest};
 use crate::rls::DescriptorRequest;
 
 /// What holds for a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AppliedLimits {
     /// The same for every client, whoever else there is.
-    Blanket(Strategy),
+    Fixed(Strategy),
     /// These, to be shared with others.
-    Limits(Vec<Limit>),
+    Limits(Vec<SharedLimit>),
 }
 
 /// One limit of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Limit {
+pub(super) struct SharedLimit {
     /// Which it is: the same for all whom it counts together.
     pub(super) key: Arc<[u8]>,
     pub(super) units: u64,
@@ -37,16 +37,16 @@ pub(super) struct Limit {
 }
 
 impl AppliedLimits {
-    pub(super) fn limits(&self) -> &[Limit] {
+    pub(super) fn limits(&self) -> &[SharedLimit] {
         match self {
-            Self::Blanket(_) => &[],
+            Self::Fixed(_) => &[],
             Self::Limits(limits) => limits,
         }
     }
 
-    pub(super) fn into_limits(self) -> Vec<Limit> {
+    pub(super) fn into_limits(self) -> Vec<SharedLimit> {
         match self {
-            Self::Blanket(_) => Vec::new(),
+            Self::Fixed(_) => Vec::new(),
             Self::Limits(limits) => limits,
         }
     }
@@ -54,32 +54,42 @@ impl AppliedLimits {
 
 impl<C: Clock> EnvoyService<C> {
     /// What holds for a bucket by the policy in force.
-    pub(super) fn under(&self, domain: &str, pairs: &[Entry<'_>]) -> AppliedLimits {
+    pub(super) fn limits_of_bucket(
+        &self,
+        domain: &str,
+        pairs: &[DescriptorEntry<'_>],
+    ) -> AppliedLimits {
         let descriptor = Descriptor {
             entries: pairs,
             ..Descriptor::default()
         };
-        let request = Request {
+        let request = RlsRequest {
             domain,
             descriptors: &[],
             hits_addend: 0,
         };
         let request = DescriptorRequest::new(&request, &descriptor);
         let verdict = self.service().engine().peek(&request);
-        if let Some(Reason::Listed | Reason::Blocked | Reason::MissingKey | Reason::Unreadable) =
-            verdict.reason().filter(|_| !verdict.is_admitted())
+        if let Some(
+            DenialReason::Listed
+            | DenialReason::Blocked
+            | DenialReason::MissingKey
+            | DenialReason::Unreadable,
+        ) = verdict.reason().filter(|_| !verdict.is_admitted())
         {
-            return AppliedLimits::Blanket(Strategy::DenyAll);
+            return AppliedLimits::Fixed(Strategy::DenyAll);
         }
         let is_main = |state: &&LimitState| {
-            state.enforcement == EnforcementMode::Enforced && state.role() == Role::Main
+            state.enforcement == EnforcementMode::Enforced && state.role() == MeterRole::Main
         };
         let states = verdict.limits().iter().filter(is_main);
-        let limits: Vec<Limit> = states.filter_map(|state| limit(&verdict, state)).collect();
+        let limits: Vec<SharedLimit> = states
+            .filter_map(|state| shared_limit(&verdict, state))
+            .collect();
         match &*limits {
-            [] => AppliedLimits::Blanket(Strategy::AllowAll),
+            [] => AppliedLimits::Fixed(Strategy::AllowAll),
             some if some.iter().any(|limit| limit.units == 0) => {
-                AppliedLimits::Blanket(Strategy::DenyAll)
+                AppliedLimits::Fixed(Strategy::DenyAll)
             }
             _ => AppliedLimits::Limits(limits),
         }
@@ -87,7 +97,7 @@ impl<C: Clock> EnvoyService<C> {
 }
 
 /// Nothing if the limit is none here.
-fn limit(verdict: &Verdict, state: &LimitState) -> Option<Limit> {
+fn shared_limit(verdict: &Verdict, state: &LimitState) -> Option<SharedLimit> {
     let meter = verdict.rule(state)?.meters.get(state.meter_index())?;
     // What costs nothing is not limited.
     let units = state.status.limit.checked_div(state.cost)?;
@@ -98,7 +108,7 @@ fn limit(verdict: &Verdict, state: &LimitState) -> Option<Limit> {
             // All quotas of a meter are of one kind.
             let listed = state.quota_index().unwrap_or(0);
             match meter.quotas.get(listed)?.quota() {
-                Quota::FixedWindow(quota) => longest(quota.window()),
+                Quota::FixedWindow(quota) => longest_window(quota.window()),
                 _ => return None,
             }
         }
@@ -108,7 +118,7 @@ fn limit(verdict: &Verdict, state: &LimitState) -> Option<Limit> {
     // No identity contains it, so nobody's key can look like part of one.
     key.push(0);
     key.extend_from_slice(verdict.key(state));
-    Some(Limit {
+    Some(SharedLimit {
         key: key.into(),
         units,
         window,
@@ -116,7 +126,7 @@ fn limit(verdict: &Verdict, state: &LimitState) -> Option<Limit> {
 }
 
 /// The longest that a window can be: what comes back no sooner is never too much.
-const fn longest(window: Window) -> Nanos {
+const fn longest_window(window: Window) -> Nanos {
     match window {
         Window::Epoch(length) | Window::FirstHit(length) => length,
         Window::Calendar(Calendar::Day, _) => Nanos::DAY,

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::config::{Entry, MAX_ENTRIES};
+use crate::config::{DescriptorEntry, MAX_ENTRIES};
 use tollgate_core::Nanos;
 
 use super::strategy::Strategy;
-use crate::protobuf::{Fields, Malformed, Value, Writer, text};
+use crate::protobuf::{MessageFields, MessageWriter, WireError, WireValue, text};
 
 /// The longest id of a bucket, in bytes. Ids hold what clients of clients send, so a longer one costs its bucket and not
 /// the stream.
@@ -17,18 +17,18 @@ pub(super) const MAX_ID_LEN: usize = 1_024;
 
 /// What a client says at one time.
 #[derive(Debug, Default)]
-pub(super) struct Reports<'a> {
+pub(super) struct UsageReports<'a> {
     pub(super) domain: &'a str,
-    pub(super) usages: Vec<Usage<'a>>,
+    pub(super) usages: Vec<BucketUsage<'a>>,
     /// Buckets whose ids cannot be used.
     pub(super) unusable: u64,
 }
 
 /// What was used of one bucket since its last report.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Usage<'a> {
+pub(super) struct BucketUsage<'a> {
     /// The pairs of the id, by their keys.
-    pub(super) pairs: Vec<Entry<'a>>,
+    pub(super) pairs: Vec<DescriptorEntry<'a>>,
     pub(super) id: Arc<[u8]>,
     /// How long ago the last report was, as the client has it, in whole seconds of late.
     pub(super) elapsed: Nanos,
@@ -38,19 +38,19 @@ pub(super) struct Usage<'a> {
 
 /// What a client is told about one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum BucketAction {
     Assign(Strategy),
     Abandon,
 }
 
 /// Reads a `RateLimitQuotaUsageReports`.
-pub(super) fn read_reports(bytes: &[u8]) -> Result<Reports<'_>, Malformed> {
-    let mut reports = Reports::default();
-    let mut fields = Fields::of(bytes);
+pub(super) fn read_reports(bytes: &[u8]) -> Result<UsageReports<'_>, WireError> {
+    let mut reports = UsageReports::default();
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => reports.domain = text(bytes, "domain")?,
-            (2, Value::Bytes(bytes)) => match read_usage(bytes)? {
+            (1, WireValue::Bytes(bytes)) => reports.domain = text(bytes, "domain")?,
+            (2, WireValue::Bytes(bytes)) => match read_usage(bytes)? {
                 Some(usage) => reports.usages.push(usage),
                 None => reports.unusable = reports.unusable.saturating_add(1),
             },
@@ -61,26 +61,26 @@ pub(super) fn read_reports(bytes: &[u8]) -> Result<Reports<'_>, Malformed> {
 }
 
 /// Nothing if the id cannot be used.
-fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
+fn read_usage(bytes: &[u8]) -> Result<Option<BucketUsage<'_>>, WireError> {
     let mut pairs = Vec::new();
     let (mut elapsed, mut requests) = (Nanos::ZERO, 0_u64);
     let mut is_usable = true;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => {
                 is_usable &= bytes.len() <= MAX_ID_LEN;
                 if is_usable {
                     read_pairs(bytes, &mut pairs)?;
                 }
             }
-            (2, Value::Bytes(bytes)) => elapsed = read_duration(bytes)?,
-            (3 | 4, Value::Number(number)) => requests = requests.saturating_add(number),
+            (2, WireValue::Bytes(bytes)) => elapsed = read_duration(bytes)?,
+            (3 | 4, WireValue::Number(number)) => requests = requests.saturating_add(number),
             _ => {}
         }
     }
     // It is a map: of a key that comes twice the later value counts.
-    pairs.sort_by(|a: &Entry<'_>, b| a.key.cmp(b.key));
+    pairs.sort_by(|a: &DescriptorEntry<'_>, b| a.key.cmp(b.key));
     pairs.reverse();
     pairs.dedup_by(|later, earlier| later.key == earlier.key);
     pairs.reverse();
@@ -89,8 +89,8 @@ fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
         return Ok(None);
     }
     let mut id = Vec::new();
-    write_id(&pairs, &mut Writer::new(&mut id));
-    Ok(Some(Usage {
+    write_id(&pairs, &mut MessageWriter::new(&mut id));
+    Ok(Some(BucketUsage {
         pairs,
         id: id.into(),
         elapsed,
@@ -98,18 +98,18 @@ fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
     }))
 }
 
-fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<Entry<'a>>) -> Result<(), Malformed> {
-    let mut fields = Fields::of(bytes);
+fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<DescriptorEntry<'a>>) -> Result<(), WireError> {
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
-        let (1, Value::Bytes(bytes)) = field else {
+        let (1, WireValue::Bytes(bytes)) = field else {
             continue;
         };
-        let mut pair = Entry::new("", "");
-        let mut fields = Fields::of(bytes);
+        let mut pair = DescriptorEntry::new("", "");
+        let mut fields = MessageFields::new(bytes);
         while let Some(field) = fields.next_field()? {
             match field {
-                (1, Value::Bytes(bytes)) => pair.key = text(bytes, "bucket_id")?,
-                (2, Value::Bytes(bytes)) => pair.value = text(bytes, "bucket_id")?,
+                (1, WireValue::Bytes(bytes)) => pair.key = text(bytes, "bucket_id")?,
+                (2, WireValue::Bytes(bytes)) => pair.value = text(bytes, "bucket_id")?,
                 _ => {}
             }
         }
@@ -119,15 +119,17 @@ fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<Entry<'a>>) -> Result<(), Mal
 }
 
 /// A `google.protobuf.Duration`; what is negative is none.
-fn read_duration(bytes: &[u8]) -> Result<Nanos, Malformed> {
+fn read_duration(bytes: &[u8]) -> Result<Nanos, WireError> {
     let mut span = Nanos::ZERO;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         let part = match field {
-            (1, Value::Number(seconds)) if i64::try_from(seconds).is_ok() => {
+            (1, WireValue::Number(seconds)) if i64::try_from(seconds).is_ok() => {
                 Nanos::from_secs(seconds)
             }
-            (2, Value::Number(nanos)) if i32::try_from(nanos).is_ok() => Nanos::from_nanos(nanos),
+            (2, WireValue::Number(nanos)) if i32::try_from(nanos).is_ok() => {
+                Nanos::from_nanos(nanos)
+            }
             _ => Nanos::ZERO,
         };
         span = span.saturating_add(part);
@@ -135,7 +137,7 @@ fn read_duration(bytes: &[u8]) -> Result<Nanos, Malformed> {
     Ok(span)
 }
 
-fn write_id(pairs: &[Entry<'_>], writer: &mut Writer<'_>) {
+fn write_id(pairs: &[DescriptorEntry<'_>], writer: &mut MessageWriter<'_>) {
     for pair in pairs {
         writer.message(1, |writer| {
             writer.text(1, pair.key.as_bytes());
@@ -145,25 +147,29 @@ fn write_id(pairs: &[Entry<'_>], writer: &mut Writer<'_>) {
 }
 
 /// Writes a `RateLimitQuotaResponse`: what is to be done with each bucket, for so many seconds.
-pub(super) fn write_response(actions: &[(Arc<[u8]>, Action)], seconds: u64, out: &mut Vec<u8>) {
+pub(super) fn write_response(
+    actions: &[(Arc<[u8]>, BucketAction)],
+    seconds: u64,
+    out: &mut Vec<u8>,
+) {
     for (id, action) in actions {
-        Writer::new(out).message(1, |writer| {
+        MessageWriter::new(out).message(1, |writer| {
             writer.bytes(1, id);
             match action {
-                Action::Assign(strategy) => writer.message(2, |writer| {
+                BucketAction::Assign(strategy) => writer.message(2, |writer| {
                     writer.message(2, |writer| writer.number(1, seconds));
                     writer.message(3, |writer| write_strategy(*strategy, writer));
                 }),
-                Action::Abandon => writer.message(3, |_nothing| {}),
+                BucketAction::Abandon => writer.message(3, |_nothing| {}),
             }
         });
     }
 }
 
-fn write_strategy(strategy: Strategy, writer: &mut Writer<'_>) {
+fn write_strategy(strategy: Strategy, writer: &mut MessageWriter<'_>) {
     match strategy {
-        Strategy::AllowAll => writer.chosen(1, 0),
-        Strategy::DenyAll => writer.chosen(1, 1),
+        Strategy::AllowAll => writer.oneof_number(1, 0),
+        Strategy::DenyAll => writer.oneof_number(1, 1),
         Strategy::Tokens(tokens) => writer.message(3, |writer| {
             writer.number(1, tokens.max_tokens.into());
             writer.message(2, |writer| writer.number(1, tokens.tokens_per_fill.into()));
@@ -178,14 +184,17 @@ fn write_strategy(strategy: Strategy, writer: &mut Writer<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rlqs::strategy::Tokens;
+    use crate::rlqs::strategy::QuotaTokenBucket;
 
     fn report(pairs: &[(&str, &str)], numbers: &[(u32, u64)]) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out);
+        let mut writer = MessageWriter::new(&mut out);
         writer.text(1, b"edge");
         writer.message(2, |writer| {
-            let pairs: Vec<_> = pairs.iter().map(|(k, v)| Entry::new(k, v)).collect();
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(k, v)| DescriptorEntry::new(k, v))
+                .collect();
             writer.message(1, |writer| write_id(&pairs, writer));
             writer.message(2, |writer| writer.number(1, 5));
             for (field, number) in numbers {
@@ -204,7 +213,13 @@ mod tests {
         assert_eq!(one.domain, "edge");
         let usage = &one.usages[0];
         assert_eq!((usage.elapsed, usage.requests), (Nanos::from_secs(5), 9));
-        assert_eq!(usage.pairs, [Entry::new("a", "1"), Entry::new("b", "2")]);
+        assert_eq!(
+            usage.pairs,
+            [
+                DescriptorEntry::new("a", "1"),
+                DescriptorEntry::new("b", "2")
+            ]
+        );
     }
 
     #[test]
@@ -222,7 +237,7 @@ mod tests {
         let not_utf8 = [0x0a, 0x01, 0xff];
         assert_eq!(
             read_reports(&not_utf8).unwrap_err(),
-            Malformed::Text("domain")
+            WireError::Text("domain")
         );
     }
 
@@ -252,15 +267,15 @@ mod tests {
     fn assignments_are_written_as_envoy_reads_them() {
         let read = report(&[("a", "1")], &[]);
         let id = read_reports(&read).unwrap().usages[0].id.clone();
-        let tokens = Strategy::Tokens(Tokens {
+        let tokens = Strategy::Tokens(QuotaTokenBucket {
             max_tokens: 3,
             tokens_per_fill: 2,
             seconds: 60,
         });
         let all = [
-            (id.clone(), Action::Assign(tokens)),
-            (id.clone(), Action::Assign(Strategy::AllowAll)),
-            (id, Action::Abandon),
+            (id.clone(), BucketAction::Assign(tokens)),
+            (id.clone(), BucketAction::Assign(Strategy::AllowAll)),
+            (id, BucketAction::Abandon),
         ];
         let mut out = Vec::new();
         write_response(&all, 15, &mut out);

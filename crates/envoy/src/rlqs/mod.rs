@@ -19,6 +19,6 @@ mod table;
 mod tests;
 
 pub use bounds::QuotaBounds;
-pub(crate) use session::Quotas;
-pub use session::Session;
+pub use session::RlqsSession;
+pub(crate) use session::SharedQuotaTable;
 pub use tollgate_service::metrics::QuotaCounts;

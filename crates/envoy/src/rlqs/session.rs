@@ -12,22 +12,22 @@ use tollgate_store::Clock;
 
 use super::bounds::QuotaBounds;
 use super::client::BucketReport;
-use super::message::{Usage, read_reports, write_response};
-use super::table::Table;
+use super::message::{BucketUsage, read_reports, write_response};
+use super::table::QuotaTable;
 use crate::EnvoyService;
 
 /// Buckets of which one message tells. With the longest ids that is less than the window of anybody.
-const MOST_IN_MESSAGE: usize = 32;
+const MAX_BUCKETS_PER_MESSAGE: usize = 32;
 /// The longest name of a domain, in bytes.
 const MAX_DOMAIN_LEN: usize = 1_024;
 
 /// Quotas of a service, for all clients that share them.
 #[derive(Debug)]
-pub(crate) struct Quotas(Mutex<Table>);
+pub(crate) struct SharedQuotaTable(Mutex<QuotaTable>);
 
-impl Quotas {
+impl SharedQuotaTable {
     pub(crate) fn new(bounds: QuotaBounds, now: Timestamp) -> Self {
-        Self(Mutex::new(Table::new(bounds, now)))
+        Self(Mutex::new(QuotaTable::new(bounds, now)))
     }
 
     /// What was done so far.
@@ -36,20 +36,20 @@ impl Quotas {
     }
 
     /// A table is changed one claim at a time and each of them is whole, so it can be used after a panic.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, QuotaTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One client of RLQS.
-pub struct Session<C: Clock> {
+pub struct RlqsSession<C: Clock> {
     envoy: Arc<EnvoyService<C>>,
     stream: u64,
     domain: Option<Box<str>>,
     wake: Arc<Notify>,
 }
 
-impl<C: Clock> Session<C> {
+impl<C: Clock> RlqsSession<C> {
     /// A new client. `None` if there are too many.
     #[must_use]
     pub fn open(envoy: Arc<EnvoyService<C>>) -> Option<Self> {
@@ -73,7 +73,7 @@ impl<C: Clock> Session<C> {
     ///
     /// # Errors
     /// What is wrong with the message.
-    pub fn hear(&mut self, message: &[u8]) -> Result<(), String> {
+    pub fn handle_message(&mut self, message: &[u8]) -> Result<(), String> {
         let mut reports = read_reports(message).map_err(|malformed| malformed.to_string())?;
         if self.domain.is_none() {
             match reports.domain.len() {
@@ -90,7 +90,7 @@ impl<C: Clock> Session<C> {
         if !reports.domain.is_empty() && reports.domain != domain {
             return Err("domain: it cannot change; open another stream".to_owned());
         }
-        let most = self.limit(&mut reports.usages);
+        let most = self.max_buckets(&mut reports.usages);
         // The engine is asked while the table is not locked: others may be heard meanwhile.
         let beyond = reports.usages.len().saturating_sub(most) as u64;
         let heard = reports
@@ -98,7 +98,7 @@ impl<C: Clock> Session<C> {
             .into_iter()
             .take(most)
             .map(|usage| BucketReport {
-                under: self.envoy.under(domain, &usage.pairs),
+                limits: self.envoy.limits_of_bucket(domain, &usage.pairs),
                 id: usage.id,
                 elapsed: usage.elapsed,
                 requests: usage.requests,
@@ -108,28 +108,28 @@ impl<C: Clock> Session<C> {
         let mut table = self.envoy.quotas.table();
         table.refuse(reports.unusable.saturating_add(beyond));
         table.tick(now);
-        table.hear(self.stream, heard, now);
+        table.record_reports(self.stream, heard, now);
         Ok(())
     }
 
     /// Writes the next message to `out` and returns whether there is one. The caller has to send it, or drop the client.
-    pub fn due(&mut self, out: &mut Vec<u8>) -> bool {
+    pub fn next_message(&mut self, out: &mut Vec<u8>) -> bool {
         let now = self.now();
         let mut table = self.envoy.quotas.table();
         table.tick(now);
-        let actions = table.due(self.stream, now, MOST_IN_MESSAGE);
-        let life = table.bounds().life;
+        let actions = table.take_due_actions(self.stream, now, MAX_BUCKETS_PER_MESSAGE);
+        let life = table.bounds().assignment_ttl_seconds;
         drop(table);
         write_response(&actions, life, out);
         !actions.is_empty()
     }
 
     /// How many of the buckets are heard of at most; where there are more, those that are known come first.
-    fn limit(&self, usages: &mut [Usage<'_>]) -> usize {
+    fn max_buckets(&self, usages: &mut [BucketUsage<'_>]) -> usize {
         let table = self.envoy.quotas.table();
-        let most = table.bounds().buckets_of_one;
+        let most = table.bounds().buckets_per_client;
         if usages.len() > most {
-            usages.sort_by_cached_key(|usage| !table.knows(self.stream, &usage.id));
+            usages.sort_by_cached_key(|usage| !table.has_bucket(self.stream, &usage.id));
         }
         most
     }
@@ -139,14 +139,14 @@ impl<C: Clock> Session<C> {
     }
 }
 
-impl<C: Clock> Drop for Session<C> {
+impl<C: Clock> Drop for RlqsSession<C> {
     fn drop(&mut self) {
         let now = self.now();
         self.envoy.quotas.table().leave(self.stream, now);
     }
 }
 
-impl<C: Clock> fmt::Debug for Session<C> {
+impl<C: Clock> fmt::Debug for RlqsSession<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("stream", &self.stream)

@@ -10,100 +10,101 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::share::{Demand, allocate};
+use tollgate_core::fair_share::{Demand, allocate};
 use tollgate_core::{Nanos, Timestamp};
 
 /// How long things last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spans {
+pub(super) struct AssignmentTimes {
     /// How long an assignment is in force after a client has it.
-    pub(super) life: Nanos,
+    pub(super) ttl: Nanos,
     /// What is sent has arrived after so long, and what is reported later than that was written after it had.
     pub(super) grace: Nanos,
 }
 
-impl Spans {
+impl AssignmentTimes {
     /// How long after it was sent an assignment may be in force.
-    pub(super) const fn held(&self) -> Nanos {
-        self.life.saturating_add(self.grace)
+    pub(super) const fn hold_time(&self) -> Nanos {
+        self.ttl.saturating_add(self.grace)
     }
 }
 
 /// A part that is at least so much of the whole is worth a change: less is not, because clients start other buckets when
 /// their assignment changes.
-const WORTH: u64 = 5;
+const SIGNIFICANT_CHANGE_DIVISOR: u64 = 5;
 /// Whoever wants nothing is still given this part of an equal share, and one at least.
-const MINIMUM: u64 = 8;
+const MIN_SHARE_DIVISOR: u64 = 8;
 
 /// One limit and those who share it.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct SharePool {
     capacity: u64,
     claims: BTreeMap<u64, Claim>,
     /// What all claims hold together.
     held: u64,
     /// Until then everything may be held by clients of whoever gave out shares before us.
-    opens: Timestamp,
+    opens_at: Timestamp,
     /// Whether somebody who should have something has not even the minimum.
     is_short: bool,
     /// Whether somebody should have so much more that it is worth a change, and there is no room for it.
-    is_wanted: bool,
+    is_contended: bool,
     minimum: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Claim {
     /// What it would use, and the most that is of use to it.
-    wants: u64,
-    most: u64,
+    demand: u64,
+    max_useful: u64,
     /// What it should have.
     target: u64,
-    given: Option<Given>,
+    last_sent: Option<SentShare>,
     /// A larger share from which it was lowered.
-    above: Option<Above>,
+    larger_share: Option<LargerShare>,
     /// It will not be given anything any more.
     is_leaving: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Given {
+struct SentShare {
     share: u64,
     sent: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Above {
+struct LargerShare {
     share: u64,
     lowered: Timestamp,
     until: Timestamp,
 }
 
 /// Whether the way from one share to another is worth a change.
-fn is_worth(from: u64, to: u64) -> bool {
-    from.abs_diff(to).saturating_mul(WORTH) >= from.max(to).max(1)
+fn is_significant_change(from: u64, to: u64) -> bool {
+    from.abs_diff(to).saturating_mul(SIGNIFICANT_CHANGE_DIVISOR) >= from.max(to).max(1)
 }
 
 impl Claim {
     fn share(&self) -> u64 {
-        self.given.map_or(0, |given| given.share)
+        self.last_sent.map_or(0, |given| given.share)
     }
 
     /// The largest share that it may be running on.
     fn held(&self) -> u64 {
-        self.share().max(self.above.map_or(0, |above| above.share))
+        self.share()
+            .max(self.larger_share.map_or(0, |above| above.share))
     }
 }
 
-impl Pool {
+impl SharePool {
     /// A limit of so many units of which nobody holds anything but those who held it before `opens`.
     pub(super) const fn new(capacity: u64, opens: Timestamp) -> Self {
         Self {
             capacity,
             claims: BTreeMap::new(),
             held: 0,
-            opens,
+            opens_at: opens,
             is_short: false,
-            is_wanted: false,
+            is_contended: false,
             minimum: 0,
         }
     }
@@ -124,24 +125,29 @@ impl Pool {
     /// Somebody has a claim, if he had none, of which no more than `most` is of use to him.
     pub(super) fn join(&mut self, id: u64, most: u64) {
         let claim = self.claims.entry(id).or_default();
-        (claim.most, claim.is_leaving) = (most, false);
+        (claim.max_useful, claim.is_leaving) = (most, false);
     }
 
     /// What somebody would use, as he has just reported: up at once, down by halves.
-    pub(super) fn wants(&mut self, id: u64, wants: u64) {
+    pub(super) fn record_demand(&mut self, id: u64, wants: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
-            let wants = wants.min(claim.most);
-            let halfway = claim.wants.min(claim.most) / 2 + wants / 2;
-            claim.wants = wants.max(halfway);
+            let wants = wants.min(claim.max_useful);
+            let halfway = claim.demand.min(claim.max_useful) / 2 + wants / 2;
+            claim.demand = wants.max(halfway);
         }
     }
 
     /// A report has come, so what was sent a while ago has arrived. Answers whether that set something free.
-    pub(super) fn reported(&mut self, id: u64, now: Timestamp, spans: &Spans) -> bool {
-        self.change(id, |claim| {
-            let has_arrived = |above: &Above| now >= above.lowered.after(spans.grace);
-            if claim.above.as_ref().is_some_and(has_arrived) {
-                claim.above = None;
+    pub(super) fn confirm_delivery(
+        &mut self,
+        id: u64,
+        now: Timestamp,
+        spans: &AssignmentTimes,
+    ) -> bool {
+        self.update_claim(id, |claim| {
+            let has_arrived = |above: &LargerShare| now >= above.lowered.after(spans.grace);
+            if claim.larger_share.as_ref().is_some_and(has_arrived) {
+                claim.larger_share = None;
             }
         })
     }
@@ -150,7 +156,7 @@ impl Pool {
     pub(super) fn leave(&mut self, id: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
             claim.is_leaving = true;
-            (claim.wants, claim.target) = (0, 0);
+            (claim.demand, claim.target) = (0, 0);
             if claim.held() == 0 {
                 self.claims.remove(&id);
             }
@@ -158,13 +164,13 @@ impl Pool {
     }
 
     /// Time has passed. Answers whether that set something free.
-    pub(super) fn expire(&mut self, now: Timestamp, spans: &Spans) -> bool {
+    pub(super) fn expire(&mut self, now: Timestamp, spans: &AssignmentTimes) -> bool {
         let before = self.held;
         let mut held = 0_u64;
         self.claims.retain(|_, claim| {
-            let is_over = |given: &Given| now >= given.sent.after(spans.held());
-            claim.given = claim.given.filter(|given| !is_over(given));
-            claim.above = claim.above.filter(|above| now < above.until);
+            let is_over = |given: &SentShare| now >= given.sent.after(spans.hold_time());
+            claim.last_sent = claim.last_sent.filter(|given| !is_over(given));
+            claim.larger_share = claim.larger_share.filter(|above| now < above.until);
             held = held.saturating_add(claim.held());
             !claim.is_leaving || claim.held() > 0
         });
@@ -182,10 +188,10 @@ impl Pool {
         };
         let count = staying().count() as u64;
         let equal = self.capacity.checked_div(count).unwrap_or(0);
-        self.minimum = (equal / MINIMUM).max(1).min(self.capacity);
+        self.minimum = (equal / MIN_SHARE_DIVISOR).max(1).min(self.capacity);
         let minimum = self.minimum;
         let demand = |claim: &Claim| Demand {
-            wants: claim.wants.max(minimum).min(claim.most),
+            units: claim.demand.max(minimum).min(claim.max_useful),
             weight: 1,
         };
         let demands: Vec<Demand> = staying().map(demand).collect();
@@ -193,7 +199,7 @@ impl Pool {
         // What nobody asked for is shared out too: a burst that comes tomorrow should find it there.
         let given: u64 = shares.iter().sum();
         let room = |(claim, share): (&Claim, &u64)| Demand {
-            wants: claim.most.saturating_sub(*share),
+            units: claim.max_useful.saturating_sub(*share),
             weight: 1,
         };
         let rest: Vec<Demand> = staying().zip(&shares).map(room).collect();
@@ -214,12 +220,12 @@ impl Pool {
             let others = self.held.saturating_sub(claim.held());
             let room = self.capacity.saturating_sub(others);
             let (share, target) = (claim.share(), claim.target);
-            target > share.max(room) && is_worth(share, target)
+            target > share.max(room) && is_significant_change(share, target)
         };
-        self.is_wanted = self.claims.values().any(is_wanted);
+        self.is_contended = self.claims.values().any(is_wanted);
         let is_news = |id: &u64, claim: &Claim| {
             let offered = self.offer(*id, now);
-            offered.is_some() && offered != claim.given.map(|given| given.share)
+            offered.is_some() && offered != claim.last_sent.map(|given| given.share)
         };
         let news = self.claims.iter().filter(|(id, claim)| is_news(id, claim));
         news.map(|(id, _)| *id).collect()
@@ -230,21 +236,21 @@ impl Pool {
         let claim = self.claims.get(&id).filter(|claim| !claim.is_leaving)?;
         let Claim { target, .. } = *claim;
         let others = self.held.saturating_sub(claim.held());
-        let room = match now < self.opens {
+        let room = match now < self.opens_at {
             true => 0,
             false => self.capacity.saturating_sub(others),
         };
         let possible = target.min(room);
-        let Some(given) = claim.given else {
+        let Some(given) = claim.last_sent else {
             // Who has nothing yet takes what makes a beginning.
             let is_enough = possible >= target.min(self.minimum);
             return is_enough.then_some(possible);
         };
         if target < given.share {
             let is_over = self.held > self.capacity;
-            let is_lowered = claim.above.is_some();
+            let is_lowered = claim.larger_share.is_some();
             // Whoever was just lowered is not lowered again before that has arrived, unless it must be.
-            let is_worth = self.is_wanted || is_worth(given.share, target);
+            let is_worth = self.is_contended || is_significant_change(given.share, target);
             let is_due = is_over || self.is_short || (is_worth && !is_lowered);
             return Some(if is_due { target } else { given.share });
         }
@@ -252,31 +258,39 @@ impl Pool {
         let missing = target.saturating_sub(given.share);
         let gained = possible.saturating_sub(given.share);
         let is_short = given.share < self.minimum;
-        let is_worth = is_short || is_worth(given.share, possible);
+        let is_worth = is_short || is_significant_change(given.share, possible);
         let is_due = gained > 0 && gained >= missing / 2 && is_worth;
         Some(if is_due { possible } else { given.share })
     }
 
     /// What somebody was sent last, while that may be in force.
-    pub(super) fn given(&self, id: u64) -> Option<u64> {
-        let given = self.claims.get(&id)?.given?;
+    pub(super) fn last_sent_share(&self, id: u64) -> Option<u64> {
+        let given = self.claims.get(&id)?.last_sent?;
         Some(given.share)
     }
 
     /// A share was sent, for the first time or again.
-    pub(super) fn sent(&mut self, id: u64, share: u64, now: Timestamp, spans: &Spans) {
-        self.change(id, |claim| {
-            if let Some(old) = claim.given.filter(|old| old.share > share) {
-                let until = old.sent.after(spans.held());
-                let earlier = claim.above.map_or((0, until), |one| (one.share, one.until));
-                claim.above = Some(Above {
+    pub(super) fn record_sent(
+        &mut self,
+        id: u64,
+        share: u64,
+        now: Timestamp,
+        spans: &AssignmentTimes,
+    ) {
+        self.update_claim(id, |claim| {
+            if let Some(old) = claim.last_sent.filter(|old| old.share > share) {
+                let until = old.sent.after(spans.hold_time());
+                let earlier = claim
+                    .larger_share
+                    .map_or((0, until), |one| (one.share, one.until));
+                claim.larger_share = Some(LargerShare {
                     share: old.share.max(earlier.0),
                     lowered: now,
                     until: until.max(earlier.1),
                 });
             }
-            claim.above = claim.above.filter(|above| above.share > share);
-            claim.given = Some(Given { share, sent: now });
+            claim.larger_share = claim.larger_share.filter(|above| above.share > share);
+            claim.last_sent = Some(SentShare { share, sent: now });
         });
     }
 
@@ -287,7 +301,7 @@ impl Pool {
     }
 
     /// Changes a claim and what is held; answers whether that is less than before.
-    fn change(&mut self, id: u64, change: impl FnOnce(&mut Claim)) -> bool {
+    fn update_claim(&mut self, id: u64, change: impl FnOnce(&mut Claim)) -> bool {
         let Some(claim) = self.claims.get_mut(&id) else {
             return false;
         };

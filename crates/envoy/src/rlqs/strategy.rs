@@ -14,12 +14,12 @@ use tollgate_core::Nanos;
 pub(super) enum Strategy {
     AllowAll,
     DenyAll,
-    Tokens(Tokens),
+    Tokens(QuotaTokenBucket),
 }
 
 /// A token bucket in the words of Envoy's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tokens {
+pub(super) struct QuotaTokenBucket {
     pub(super) max_tokens: u32,
     pub(super) tokens_per_fill: u32,
     /// The interval in whole seconds.
@@ -28,31 +28,31 @@ pub(super) struct Tokens {
 
 /// A part of a limit: so many units of it, all of which come back in `window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct LimitShare {
     pub(super) units: u64,
     pub(super) window: Nanos,
 }
 
 const SECOND: u64 = Nanos::SECOND.as_nanos();
 /// Windows that are no whole number of seconds are multiplied by up to this, until they are or nearly.
-const MOST_WINDOWS: u64 = 1_000;
+const MAX_WINDOW_MULTIPLE: u64 = 1_000;
 /// Envoy fills no bucket more slowly than with one token a year.
-const SLOWEST: u64 = Nanos::YEAR.as_nanos();
+const SLOWEST_FILL: u64 = Nanos::YEAR.as_nanos();
 
-impl Tokens {
+impl QuotaTokenBucket {
     /// What stands beside the seconds, so that no two intervals are taken for the same.
     pub(super) const fn nanos(&self) -> u64 {
         self.seconds % SECOND
     }
 
-    fn of(units: u64, burst: u64, window: Nanos) -> Option<Self> {
+    fn new(units: u64, burst: u64, window: Nanos) -> Option<Self> {
         let window = window.as_nanos().max(1);
-        let longest = u128::from(units).saturating_mul(SLOWEST.into());
+        let longest = u128::from(units).saturating_mul(SLOWEST_FILL.into());
         if units == 0 || burst == 0 || u128::from(window) > longest {
             return None;
         }
         let is_whole = |times: &u64| window.saturating_mul(*times).is_multiple_of(SECOND);
-        let most = (u64::from(u32::MAX) / units).clamp(1, MOST_WINDOWS);
+        let most = (u64::from(u32::MAX) / units).clamp(1, MAX_WINDOW_MULTIPLE);
         let times = (1..=most).find(is_whole).unwrap_or(most);
         // So many tokens in so many seconds: rounded, there are fewer tokens and more seconds.
         let tokens = u32::try_from(units.saturating_mul(times)).unwrap_or(u32::MAX);
@@ -69,8 +69,8 @@ impl Tokens {
 
 impl Strategy {
     /// What keeps within every one of these shares; without any there is nothing to keep within.
-    pub(super) fn within(shares: &[Share]) -> Self {
-        let is_slower = |a: &&Share, b: &&Share| {
+    pub(super) fn from_shares(shares: &[LimitShare]) -> Self {
+        let is_slower = |a: &&LimitShare, b: &&LimitShare| {
             let left = u128::from(a.units).saturating_mul(b.window.as_nanos().into());
             let right = u128::from(b.units).saturating_mul(a.window.as_nanos().into());
             left.cmp(&right)
@@ -79,7 +79,8 @@ impl Strategy {
             return Self::AllowAll;
         };
         let burst = shares.iter().map(|share| share.units).min().unwrap_or(0);
-        Tokens::of(slowest.units, burst, slowest.window).map_or(Self::DenyAll, Self::Tokens)
+        QuotaTokenBucket::new(slowest.units, burst, slowest.window)
+            .map_or(Self::DenyAll, Self::Tokens)
     }
 }
 
@@ -87,12 +88,12 @@ impl Strategy {
 mod tests {
     use super::*;
 
-    fn share(units: u64, window: Nanos) -> Share {
-        Share { units, window }
+    fn share(units: u64, window: Nanos) -> LimitShare {
+        LimitShare { units, window }
     }
 
-    fn tokens(shares: &[Share]) -> Tokens {
-        match Strategy::within(shares) {
+    fn tokens(shares: &[LimitShare]) -> QuotaTokenBucket {
+        match Strategy::from_shares(shares) {
             Strategy::Tokens(tokens) => tokens,
             other => panic!("{other:?}"),
         }
@@ -102,7 +103,7 @@ mod tests {
     fn whole_seconds_are_said_as_they_are() {
         assert_eq!(
             tokens(&[share(30, Nanos::MINUTE)]),
-            Tokens {
+            QuotaTokenBucket {
                 max_tokens: 30,
                 tokens_per_fill: 30,
                 seconds: 60
@@ -150,9 +151,9 @@ mod tests {
         ];
         for (units, window) in units.iter().flat_map(|u| windows.map(|w| (*u, w))) {
             let Strategy::Tokens(said) =
-                Strategy::within(&[share(units, Nanos::from_nanos(window))])
+                Strategy::from_shares(&[share(units, Nanos::from_nanos(window))])
             else {
-                assert!(u128::from(window) > u128::from(units) * u128::from(SLOWEST));
+                assert!(u128::from(window) > u128::from(units) * u128::from(SLOWEST_FILL));
                 continue;
             };
             // said.tokens / said.seconds <= units / window, without dividing.
@@ -175,12 +176,12 @@ mod tests {
             (both.max_tokens, both.tokens_per_fill, both.seconds),
             (5, 100, 60)
         );
-        assert_eq!(Strategy::within(&[]), Strategy::AllowAll);
+        assert_eq!(Strategy::from_shares(&[]), Strategy::AllowAll);
         let none = [share(5, Nanos::SECOND), share(0, Nanos::MINUTE)];
-        assert_eq!(Strategy::within(&none), Strategy::DenyAll);
+        assert_eq!(Strategy::from_shares(&none), Strategy::DenyAll);
         // One in two years: Envoy would make one a year of it.
         let rare = [share(1, Nanos::from_secs(2 * 31_536_000))];
-        assert_eq!(Strategy::within(&rare), Strategy::DenyAll);
+        assert_eq!(Strategy::from_shares(&rare), Strategy::DenyAll);
     }
 
     #[test]

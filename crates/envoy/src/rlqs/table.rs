@@ -11,46 +11,46 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_service::metrics::QuotaCounts;
 
 use super::bounds::QuotaBounds;
-use super::client::{Bucket, BucketReport, Client, ForgottenBucket};
+use super::client::{BucketReport, ForgottenBucket, QuotaBucket, QuotaClient};
 use super::limits::AppliedLimits;
-use super::message::Action;
+use super::message::BucketAction;
 use super::pools::Pools;
-use super::shares::Spans;
+use super::shares::AssignmentTimes;
 use super::strategy::Strategy;
 
 /// There may be so many claims on limits for each bucket that there may be.
-const CLAIMS: usize = 2;
+const MAX_CLAIMS_PER_BUCKET: usize = 2;
 
 /// Everything that is known.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct QuotaTable {
     bounds: QuotaBounds,
-    spans: Spans,
-    clients: HashMap<u64, Client>,
+    spans: AssignmentTimes,
+    clients: HashMap<u64, QuotaClient>,
     pools: Pools,
     /// Whose claim is which.
     owners: HashMap<u64, (u64, Arc<[u8]>)>,
     next: u64,
-    ticked: Timestamp,
+    last_tick: Timestamp,
     is_crowded: bool,
     counts: QuotaCounts,
 }
 
-impl Table {
+impl QuotaTable {
     pub(super) fn new(bounds: QuotaBounds, now: Timestamp) -> Self {
         let spans = bounds.spans();
-        let opens = match bounds.is_first {
+        let opens = match bounds.is_first_process {
             true => now,
-            false => now.after(spans.held()),
+            false => now.after(spans.hold_time()),
         };
         Self {
             bounds,
             spans,
             clients: HashMap::new(),
-            pools: Pools::opening(opens, spans),
+            pools: Pools::new(opens, spans),
             owners: HashMap::new(),
             next: 0,
-            ticked: now,
+            last_tick: now,
             is_crowded: false,
             counts: QuotaCounts::default(),
         }
@@ -78,8 +78,8 @@ impl Table {
         if self.clients.len() >= self.bounds.streams {
             return None;
         }
-        let client = self.number();
-        self.clients.insert(client, Client::new(wake));
+        let client = self.next_id();
+        self.clients.insert(client, QuotaClient::new(wake));
         Some(client)
     }
 
@@ -90,41 +90,41 @@ impl Table {
         };
         for bucket in left.buckets.into_values() {
             self.owners.remove(&bucket.claim);
-            self.pools.leave(bucket.claim, bucket.under.limits());
+            self.pools.leave(bucket.claim, bucket.limits.limits());
         }
-        self.settle(now);
+        self.replan(now);
     }
 
     /// Whether somebody has a bucket of this id.
-    pub(super) fn knows(&self, client: u64, id: &[u8]) -> bool {
+    pub(super) fn has_bucket(&self, client: u64, id: &[u8]) -> bool {
         let known = self.clients.get(&client);
         known.is_some_and(|known| known.buckets.contains_key(id))
     }
 
     /// Somebody reports.
-    pub(super) fn hear(&mut self, client: u64, heard: Vec<BucketReport>, now: Timestamp) {
+    pub(super) fn record_reports(&mut self, client: u64, heard: Vec<BucketReport>, now: Timestamp) {
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
-        for gone in known.forgotten(now, self.spans.grace) {
-            self.pools.reported(gone.claim, &gone.limits, now);
+        for gone in known.take_confirmed_forgotten(now, self.spans.grace) {
+            self.pools.confirm_delivery(gone.claim, &gone.limits, now);
         }
         for one in heard {
             self.counts.reports = self.counts.reports.saturating_add(1);
-            self.hear_one(client, one, now);
+            self.record_report(client, one, now);
         }
-        self.settle(now);
+        self.replan(now);
     }
 
-    fn hear_one(&mut self, client: u64, heard: BucketReport, now: Timestamp) {
+    fn record_report(&mut self, client: u64, heard: BucketReport, now: Timestamp) {
         // Those who are gone hold on for a while; they count too, or coming and going would fill everything.
-        let most_claims = self.bounds.buckets.saturating_mul(CLAIMS);
+        let most_claims = self.bounds.buckets.saturating_mul(MAX_CLAIMS_PER_BUCKET);
         let is_full =
             self.owners.len() >= self.bounds.buckets || self.pools.claims() >= most_claims;
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
-        let is_full = is_full || known.buckets.len() >= self.bounds.buckets_of_one;
+        let is_full = is_full || known.buckets.len() >= self.bounds.buckets_per_client;
         let is_known = known.buckets.contains_key(&heard.id);
         if !is_known && known.is_stale(&heard) {
             return;
@@ -133,63 +133,63 @@ impl Table {
             self.is_crowded = true;
             return self.refuse(1);
         }
-        known.remind(Arc::clone(&heard.id));
+        known.mark_due(Arc::clone(&heard.id));
         let bucket = known.buckets.entry(Arc::clone(&heard.id));
         let bucket = bucket.or_insert_with(|| {
             let claim = self.next;
             self.next = claim.saturating_add(1);
             self.owners.insert(claim, (client, heard.id));
-            Bucket::new(claim, now)
+            QuotaBucket::new(claim, now)
         });
-        bucket.is_asked = true;
+        bucket.needs_reply = true;
         if heard.requests > 0 {
-            (bucket.used, bucket.is_idle) = (now, false);
+            (bucket.last_used, bucket.is_idle) = (now, false);
         }
-        let is_new = bucket.demand.add(heard.requests, heard.elapsed);
-        let mut before = std::mem::replace(&mut bucket.under, heard.under).into_limits();
-        let limits = bucket.under.limits();
+        let is_new = bucket.demand.record(heard.requests, heard.elapsed);
+        let mut before = std::mem::replace(&mut bucket.limits, heard.limits).into_limits();
+        let limits = bucket.limits.limits();
         before.retain(|limit| limits.iter().all(|one| one.key != limit.key));
         self.pools.leave(bucket.claim, &before);
         let demand = is_new.then_some(&bucket.demand);
-        self.pools.hear(bucket.claim, limits, demand, now);
+        self.pools.record_report(bucket.claim, limits, demand, now);
     }
 
     /// Time has passed: what has expired is free, and what is not used is abandoned, sooner where there is no room.
     pub(super) fn tick(&mut self, now: Timestamp) {
-        if now.since(self.ticked) < Nanos::SECOND {
+        if now.since(self.last_tick) < Nanos::SECOND {
             return;
         }
-        self.ticked = now;
+        self.last_tick = now;
         self.pools.expire(now);
         let patience = match std::mem::take(&mut self.is_crowded) {
             true => self.bounds.idle_when_crowded,
             false => self.bounds.idle,
         };
         for client in self.clients.values_mut() {
-            client.tidy(now, self.spans.held());
+            client.expire_forgotten(now, self.spans.hold_time());
             client.abandon(now, patience);
         }
-        self.settle(now);
+        self.replan(now);
     }
 
     /// Looks again at every limit of which something has changed, and wakes those whom that concerns.
-    fn settle(&mut self, now: Timestamp) {
+    fn replan(&mut self, now: Timestamp) {
         for claim in self.pools.plan(now) {
             if let Some((client, id)) = self.owners.get(&claim)
                 && let Some(client) = self.clients.get_mut(client)
             {
-                client.remind(Arc::clone(id));
+                client.mark_due(Arc::clone(id));
             }
         }
     }
 
     /// What is to be said to somebody now, about at most so many buckets. It counts as sent.
-    pub(super) fn due(
+    pub(super) fn take_due_actions(
         &mut self,
         client: u64,
         now: Timestamp,
         most: usize,
-    ) -> Vec<(Arc<[u8]>, Action)> {
+    ) -> Vec<(Arc<[u8]>, BucketAction)> {
         let mut actions = Vec::new();
         let Some(known) = self.clients.get_mut(&client) else {
             return actions;
@@ -199,15 +199,15 @@ impl Table {
         {
             let is_idle = known.buckets.get(&id).is_some_and(|bucket| bucket.is_idle);
             if is_idle && let Some(idle) = known.buckets.remove(&id) {
-                let (claim, limits) = (idle.claim, idle.under.into_limits());
+                let (claim, limits) = (idle.claim, idle.limits.into_limits());
                 self.owners.remove(&claim);
                 // To be told to forget it is to be given nothing.
-                self.pools.sent_nothing(claim, &limits, now);
+                self.pools.record_abandoned(claim, &limits, now);
                 self.pools.leave(claim, &limits);
                 let at = now;
-                known.forgets(Arc::clone(&id), ForgottenBucket { at, claim, limits });
+                known.record_forgotten(Arc::clone(&id), ForgottenBucket { at, claim, limits });
                 self.counts.abandoned = self.counts.abandoned.saturating_add(1);
-                actions.push((id, Action::Abandon));
+                actions.push((id, BucketAction::Abandon));
                 continue;
             }
             let Some(bucket) = known.buckets.get_mut(&id) else {
@@ -216,19 +216,19 @@ impl Table {
             let Some(strategy) = assign(bucket, &mut self.pools, now) else {
                 continue;
             };
-            let is_new = bucket.told != Some(strategy);
-            (bucket.told, bucket.is_asked) = (Some(strategy), false);
+            let is_new = bucket.last_assigned != Some(strategy);
+            (bucket.last_assigned, bucket.needs_reply) = (Some(strategy), false);
             let count = match is_new {
                 true => &mut self.counts.changed,
                 false => &mut self.counts.repeated,
             };
             *count = count.saturating_add(1);
-            actions.push((id, Action::Assign(strategy)));
+            actions.push((id, BucketAction::Assign(strategy)));
         }
         actions
     }
 
-    const fn number(&mut self) -> u64 {
+    const fn next_id(&mut self) -> u64 {
         let number = self.next;
         self.next = number.saturating_add(1);
         number
@@ -236,19 +236,19 @@ impl Table {
 }
 
 /// What a bucket is told now, on record as sent; nothing if there is nothing to say to it.
-fn assign(bucket: &Bucket, pools: &mut Pools, now: Timestamp) -> Option<Strategy> {
-    let limits = match &bucket.under {
-        AppliedLimits::Blanket(strategy) => {
-            let is_news = bucket.told != Some(*strategy) || bucket.is_asked;
+fn assign(bucket: &QuotaBucket, pools: &mut Pools, now: Timestamp) -> Option<Strategy> {
+    let limits = match &bucket.limits {
+        AppliedLimits::Fixed(strategy) => {
+            let is_news = bucket.last_assigned != Some(*strategy) || bucket.needs_reply;
             return is_news.then_some(*strategy);
         }
         AppliedLimits::Limits(limits) => limits,
     };
     let offer = pools.offer(bucket.claim, limits, now)?;
-    let is_news = bucket.told != Some(offer.strategy) || bucket.is_asked;
-    if !is_news && !pools.is_news(bucket.claim, limits, &offer) {
+    let is_news = bucket.last_assigned != Some(offer.strategy) || bucket.needs_reply;
+    if !is_news && !pools.has_changed(bucket.claim, limits, &offer) {
         return None;
     }
-    pools.sent(bucket.claim, limits, &offer, now);
+    pools.record_sent(bucket.claim, limits, &offer, now);
     Some(offer.strategy)
 }

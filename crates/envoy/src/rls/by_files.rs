@@ -3,7 +3,7 @@
 //! Must not know: policies of ours, protobuf.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{RequestOutcome, Transport, with_header_fields};
 use tollgate_store::Clock;
 
@@ -11,23 +11,23 @@ use super::RlsError;
 use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
 use super::rule_policies::VersionPolicies;
 use crate::EnvoyService;
-use crate::config::{Code, DescriptorStatus, MAX_DESCRIPTORS, Request};
-use crate::engine::{Decided, Undecided};
+use crate::config::{DescriptorStatus, MAX_DESCRIPTORS, RlsCode, RlsRequest};
+use crate::engine::{DecideError, EnvoyVerdict};
 
 impl<C: Clock> EnvoyService<C> {
     pub(super) async fn decide_by_files<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
-        let see = |decided: &Decided<'_>| {
+        let see = |decided: &EnvoyVerdict<'_>| {
             let answered = match decided.reply.overall {
-                Code::Ok => RequestOutcome::Allowed,
-                Code::OverLimit => RequestOutcome::Denied,
+                RlsCode::Ok => RequestOutcome::Allowed,
+                RlsCode::OverLimit => RequestOutcome::Denied,
             };
             let metrics = self.service().metrics();
-            metrics.count_answer(transport, answered);
+            metrics.record_outcome(transport, answered);
             self.answer_by_files(decided, see)
         };
         Ok(self.decide_descriptors(request, see).await?)
@@ -36,9 +36,9 @@ impl<C: Clock> EnvoyService<C> {
     /// Charges descriptors as envoyproxy/ratelimit does, on this node or with the fleet.
     pub(super) async fn decide_descriptors<T>(
         &self,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T + Send,
-    ) -> Result<T, Undecided> {
+        request: &RlsRequest<'_>,
+        see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
+    ) -> Result<T, DecideError> {
         match self.service().fleet() {
             // In a box, so that the future over memory stays small.
             Some(fleet) => Box::pin(self.engine().decide_shared(fleet, request, see)).await,
@@ -48,17 +48,17 @@ impl<C: Clock> EnvoyService<C> {
 
     fn answer_by_files<T>(
         &self,
-        decided: &Decided<'_>,
+        decided: &EnvoyVerdict<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T,
     ) -> T {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
         let answered = decided.reply.statuses();
         for (place, status) in statuses.iter_mut().zip(answered) {
-            *place = status_of(status);
+            *place = rls_status(status);
         }
         let statuses = statuses.get(..answered.len()).unwrap_or_default();
         let rules = decided.plan.policy().rules().len();
-        let policies = self.rule_policies.of(decided.generation, rules);
+        let policies = self.rule_policies.for_version(decided.generation, rules);
         let metadata = decided.reply.metadata();
         with_header_fields(|fields| {
             match answered.len() {
@@ -79,16 +79,16 @@ impl<C: Clock> EnvoyService<C> {
     /// The header fields: every rule that is enforced, and when to come back. There are at most `N` descriptors.
     fn render_rules<const N: usize>(
         &self,
-        decided: &Decided<'_>,
+        decided: &EnvoyVerdict<'_>,
         policies: &VersionPolicies,
         fields: &mut HeaderFields,
     ) {
-        let is_over = decided.reply.overall == Code::OverLimit;
-        let mut standings: [Option<Standing<'_>>; N] = [None; N];
+        let is_over = decided.reply.overall == RlsCode::OverLimit;
+        let mut standings: [Option<RateLimitItem<'_>>; N] = [None; N];
         let mut count = 0;
         let mut longest = Nanos::ZERO;
         for (index, status) in decided.reply.statuses().iter().enumerate() {
-            let denies = is_over && status.code == Code::OverLimit;
+            let denies = is_over && status.code == RlsCode::OverLimit;
             let until_reset = Nanos::from_secs(status.until_reset.unwrap_or(0));
             if denies {
                 longest = longest.max(until_reset);
@@ -96,7 +96,7 @@ impl<C: Clock> EnvoyService<C> {
             let rule = decided.plan.rule(index).filter(|rule| !rule.shadow_mode);
             let (Some(limit), Some(policy)) = (
                 status.current_limit,
-                rule.and_then(|rule| policies.of_rule(rule)),
+                rule.and_then(|rule| policies.for_rule(rule)),
             ) else {
                 continue;
             };
@@ -107,10 +107,10 @@ impl<C: Clock> EnvoyService<C> {
             } else {
                 Outcome::Allow
             };
-            let standing = Standing::new(
+            let standing = RateLimitItem::new(
                 policy,
                 outcome,
-                &tollgate_core::Status {
+                &tollgate_core::QuotaStatus {
                     limit: limit.requests_per_unit.into(),
                     remaining: status.limit_remaining.into(),
                     reset_after: until_reset,
@@ -142,7 +142,7 @@ impl<C: Clock> EnvoyService<C> {
 }
 
 /// One status as it is sent.
-pub(super) fn status_of<'a>(status: &DescriptorStatus<'a>) -> RlsStatus<'a> {
+pub(super) fn rls_status<'a>(status: &DescriptorStatus<'a>) -> RlsStatus<'a> {
     RlsStatus {
         code: status.code,
         limit: status.current_limit.map(|limit| RlsLimit {

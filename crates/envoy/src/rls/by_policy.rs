@@ -3,23 +3,23 @@
 //! Must not know: protobuf, how the engine decides.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{Reason, Ticket, Verdict};
-use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_engine::{DenialReason, Ticket, Verdict};
+use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{RateLimitService, Transport, with_header_fields};
 use tollgate_store::Clock;
 
 use super::descriptor_request::{DescriptorDecision, DescriptorRequest};
-use super::limit_status::outcome_of;
+use super::limit_status::overall_outcome;
 use super::rls_response::{RlsResponse, RlsStatus};
-use super::{RlsError, closed};
+use super::{RlsError, closed_limit_error};
 use crate::EnvoyService;
-use crate::config::{BadRequest, Code, MAX_DESCRIPTORS, Request};
+use crate::config::{BadRequest, MAX_DESCRIPTORS, RlsCode, RlsRequest};
 
 impl<C: Clock> EnvoyService<C> {
     pub(super) async fn decide_by_policy<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         check(request).map_err(RlsError::BadRequest)?;
@@ -58,7 +58,7 @@ impl<C: Clock> EnvoyService<C> {
     async fn decide_all<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
@@ -96,7 +96,7 @@ impl<C: Clock> EnvoyService<C> {
                 let decided = self.decide_override(request, one.request.descriptor);
                 *place = decided.await?;
                 is_refused |=
-                    place.is_some_and(|status: RlsStatus<'_>| status.code == Code::OverLimit);
+                    place.is_some_and(|status: RlsStatus<'_>| status.code == RlsCode::OverLimit);
             }
         }
         while let Some(ticket) = reserved.tickets.pop() {
@@ -129,10 +129,10 @@ impl<C: Clock> EnvoyService<C> {
         all: &[DescriptorDecision<'_>],
     ) -> Result<(), RlsError> {
         let is_closed = |one: &DescriptorDecision<'_>| {
-            one.verdict.degraded().store && one.verdict.reason() == Some(Reason::Capacity)
+            one.verdict.degraded().store && one.verdict.reason() == Some(DenialReason::Capacity)
         };
         if all.iter().any(is_closed) {
-            return Err(closed());
+            return Err(closed_limit_error());
         }
         let binding = all.iter().find(|one| !one.is_admitted()).or(all.first());
         if let Some(one) = binding {
@@ -155,7 +155,7 @@ impl<C: Clock> EnvoyService<C> {
             *place = by_override.unwrap_or_else(|| one.status());
         }
         let statuses = statuses.get(..all.len()).unwrap_or_default();
-        let outcome = outcome_of(statuses);
+        let outcome = overall_outcome(statuses);
         let wait = all.iter().map(DescriptorDecision::wait).max();
         with_header_fields(|fields| {
             match all {
@@ -166,9 +166,9 @@ impl<C: Clock> EnvoyService<C> {
             }
             see(&RlsResponse {
                 overall: if outcome.is_admitted() {
-                    Code::Ok
+                    RlsCode::Ok
                 } else {
-                    Code::OverLimit
+                    RlsCode::OverLimit
                 },
                 statuses,
                 fields,
@@ -193,10 +193,10 @@ impl<C: Clock> EnvoyService<C> {
                 .filter(|one| one.request.descriptor.limit.is_none())
         };
         let caches: Vec<_> = by_policy().map(|one| headers.cache(&one.verdict)).collect();
-        let mut merged: Vec<Standing<'_>> = Vec::new();
+        let mut merged: Vec<RateLimitItem<'_>> = Vec::new();
         let each = by_policy().zip(&caches);
-        for new in each.flat_map(|(one, cache)| headers.standings(&one.verdict, cache)) {
-            let is_same = |known: &&mut Standing<'_>| known.policy == new.policy;
+        for new in each.flat_map(|(one, cache)| headers.rate_limit_items(&one.verdict, cache)) {
+            let is_same = |known: &&mut RateLimitItem<'_>| known.policy == new.policy;
             match merged.iter_mut().find(is_same) {
                 Some(known) if new.remaining < known.remaining => *known = new,
                 Some(_) => {}
@@ -208,14 +208,14 @@ impl<C: Clock> EnvoyService<C> {
 
     /// Releases places at once: nobody tells Envoy's limiter when a request is over, so places cannot be held for it.
     async fn release(&self, ticket: Option<Ticket>) {
-        if let Some(ticket) = ticket.filter(Ticket::holds_places) {
+        if let Some(ticket) = ticket.filter(Ticket::has_permits) {
             // No rule counts responses of this status, which is none.
             let _released = self.service().respond(ticket, &0_u16).await;
         }
     }
 }
 
-fn check(request: &Request<'_>) -> Result<(), BadRequest> {
+fn check(request: &RlsRequest<'_>) -> Result<(), BadRequest> {
     if request.domain.is_empty() {
         return Err(BadRequest::EmptyDomain);
     }

@@ -8,14 +8,14 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{CheckMode, CheckOptions, EnforcementMode, LimitState, Verdict};
 use tollgate_http::retry_after;
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_policy::rules::Role;
+use tollgate_policy::rules::MeterRole;
 use tollgate_service::{RateLimitService, WaitQueueFull};
 use tollgate_store::Clock;
 
-use super::limit_status::limit_of;
+use super::limit_status::rls_limit;
 use super::rls_response::RlsStatus;
 use super::seconds;
-use crate::config::{Code, Descriptor, Entry, Request};
+use crate::config::{Descriptor, DescriptorEntry, RlsCode, RlsRequest};
 
 /// One descriptor as a request to the service.
 pub(crate) struct DescriptorRequest<'a> {
@@ -34,7 +34,7 @@ pub(super) struct DescriptorDecision<'a> {
 }
 
 impl<'a> DescriptorRequest<'a> {
-    pub(crate) fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
+    pub(crate) fn new(request: &RlsRequest<'a>, descriptor: &'a Descriptor<'a>) -> Self {
         let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
         Self {
             descriptor,
@@ -142,7 +142,7 @@ impl<'a> DescriptorDecision<'a> {
         let mut states = self.verdict.limits().iter();
         states.find(|state| {
             let is_enforced =
-                state.enforcement == EnforcementMode::Enforced && state.role() == Role::Main;
+                state.enforcement == EnforcementMode::Enforced && state.role() == MeterRole::Main;
             is_enforced && state.status.remaining == 0
         })
     }
@@ -150,9 +150,9 @@ impl<'a> DescriptorDecision<'a> {
     pub(super) fn status(&self) -> RlsStatus<'_> {
         let is_admitted = self.is_admitted();
         let code = if is_admitted {
-            Code::Ok
+            RlsCode::Ok
         } else {
-            Code::OverLimit
+            RlsCode::OverLimit
         };
         if self.request.descriptor.limit.is_some() {
             return RlsStatus {
@@ -178,7 +178,7 @@ impl<'a> DescriptorDecision<'a> {
         };
         RlsStatus {
             code,
-            limit: limit_of(&self.verdict, state),
+            limit: rls_limit(&self.verdict, state),
             remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
             until_reset,
         }
@@ -242,7 +242,7 @@ impl DescriptorRequest<'_> {
         is_same: impl Fn(&str, &str) -> bool,
     ) -> Option<&[u8]> {
         let mut entries = self.descriptor.entries.iter();
-        let is_it = |entry: &&Entry<'_>| {
+        let is_it = |entry: &&DescriptorEntry<'_>| {
             let rest = entry.key.strip_prefix(family);
             rest.is_some_and(|rest| is_same(rest, name))
         };

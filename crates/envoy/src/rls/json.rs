@@ -7,7 +7,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::config::{Code, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, Override, Request, Unit};
+use crate::config::{
+    DescriptorEntry, LimitOverride, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, RlsCode, RlsRequest,
+    WindowUnit,
+};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
@@ -20,7 +23,7 @@ use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
 
 /// The answer to a request by JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JsonAnswer {
+pub enum RlsJsonResponse {
     /// It was decided.
     Decided {
         /// The HTTP status.
@@ -31,7 +34,7 @@ pub enum JsonAnswer {
         wait: Nanos,
     },
     /// It was not decided: how to refuse, and why.
-    Undecided(Refusal, String),
+    Failed(Refusal, String),
 }
 
 /// The request as it was written.
@@ -41,27 +44,27 @@ pub(super) struct RlsJsonRequest<'a> {
     #[serde(borrow)]
     domain: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    descriptors: Option<Vec<Object<Descriptor<'a>>>>,
+    descriptors: Option<Vec<JsonObject<JsonDescriptor<'a>>>>,
     #[serde(alias = "hitsAddend")]
-    hits_addend: Option<Number>,
+    hits_addend: Option<JsonNumber>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Descriptor<'a> {
+struct JsonDescriptor<'a> {
     #[serde(borrow)]
-    entries: Option<Vec<Object<Pair<'a>>>>,
+    entries: Option<Vec<JsonObject<JsonEntry<'a>>>>,
     #[serde(borrow)]
-    limit: Option<Object<Limit<'a>>>,
+    limit: Option<JsonObject<JsonLimit<'a>>>,
     #[serde(alias = "hitsAddend")]
-    hits_addend: Option<Number>,
+    hits_addend: Option<JsonNumber>,
     #[serde(alias = "isNegativeHits")]
     is_negative_hits: Option<bool>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pair<'a> {
+struct JsonEntry<'a> {
     #[serde(borrow)]
     key: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -70,19 +73,19 @@ struct Pair<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Limit<'a> {
+struct JsonLimit<'a> {
     #[serde(alias = "requestsPerUnit")]
-    requests_per_unit: Option<Number>,
+    requests_per_unit: Option<JsonNumber>,
     #[serde(borrow)]
     unit: Option<UnitName<'a>>,
 }
 
 /// A message. What is derived would also read one from a list of its fields, which no writer of protobuf's JSON writes.
-struct Object<T>(T);
+struct JsonObject<T>(T);
 
 /// A whole number, in digits or in a text of digits.
 #[derive(Clone, Copy)]
-struct Number(u64);
+struct JsonNumber(u64);
 
 /// A unit by its name or its number.
 #[derive(Deserialize)]
@@ -94,17 +97,17 @@ enum UnitName<'a> {
 
 /// Reads what is in the body: a [`RlsJsonRequest`], whose parts are then taken out of it, one after another.
 pub(super) fn read_json(body: &[u8]) -> Result<RlsJsonRequest<'_>, String> {
-    let Object(question): Object<RlsJsonRequest<'_>> =
+    let JsonObject(question): JsonObject<RlsJsonRequest<'_>> =
         serde_json::from_slice(body).map_err(|error| format!("body: {error}"))?;
-    bounded("descriptors", question.list().len(), MAX_DESCRIPTORS)?;
+    check_at_most("descriptors", question.list().len(), MAX_DESCRIPTORS)?;
     Ok(question)
 }
 
 impl RlsJsonRequest<'_> {
     /// The entries of each descriptor.
-    pub(super) fn entries(&self) -> Result<Vec<Vec<Entry<'_>>>, String> {
+    pub(super) fn entries(&self) -> Result<Vec<Vec<DescriptorEntry<'_>>>, String> {
         let mut entries = Vec::with_capacity(self.list().len());
-        for (index, Object(descriptor)) in self.list().iter().enumerate() {
+        for (index, JsonObject(descriptor)) in self.list().iter().enumerate() {
             let own = read_entries(descriptor);
             entries.push(own.map_err(|reason| format!("descriptors[{index}].{reason}"))?);
         }
@@ -114,16 +117,18 @@ impl RlsJsonRequest<'_> {
     /// The descriptors, which have these entries.
     pub(super) fn descriptors<'a>(
         &self,
-        entries: &'a [Vec<Entry<'a>>],
+        entries: &'a [Vec<DescriptorEntry<'a>>],
     ) -> Result<Vec<crate::config::Descriptor<'a>>, String> {
         let mut descriptors = Vec::with_capacity(self.list().len());
-        for (index, (Object(descriptor), entries)) in self.list().iter().zip(entries).enumerate() {
+        for (index, (JsonObject(descriptor), entries)) in
+            self.list().iter().zip(entries).enumerate()
+        {
             let limit = descriptor.limit.as_ref();
-            let limit = limit.map(|Object(limit)| read_limit(limit)).transpose();
+            let limit = limit.map(|JsonObject(limit)| read_limit(limit)).transpose();
             descriptors.push(crate::config::Descriptor {
                 entries,
                 limit: limit.map_err(|reason| format!("descriptors[{index}].limit.{reason}"))?,
-                hits_addend: descriptor.hits_addend.map(|Number(hits)| hits),
+                hits_addend: descriptor.hits_addend.map(|JsonNumber(hits)| hits),
                 is_negative_hits: descriptor.is_negative_hits.unwrap_or(false),
             });
         }
@@ -134,63 +139,64 @@ impl RlsJsonRequest<'_> {
     pub(super) fn request<'a>(
         &'a self,
         descriptors: &'a [crate::config::Descriptor<'a>],
-    ) -> Result<Request<'a>, String> {
-        Ok(Request {
+    ) -> Result<RlsRequest<'a>, String> {
+        Ok(RlsRequest {
             domain: self.domain.as_deref().unwrap_or(""),
             descriptors,
-            hits_addend: small("hits_addend", self.hits_addend)?,
+            hits_addend: to_u32("hits_addend", self.hits_addend)?,
         })
     }
 
-    fn list(&self) -> &[Object<Descriptor<'_>>] {
+    fn list(&self) -> &[JsonObject<JsonDescriptor<'_>>] {
         self.descriptors.as_deref().unwrap_or_default()
     }
 }
 
-fn read_entries<'a>(descriptor: &'a Descriptor<'_>) -> Result<Vec<Entry<'a>>, String> {
+fn read_entries<'a>(
+    descriptor: &'a JsonDescriptor<'_>,
+) -> Result<Vec<DescriptorEntry<'a>>, String> {
     let list = descriptor.entries.as_deref().unwrap_or_default();
-    bounded("entries", list.len(), MAX_ENTRIES)?;
+    check_at_most("entries", list.len(), MAX_ENTRIES)?;
     let mut entries = Vec::with_capacity(list.len());
-    for Object(pair) in list {
+    for JsonObject(pair) in list {
         let key = pair.key.as_deref().unwrap_or("");
         let value = pair.value.as_deref().unwrap_or("");
-        bounded("entries.key (bytes)", key.len(), MAX_KEY_LEN)?;
-        bounded("entries.value (bytes)", value.len(), MAX_VALUE_LEN)?;
-        entries.push(Entry::new(key, value));
+        check_at_most("entries.key (bytes)", key.len(), MAX_KEY_LEN)?;
+        check_at_most("entries.value (bytes)", value.len(), MAX_VALUE_LEN)?;
+        entries.push(DescriptorEntry::new(key, value));
     }
     Ok(entries)
 }
 
-fn read_limit(limit: &Limit<'_>) -> Result<Override, String> {
+fn read_limit(limit: &JsonLimit<'_>) -> Result<LimitOverride, String> {
     let unit = match &limit.unit {
-        Some(UnitName::Number(number)) => Unit::numbered(*number),
+        Some(UnitName::Number(number)) => WindowUnit::from_number(*number),
         // Only as it is written in the messages; files are more patient.
-        Some(UnitName::Name(name)) => {
-            Unit::named(name).filter(|_| name.bytes().all(|byte| byte.is_ascii_uppercase()))
-        }
+        Some(UnitName::Name(name)) => WindowUnit::from_name(name)
+            .filter(|_| name.bytes().all(|byte| byte.is_ascii_uppercase())),
         None => None,
     };
     let names = "SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR";
-    Ok(Override {
-        requests_per_unit: small("requests_per_unit", limit.requests_per_unit)?,
+    Ok(LimitOverride {
+        requests_per_unit: to_u32("requests_per_unit", limit.requests_per_unit)?,
         unit: unit.ok_or_else(|| format!("unit: it must be one of {names}"))?,
     })
 }
 
-fn bounded(what: &str, is: usize, most: usize) -> Result<(), String> {
+fn check_at_most(what: &str, is: usize, most: usize) -> Result<(), String> {
     if is > most {
         return Err(format!("{what}: {is} are too many, there may be {most}"));
     }
     Ok(())
 }
 
-fn small(field: &str, number: Option<Number>) -> Result<u32, String> {
-    let Number(number) = number.unwrap_or(Number(0));
+fn to_u32(field: &str, number: Option<JsonNumber>) -> Result<u32, String> {
+    let JsonNumber(number) = number.unwrap_or(JsonNumber(0));
     let wide = |_| format!("{field}: {number} does not fit in 32 bits");
     u32::try_from(number).map_err(wide)
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
@@ -199,18 +205,18 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 struct ObjectVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-    type Value = Object<T>;
+    type Value = JsonObject<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonObject<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(JsonObject)
     }
 }
 
-impl<'de> Deserialize<'de> for Number {
+impl<'de> Deserialize<'de> for JsonNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NumberVisitor)
     }
@@ -219,17 +225,17 @@ impl<'de> Deserialize<'de> for Number {
 struct NumberVisitor;
 
 impl Visitor<'_> for NumberVisitor {
-    type Value = Number;
+    type Value = JsonNumber;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a whole number that is not negative, or a text of one")
     }
 
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Number, E> {
-        Ok(Number(number))
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<JsonNumber, E> {
+        Ok(JsonNumber(number))
     }
 
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Number, E> {
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<JsonNumber, E> {
         // Up to here every whole number is exact.
         let is_whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
         if !is_whole {
@@ -241,13 +247,13 @@ impl Visitor<'_> for NumberVisitor {
             reason = "it is whole, not negative, and below 2^53"
         )]
         let whole = number as u64;
-        Ok(Number(whole))
+        Ok(JsonNumber(whole))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Number, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<JsonNumber, E> {
         let number = text.parse().ok().filter(|_| !text.starts_with('+'));
         number
-            .map(Number)
+            .map(JsonNumber)
             .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 }
@@ -255,45 +261,45 @@ impl Visitor<'_> for NumberVisitor {
 /// Writes an answer. What is empty or zero is left out, as in the messages.
 pub(super) fn write_json(response: &RlsResponse<'_>) -> Vec<u8> {
     // Nothing in it can fail to be written.
-    serde_json::to_vec(&Answer(response)).unwrap_or_default()
+    serde_json::to_vec(&ResponseJson(response)).unwrap_or_default()
 }
 
-struct Answer<'a>(&'a RlsResponse<'a>);
-struct Statuses<'a>(&'a [RlsStatus<'a>]);
-struct Status<'a>(&'a RlsStatus<'a>);
-struct CurrentLimit<'a>(&'a RlsLimit<'a>);
-struct Headers<'a>(&'a tollgate_http::Words);
-struct Data<'a>(&'a Metadata);
+struct ResponseJson<'a>(&'a RlsResponse<'a>);
+struct StatusesJson<'a>(&'a [RlsStatus<'a>]);
+struct StatusJson<'a>(&'a RlsStatus<'a>);
+struct LimitJson<'a>(&'a RlsLimit<'a>);
+struct HeadersJson<'a>(&'a tollgate_http::HeaderFields);
+struct MetadataJson<'a>(&'a Metadata);
 
-impl Serialize for Answer<'_> {
+impl Serialize for ResponseJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(response) = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("overallCode", code(response.overall))?;
-        map.serialize_entry("statuses", &Statuses(response.statuses))?;
+        map.serialize_entry("statuses", &StatusesJson(response.statuses))?;
         if !response.fields.is_empty() {
-            map.serialize_entry("responseHeadersToAdd", &Headers(response.fields))?;
+            map.serialize_entry("responseHeadersToAdd", &HeadersJson(response.fields))?;
         }
         if let Some(metadata) = response.metadata {
-            map.serialize_entry("dynamicMetadata", &Data(metadata))?;
+            map.serialize_entry("dynamicMetadata", &MetadataJson(metadata))?;
         }
         map.end()
     }
 }
 
-impl Serialize for Statuses<'_> {
+impl Serialize for StatusesJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Status))
+        serializer.collect_seq(self.0.iter().map(StatusJson))
     }
 }
 
-impl Serialize for Status<'_> {
+impl Serialize for StatusJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(status) = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("code", code(status.code))?;
         if let Some(limit) = &status.limit {
-            map.serialize_entry("currentLimit", &CurrentLimit(limit))?;
+            map.serialize_entry("currentLimit", &LimitJson(limit))?;
         }
         if status.remaining != 0 {
             map.serialize_entry("limitRemaining", &status.remaining)?;
@@ -305,14 +311,14 @@ impl Serialize for Status<'_> {
     }
 }
 
-impl Serialize for CurrentLimit<'_> {
+impl Serialize for LimitJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(limit) = self;
         let mut map = serializer.serialize_map(None)?;
         if limit.requests_per_unit != 0 {
             map.serialize_entry("requestsPerUnit", &limit.requests_per_unit)?;
         }
-        if let Some(unit) = Unit::numbered(limit.unit) {
+        if let Some(unit) = WindowUnit::from_number(limit.unit) {
             map.serialize_entry("unit", &unit.name().to_ascii_uppercase())?;
         }
         if !limit.name.is_empty() {
@@ -322,7 +328,7 @@ impl Serialize for CurrentLimit<'_> {
     }
 }
 
-impl Serialize for Headers<'_> {
+impl Serialize for HeadersJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Header<'a> {
@@ -336,31 +342,32 @@ impl Serialize for Headers<'_> {
     }
 }
 
-impl Serialize for Data<'_> {
+impl Serialize for MetadataJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Metadata::Nothing => serializer.serialize_unit(),
-            Metadata::Truth(truth) => serializer.serialize_bool(*truth),
+            Metadata::Null => serializer.serialize_unit(),
+            Metadata::Bool(truth) => serializer.serialize_bool(*truth),
             Metadata::Number(number) => serializer.serialize_f64(*number),
             Metadata::Text(text) => serializer.serialize_str(text),
             Metadata::List(list) => {
                 let mut seq = serializer.serialize_seq(Some(list.len()))?;
                 for one in list {
-                    seq.serialize_element(&Data(one))?;
+                    seq.serialize_element(&MetadataJson(one))?;
                 }
                 seq.end()
             }
-            Metadata::Map(map) => {
-                serializer.collect_map(map.iter().map(|(name, value)| (&**name, Data(value))))
-            }
+            Metadata::Map(map) => serializer.collect_map(
+                map.iter()
+                    .map(|(name, value)| (&**name, MetadataJson(value))),
+            ),
         }
     }
 }
 
-const fn code(code: Code) -> &'static str {
+const fn code(code: RlsCode) -> &'static str {
     match code {
-        Code::Ok => "OK",
-        Code::OverLimit => "OVER_LIMIT",
+        RlsCode::Ok => "OK",
+        RlsCode::OverLimit => "OVER_LIMIT",
     }
 }
 

@@ -6,11 +6,12 @@
 use std::fmt;
 
 use crate::config::{
-    Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, Override, Request, Unit,
+    Descriptor, DescriptorEntry, LimitOverride, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, RlsRequest,
+    WindowUnit,
 };
 
 use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
-use crate::protobuf::{Fields, Malformed, Value, Writer, text};
+use crate::protobuf::{MessageFields, MessageWriter, WireError, WireValue, text};
 
 /// The longest key of an entry, in bytes.
 pub const MAX_KEY_LEN: usize = 1_024;
@@ -18,63 +19,63 @@ pub const MAX_KEY_LEN: usize = 1_024;
 pub const MAX_VALUE_LEN: usize = 16_384;
 
 /// Questions with no more than this need no room on the heap.
-const FEW_DESCRIPTORS: usize = 4;
-const FEW_ENTRIES: usize = 12;
+const INLINE_DESCRIPTORS: usize = 4;
+const INLINE_ENTRIES: usize = 12;
 
 /// Room for what is read of a question, which is in its bytes: for a few in place, for more on the heap.
 #[derive(Debug)]
-pub struct Room<T, const FEW: usize> {
-    few: [T; FEW],
-    many: Vec<T>,
+pub struct InlineBuffer<T, const FEW: usize> {
+    inline: [T; FEW],
+    heap: Vec<T>,
 }
 
 /// Room for entries.
-pub type Entries<'a> = Room<Entry<'a>, FEW_ENTRIES>;
+pub type EntryBuffer<'a> = InlineBuffer<DescriptorEntry<'a>, INLINE_ENTRIES>;
 /// Room for descriptors, which have entries.
-pub type Descriptors<'a> = Room<Descriptor<'a>, FEW_DESCRIPTORS>;
+pub type DescriptorBuffer<'a> = InlineBuffer<Descriptor<'a>, INLINE_DESCRIPTORS>;
 
-impl Entries<'_> {
+impl EntryBuffer<'_> {
     /// No entries yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            few: [Entry::new("", ""); FEW_ENTRIES],
-            many: Vec::new(),
+            inline: [DescriptorEntry::new("", ""); INLINE_ENTRIES],
+            heap: Vec::new(),
         }
     }
 }
 
-impl Descriptors<'_> {
+impl DescriptorBuffer<'_> {
     /// No descriptors yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            few: [Descriptor::default(); FEW_DESCRIPTORS],
-            many: Vec::new(),
+            inline: [Descriptor::default(); INLINE_DESCRIPTORS],
+            heap: Vec::new(),
         }
     }
 }
 
-impl Default for Entries<'_> {
+impl Default for EntryBuffer<'_> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Default for Descriptors<'_> {
+impl Default for DescriptorBuffer<'_> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Copy, const FEW: usize> Room<T, FEW> {
+impl<T: Copy, const FEW: usize> InlineBuffer<T, FEW> {
     /// Room for so many.
-    fn of(&mut self, len: usize, blank: T) -> &mut [T] {
+    fn slice(&mut self, len: usize, blank: T) -> &mut [T] {
         if len > FEW {
-            self.many.resize(len, blank);
-            return &mut self.many;
+            self.heap.resize(len, blank);
+            return &mut self.heap;
         }
-        self.few.get_mut(..len).unwrap_or_default()
+        self.inline.get_mut(..len).unwrap_or_default()
     }
 }
 
@@ -82,15 +83,15 @@ impl<T: Copy, const FEW: usize> Room<T, FEW> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadableRequest {
     /// It is no message.
-    Malformed(Malformed),
+    Malformed(WireError),
     /// There is too much of something: of what, how much, and how much there may be.
     TooMany(&'static str, usize, usize),
     /// The limit that came with a descriptor is in a unit of this number, which there is not.
     Unit(u64),
 }
 
-impl From<Malformed> for UnreadableRequest {
-    fn from(malformed: Malformed) -> Self {
+impl From<WireError> for UnreadableRequest {
+    fn from(malformed: WireError) -> Self {
         Self::Malformed(malformed)
     }
 }
@@ -114,7 +115,7 @@ impl fmt::Display for UnreadableRequest {
 
 /// How much there is in a question.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct RequestSize {
     descriptors: usize,
     entries: usize,
 }
@@ -122,40 +123,40 @@ struct Size {
 /// Reads a `RateLimitRequest`. It lives no longer than the bytes and the room, because all of it is there.
 pub fn read_request<'a, 'room>(
     bytes: &'a [u8],
-    entries: &'room mut Entries<'a>,
-    descriptors: &'room mut Descriptors<'room>,
-) -> Result<Request<'room>, UnreadableRequest>
+    entries: &'room mut EntryBuffer<'a>,
+    descriptors: &'room mut DescriptorBuffer<'room>,
+) -> Result<RlsRequest<'room>, UnreadableRequest>
 where
     'a: 'room,
 {
     let size = measure(bytes)?;
-    let entries = entries.of(size.entries, Entry::new("", ""));
-    let descriptors = descriptors.of(size.descriptors, Descriptor::default());
+    let entries = entries.slice(size.entries, DescriptorEntry::new("", ""));
+    let descriptors = descriptors.slice(size.descriptors, Descriptor::default());
     fill(bytes, entries, descriptors)
 }
 
 /// Counts, and refuses what is too much before there is room for it.
-fn measure(bytes: &[u8]) -> Result<Size, UnreadableRequest> {
-    let mut size = Size::default();
-    let mut fields = Fields::of(bytes);
+fn measure(bytes: &[u8]) -> Result<RequestSize, UnreadableRequest> {
+    let mut size = RequestSize::default();
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
-        let (2, Value::Bytes(descriptor)) = field else {
+        let (2, WireValue::Bytes(descriptor)) = field else {
             continue;
         };
         size.descriptors += 1;
         let mut entries = 0;
-        let mut fields = Fields::of(descriptor);
+        let mut fields = MessageFields::new(descriptor);
         while let Some(field) = fields.next_field()? {
-            entries += usize::from(matches!(field, (1, Value::Bytes(_))));
+            entries += usize::from(matches!(field, (1, WireValue::Bytes(_))));
         }
-        bounded("entries", entries, MAX_ENTRIES)?;
+        check_at_most("entries", entries, MAX_ENTRIES)?;
         size.entries += entries;
     }
-    bounded("descriptors", size.descriptors, MAX_DESCRIPTORS)?;
+    check_at_most("descriptors", size.descriptors, MAX_DESCRIPTORS)?;
     Ok(size)
 }
 
-fn bounded(what: &'static str, is: usize, most: usize) -> Result<(), UnreadableRequest> {
+fn check_at_most(what: &'static str, is: usize, most: usize) -> Result<(), UnreadableRequest> {
     if is > most {
         return Err(UnreadableRequest::TooMany(what, is, most));
     }
@@ -164,20 +165,20 @@ fn bounded(what: &'static str, is: usize, most: usize) -> Result<(), UnreadableR
 
 fn fill<'a, 'room>(
     bytes: &'a [u8],
-    room: &'room mut [Entry<'a>],
+    room: &'room mut [DescriptorEntry<'a>],
     list: &'room mut [Descriptor<'room>],
-) -> Result<Request<'room>, UnreadableRequest>
+) -> Result<RlsRequest<'room>, UnreadableRequest>
 where
     'a: 'room,
 {
     let (mut domain, mut hits_addend) = ("", 0);
     let mut places = list.iter_mut();
     let mut room = room;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => domain = text(bytes, "domain")?,
-            (2, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => domain = text(bytes, "domain")?,
+            (2, WireValue::Bytes(bytes)) => {
                 let (descriptor, used) = read_descriptor(bytes, room)?;
                 let (own, rest) = std::mem::take(&mut room).split_at_mut(used);
                 room = rest;
@@ -188,11 +189,11 @@ where
                     };
                 }
             }
-            (3, Value::Number(number)) => hits_addend = low(number),
+            (3, WireValue::Number(number)) => hits_addend = low_32_bits(number),
             _ => {}
         }
     }
-    Ok(Request {
+    Ok(RlsRequest {
         domain,
         descriptors: list,
         hits_addend,
@@ -202,38 +203,38 @@ where
 /// Everything of a descriptor but its entries, which go into the room; and how many there are.
 fn read_descriptor<'a>(
     bytes: &'a [u8],
-    room: &mut [Entry<'a>],
+    room: &mut [DescriptorEntry<'a>],
 ) -> Result<(Descriptor<'static>, usize), UnreadableRequest> {
     let mut read = Descriptor::default();
     let mut limit: Option<(u32, u64)> = None;
     let mut used = 0;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => {
                 if let Some(place) = room.get_mut(used) {
                     *place = read_entry(bytes)?;
                     used += 1;
                 }
             }
             // A message field that is sent twice is merged.
-            (2, Value::Bytes(bytes)) => read_limit(bytes, limit.get_or_insert_default())?,
-            (3, Value::Bytes(bytes)) => {
+            (2, WireValue::Bytes(bytes)) => read_limit(bytes, limit.get_or_insert_default())?,
+            (3, WireValue::Bytes(bytes)) => {
                 let hits = read.hits_addend.get_or_insert_default();
-                let mut fields = Fields::of(bytes);
+                let mut fields = MessageFields::new(bytes);
                 while let Some(field) = fields.next_field()? {
-                    if let (1, Value::Number(number)) = field {
+                    if let (1, WireValue::Number(number)) = field {
                         *hits = number;
                     }
                 }
             }
-            (4, Value::Number(number)) => read.is_negative_hits = number != 0,
+            (4, WireValue::Number(number)) => read.is_negative_hits = number != 0,
             _ => {}
         }
     }
     if let Some((requests_per_unit, unit)) = limit {
-        let known = i32::try_from(unit).ok().and_then(Unit::numbered);
-        read.limit = Some(Override {
+        let known = i32::try_from(unit).ok().and_then(WindowUnit::from_number);
+        read.limit = Some(LimitOverride {
             requests_per_unit,
             unit: known.ok_or(UnreadableRequest::Unit(unit))?,
         });
@@ -241,17 +242,17 @@ fn read_descriptor<'a>(
     Ok((read, used))
 }
 
-fn read_entry(bytes: &[u8]) -> Result<Entry<'_>, UnreadableRequest> {
-    let mut entry = Entry::new("", "");
-    let mut fields = Fields::of(bytes);
+fn read_entry(bytes: &[u8]) -> Result<DescriptorEntry<'_>, UnreadableRequest> {
+    let mut entry = DescriptorEntry::new("", "");
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => {
-                bounded("bytes of a key", bytes.len(), MAX_KEY_LEN)?;
+            (1, WireValue::Bytes(bytes)) => {
+                check_at_most("bytes of a key", bytes.len(), MAX_KEY_LEN)?;
                 entry.key = text(bytes, "key")?;
             }
-            (2, Value::Bytes(bytes)) => {
-                bounded("bytes of a value", bytes.len(), MAX_VALUE_LEN)?;
+            (2, WireValue::Bytes(bytes)) => {
+                check_at_most("bytes of a value", bytes.len(), MAX_VALUE_LEN)?;
                 entry.value = text(bytes, "value")?;
             }
             _ => {}
@@ -260,12 +261,12 @@ fn read_entry(bytes: &[u8]) -> Result<Entry<'_>, UnreadableRequest> {
     Ok(entry)
 }
 
-fn read_limit(bytes: &[u8], (requests, unit): &mut (u32, u64)) -> Result<(), Malformed> {
-    let mut fields = Fields::of(bytes);
+fn read_limit(bytes: &[u8], (requests, unit): &mut (u32, u64)) -> Result<(), WireError> {
+    let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Number(number)) => *requests = low(number),
-            (2, Value::Number(number)) => *unit = number,
+            (1, WireValue::Number(number)) => *requests = low_32_bits(number),
+            (2, WireValue::Number(number)) => *unit = number,
             _ => {}
         }
     }
@@ -273,13 +274,13 @@ fn read_limit(bytes: &[u8], (requests, unit): &mut (u32, u64)) -> Result<(), Mal
 }
 
 /// A number of 32 bits: what lies above them is cut off, as the format says.
-fn low(number: u64) -> u32 {
+fn low_32_bits(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }
 
 /// Writes a `RateLimitResponse`.
 pub fn write_response(response: &RlsResponse<'_>, out: &mut Vec<u8>) {
-    let mut writer = Writer::new(out);
+    let mut writer = MessageWriter::new(out);
     writer.number(1, response.overall as u64);
     for status in response.statuses {
         writer.message(2, |writer| write_status(status, writer));
@@ -295,7 +296,7 @@ pub fn write_response(response: &RlsResponse<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn write_status(status: &RlsStatus<'_>, writer: &mut Writer<'_>) {
+fn write_status(status: &RlsStatus<'_>, writer: &mut MessageWriter<'_>) {
     writer.number(1, status.code as u64);
     if let Some(limit) = status.limit {
         writer.message(2, |writer| write_limit(&limit, writer));
@@ -306,14 +307,14 @@ fn write_status(status: &RlsStatus<'_>, writer: &mut Writer<'_>) {
     }
 }
 
-fn write_limit(limit: &RlsLimit<'_>, writer: &mut Writer<'_>) {
+fn write_limit(limit: &RlsLimit<'_>, writer: &mut MessageWriter<'_>) {
     writer.number(1, limit.requests_per_unit.into());
     writer.number(2, u64::try_from(limit.unit).unwrap_or(0));
     writer.text(3, limit.name.as_bytes());
 }
 
 /// `google.protobuf.Struct`; what is no map is none.
-fn write_struct(metadata: &Metadata, writer: &mut Writer<'_>) {
+fn write_struct(metadata: &Metadata, writer: &mut MessageWriter<'_>) {
     let Metadata::Map(map) = metadata else {
         return;
     };
@@ -325,12 +326,12 @@ fn write_struct(metadata: &Metadata, writer: &mut Writer<'_>) {
     }
 }
 
-fn write_value(value: &Metadata, writer: &mut Writer<'_>) {
+fn write_value(value: &Metadata, writer: &mut MessageWriter<'_>) {
     match value {
-        Metadata::Nothing => writer.chosen(1, 0),
+        Metadata::Null => writer.oneof_number(1, 0),
         Metadata::Number(number) => writer.double(2, *number),
         Metadata::Text(text) => writer.bytes(3, text.as_bytes()),
-        Metadata::Truth(truth) => writer.chosen(4, u64::from(*truth)),
+        Metadata::Bool(truth) => writer.oneof_number(4, u64::from(*truth)),
         Metadata::Map(_) => writer.message(5, |writer| write_struct(value, writer)),
         Metadata::List(list) => writer.message(6, |writer| {
             for one in list {

@@ -15,7 +15,7 @@ mod overrides;
 mod rls_response;
 mod rule_policies;
 
-pub use json::JsonAnswer;
+pub use json::RlsJsonResponse;
 pub use rls_response::{RlsLimit, RlsResponse, RlsStatus};
 
 pub(crate) use descriptor_request::DescriptorRequest;
@@ -25,13 +25,13 @@ pub(crate) use rule_policies::RulePolicies;
 use std::fmt;
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{Refusal, RequestOutcome, Transport};
-use tollgate_store::{Clock, ErrorKind, StoreError};
+use tollgate_store::{Clock, StoreError, StoreErrorKind};
 
 use crate::EnvoyService;
-use crate::config::{BadRequest, Code, Request};
-use crate::engine::Undecided;
+use crate::config::{BadRequest, RlsCode, RlsRequest};
+use crate::engine::DecideError;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl<C: Clock> EnvoyService<C> {
     pub async fn should_rate_limit<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
@@ -65,7 +65,7 @@ impl<C: Clock> EnvoyService<C> {
         if decided.is_err() {
             service
                 .metrics()
-                .count_answer(transport, RequestOutcome::Failed);
+                .record_outcome(transport, RequestOutcome::Failed);
         }
         // What comes by HTTP is measured with all else that does.
         if transport == Transport::Grpc {
@@ -79,43 +79,44 @@ impl<C: Clock> EnvoyService<C> {
     ///
     /// # Errors
     /// What is wrong with the request.
-    pub async fn should_rate_limit_json(&self, body: &[u8]) -> Result<JsonAnswer, String> {
+    pub async fn should_rate_limit_json(&self, body: &[u8]) -> Result<RlsJsonResponse, String> {
         let question = json::read_json(body)?;
         let entries = question.entries()?;
         let descriptors = question.descriptors(&entries)?;
         let request = question.request(&descriptors)?;
-        let answered =
-            self.should_rate_limit(Transport::Http, &request, |response| JsonAnswer::Decided {
+        let answered = self.should_rate_limit(Transport::Http, &request, |response| {
+            RlsJsonResponse::Decided {
                 status: match response.overall {
-                    Code::Ok => 200,
-                    Code::OverLimit => Refusal::over_limit(None).status,
+                    RlsCode::Ok => 200,
+                    RlsCode::OverLimit => Refusal::over_limit(None).status,
                 },
                 body: json::write_json(response),
                 wait: response.wait,
-            });
+            }
+        });
         answered.await.or_else(|error| match error {
             RlsError::BadRequest(reason) => Err(reason.to_string()),
             RlsError::Store(error) => {
                 let refusal = Refusal::store_unavailable();
-                Ok(JsonAnswer::Undecided(refusal, error.to_string()))
+                Ok(RlsJsonResponse::Failed(refusal, error.to_string()))
             }
         })
     }
 
     /// Writes the header fields about any limits.
-    fn render(&self, outcome: Outcome, standings: &[Standing<'_>], fields: &mut HeaderFields) {
+    fn render(&self, outcome: Outcome, standings: &[RateLimitItem<'_>], fields: &mut HeaderFields) {
         let service = self.service();
         let headers = service.headers();
-        let answer = headers.answer_of(outcome, standings, || service.now());
+        let answer = headers.rate_limit_status(outcome, standings, || service.now());
         answer.write(headers.dialects(), fields);
     }
 }
 
-impl From<Undecided> for RlsError {
-    fn from(undecided: Undecided) -> Self {
+impl From<DecideError> for RlsError {
+    fn from(undecided: DecideError) -> Self {
         match undecided {
-            Undecided::BadRequest(reason) => Self::BadRequest(reason),
-            Undecided::Store(error) => Self::Store(error),
+            DecideError::BadRequest(reason) => Self::BadRequest(reason),
+            DecideError::Store(error) => Self::Store(error),
         }
     }
 }
@@ -133,9 +134,9 @@ impl std::error::Error for RlsError {}
 
 /// A limit that is closed while the shared store is away. Envoy is told that there is no answer and does what its
 /// configuration says.
-fn closed() -> RlsError {
+fn closed_limit_error() -> RlsError {
     RlsError::Store(StoreError::new(
-        ErrorKind::Unreachable,
+        StoreErrorKind::Unreachable,
         "a limit is closed while the shared store is away",
     ))
 }

@@ -5,11 +5,13 @@
 use tollgate_store::Clock;
 
 use super::RlsError;
-use super::by_files::status_of;
+use super::by_files::rls_status;
 use super::rls_response::{RlsLimit, RlsStatus};
 use crate::EnvoyService;
-use crate::config::{BadRequest, Descriptor, Entry, EnvoyPolicy, MAX_ENTRIES, Request};
-use crate::engine::Decided;
+use crate::config::{
+    BadRequest, Descriptor, DescriptorEntry, EnvoyPolicy, MAX_ENTRIES, RlsRequest,
+};
+use crate::engine::EnvoyVerdict;
 
 /// The domain in which limits that come with descriptors are counted.
 const OVERRIDES: &str = "overrides";
@@ -23,7 +25,7 @@ impl<C: Clock> EnvoyService<C> {
     /// The status by the limit that comes with a descriptor, if one does: it is counted in a window of its own.
     pub(super) async fn decide_override(
         &self,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         descriptor: &Descriptor<'_>,
     ) -> Result<Option<RlsStatus<'static>>, RlsError> {
         if descriptor.limit.is_none() {
@@ -31,16 +33,18 @@ impl<C: Clock> EnvoyService<C> {
         }
         let own = descriptor.entries;
         let full = match own.first() {
-            Some(first) if own.len() >= MAX_ENTRIES => Some((joined(request.domain, first), first)),
+            Some(first) if own.len() >= MAX_ENTRIES => {
+                Some((join_domain_and_key(request.domain, first), first))
+            }
             _ => None,
         };
         let (front, own) = match &full {
             // There is no room for the domain beside so many entries, so it goes into the key of the first.
             Some((key, first)) => (
-                Entry::new(key, first.value),
+                DescriptorEntry::new(key, first.value),
                 own.get(1..).unwrap_or_default(),
             ),
-            None => (Entry::new("domain", request.domain), own),
+            None => (DescriptorEntry::new("domain", request.domain), own),
         };
         let mut entries = [front; MAX_ENTRIES];
         for (place, entry) in entries.iter_mut().skip(1).zip(own) {
@@ -55,20 +59,20 @@ impl<C: Clock> EnvoyService<C> {
             entries: entries.get(..len).unwrap_or_default(),
             ..*descriptor
         }];
-        let request = Request {
+        let request = RlsRequest {
             domain: OVERRIDES,
             descriptors: &descriptors,
             hits_addend: request.hits_addend,
         };
-        let decided = self.decide_descriptors(&request, nameless).await?;
+        let decided = self.decide_descriptors(&request, unnamed_status).await?;
         Ok(Some(decided))
     }
 }
 
 /// The status of the only descriptor. Limits that come with descriptors have no names.
-fn nameless(decided: &Decided<'_>) -> RlsStatus<'static> {
+fn unnamed_status(decided: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
     let status = decided.reply.statuses().first().copied();
-    let status = status_of(&status.unwrap_or_default());
+    let status = rls_status(&status.unwrap_or_default());
     RlsStatus {
         limit: status.limit.map(|limit| RlsLimit {
             requests_per_unit: limit.requests_per_unit,
@@ -82,6 +86,6 @@ fn nameless(decided: &Decided<'_>) -> RlsStatus<'static> {
 }
 
 /// A domain and an entry's key as one text that no other two make. It begins with a digit, so it is no `domain` either.
-fn joined(domain: &str, entry: &Entry<'_>) -> String {
+fn join_domain_and_key(domain: &str, entry: &DescriptorEntry<'_>) -> String {
     format!("{}:{domain}{}", domain.len(), entry.key)
 }

@@ -3,15 +3,15 @@
 //! Must not know: protobuf, JSON, policies.
 
 use tollgate_core::Nanos;
-use tollgate_http::Words as HeaderFields;
+use tollgate_http::HeaderFields;
 
-use crate::config::{Code, Metadata};
+use crate::config::{Metadata, RlsCode};
 
 /// The whole answer.
 #[derive(Clone, Copy, Debug)]
 pub struct RlsResponse<'a> {
     /// Whether the request may go on.
-    pub overall: Code,
+    pub overall: RlsCode,
     /// One for each descriptor, in order.
     pub statuses: &'a [RlsStatus<'a>],
     /// Header fields that Envoy adds to the response to its client.
@@ -26,7 +26,7 @@ pub struct RlsResponse<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RlsStatus<'a> {
     /// Whether the descriptor is within its limit.
-    pub code: Code,
+    pub code: RlsCode,
     /// The limit, if one applies.
     pub limit: Option<RlsLimit<'a>>,
     /// What is left of it.

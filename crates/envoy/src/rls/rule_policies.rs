@@ -5,10 +5,10 @@
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use tollgate_core::Unit as Counted;
-use tollgate_http::Policy;
+use tollgate_core::QuotaUnit as Counted;
+use tollgate_http::QuotaPolicy;
 
-use crate::config::{Quota, Rule};
+use crate::config::{EnvoyRule, RuleQuota};
 
 /// The policies of the newest version of the files.
 #[derive(Debug, Default)]
@@ -20,12 +20,12 @@ pub(crate) struct RulePolicies {
 #[derive(Debug, Default)]
 pub(super) struct VersionPolicies {
     generation: u64,
-    rules: Box<[OnceLock<Option<Policy>>]>,
+    rules: Box<[OnceLock<Option<QuotaPolicy>>]>,
 }
 
 impl RulePolicies {
     /// Those of a version with so many rules. A decision that still goes by the version before gets its own.
-    pub(super) fn of(
+    pub(super) fn for_version(
         &self,
         generation: u64,
         count: usize,
@@ -47,15 +47,15 @@ impl RulePolicies {
 
 impl VersionPolicies {
     /// The policy of one rule. `None` where its name cannot be sent, or nothing is counted.
-    pub(super) fn of_rule(&self, rule: &Rule) -> Option<&Policy> {
+    pub(super) fn for_rule(&self, rule: &EnvoyRule) -> Option<&QuotaPolicy> {
         let index = usize::try_from(rule.number).ok()?;
         let policy = self.rules.get(index)?;
         policy.get_or_init(|| render(rule)).as_ref()
     }
 }
 
-fn render(rule: &Rule) -> Option<Policy> {
-    let Quota::Limited {
+fn render(rule: &EnvoyRule) -> Option<QuotaPolicy> {
+    let RuleQuota::Limited {
         requests_per_unit,
         unit,
         ..
@@ -67,7 +67,7 @@ fn render(rule: &Rule) -> Option<Policy> {
         "" => &rule.name,
         name => name,
     };
-    Policy::new(
+    QuotaPolicy::new(
         name,
         requests_per_unit.into(),
         unit.length(),

@@ -10,17 +10,17 @@
 //! fleet's quota returns), a denial is answered for at most a second, and within that second may be false: the one stated
 //! exception. The store in memory needs none of this. Must not know: rules, verdicts, transports.
 
-mod table;
+mod denial_table;
 #[cfg(test)]
 mod tests;
 
 use tollgate_core::limit::{AlgorithmKind, Limit};
-use tollgate_core::{Nanos, Outcome, Status, Timestamp};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 use tollgate_engine::DenialCaching;
-use tollgate_store::{Answer, Check, Key, LimitId, Note, Op};
+use tollgate_store::{LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 
-pub(crate) use self::table::DenialId;
-use self::table::{Denial, Table};
+pub(crate) use self::denial_table::DenialId;
+use self::denial_table::{Denial, DenialTable};
 
 /// A bounded memory of denials.
 ///
@@ -29,15 +29,15 @@ use self::table::{Denial, Table};
 /// use tollgate_core::{Nanos, Rate, TokenBucket};
 /// use tollgate_engine::DenialCaching;
 /// use tollgate_fleet::denial_cache::DenialCache;
-/// use tollgate_store::{Answer, Check, Key, LimitId, Memory, Op, Ruled, Store};
+/// use tollgate_store::{StoreReply, QuotaCheck, StoreKey, LimitId, MemoryStore, Op, IdentifiedLimit, TestStore};
 ///
-/// let store = Memory::for_keys(100)?;
+/// let store = MemoryStore::for_keys(100)?;
 /// let quota = TokenBucket::at(Rate::per_hour(1)).build()?;
-/// let ruled = Ruled { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
-/// let checks = [Check { key: Key::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) }];
+/// let ruled = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// let checks = [QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) }];
 ///
 /// let cache = DenialCache::for_keys(1_000);
-/// let mut answers = [Answer::EMPTY];
+/// let mut answers = [StoreReply::EMPTY];
 /// let sent = store.now();
 /// store.decide(&checks, &mut answers)?;
 /// cache.learn(&checks, &answers, &[DenialCaching::UntilOver], sent, 1);
@@ -49,12 +49,12 @@ use self::table::{Denial, Table};
 /// ```
 #[derive(Debug)]
 pub struct DenialCache {
-    table: Table,
+    table: DenialTable,
 }
 
 /// A batch that is denied for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denied {
+pub struct CachedDenial {
     /// Which check has to be waited for longest.
     pub binding: usize,
     /// How long.
@@ -63,70 +63,70 @@ pub struct Denied {
 
 /// What is remembered of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remembered {
+pub struct CachedStatus {
     /// How long it denies.
     pub retry_after: Nanos,
     /// Where the limit stands: at least so much remains as when the store was asked.
-    pub status: Status,
+    pub status: QuotaStatus,
 }
 
 /// How long a denial is believed where something may be given back.
-const BRIEFLY: Nanos = Nanos::SECOND;
+const SHORT_TTL: Nanos = Nanos::SECOND;
 
 impl DenialCache {
     /// Room for about so many denials, at least a few.
     #[must_use]
     pub fn for_keys(keys: usize) -> Self {
         Self {
-            table: Table::with_room(keys),
+            table: DenialTable::with_capacity(keys),
         }
     }
 
     /// Whether some check of the batch is known to be denied at `now` under this generation of the policy. `known`
     /// receives, for each check that denies, what is known of it; it must be as long as `checks`.
     #[must_use]
-    pub fn ask(
+    pub fn lookup(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         now: Timestamp,
         generation: u64,
-        known: &mut [Option<Remembered>],
-    ) -> Option<Denied> {
-        let mut longest: Option<Denied> = None;
+        known: &mut [Option<CachedStatus>],
+    ) -> Option<CachedDenial> {
+        let mut longest: Option<CachedDenial> = None;
         for (index, (check, known)) in checks.iter().zip(&mut *known).enumerate() {
             *known = None;
             let Some(cost) = cost_of(check.op) else {
                 continue;
             };
-            let who = self.table.id(&check.key, check.ruled.id, generation);
-            let Some(denial) = self.table.get(&who).filter(|one| now < one.believed_until) else {
+            let who = self.table.id(&check.key, check.limit.id, generation);
+            let Some(denial) = self.table.get(&who).filter(|one| now < one.expires_at) else {
                 continue;
             };
-            let Some(until) = until(&denial, &check.ruled.limit, cost) else {
+            let Some(until) = denied_until(&denial, &check.limit.limit, cost) else {
                 continue;
             };
             // The limit that bound then is asked about again and nothing is known of it any more: how long it
             // denies, and so what the answer would be, only the store can say.
-            let is_bound_by = |other: &Check<'_>| Some(other.ruled.id) == denial.bound_by;
+            let is_bound_by = |other: &QuotaCheck<'_>| Some(other.limit.id) == denial.bound_by;
             let bound_by = checks.iter().find(|other| is_bound_by(other));
-            if bound_by.is_some_and(|other| !self.knows(other, now, generation)) {
+            if bound_by.is_some_and(|other| !self.has_active_denial(other, now, generation)) {
                 return None;
             }
             let retry_after = until.since(now);
             if retry_after.is_zero() {
                 continue;
             }
-            let passed = now.since(denial.at).saturating_sub(denial.took);
-            let retry_after = retry_after.saturating_add(denial.took);
-            *known = Some(Remembered {
+            let passed = now.since(denial.sent_at).saturating_sub(denial.round_trip);
+            let retry_after = retry_after.saturating_add(denial.round_trip);
+            *known = Some(CachedStatus {
                 retry_after,
-                status: Status {
+                status: QuotaStatus {
                     reset_after: denial.status.reset_after.saturating_sub(passed),
                     ..denial.status
                 },
             });
             if longest.is_none_or(|longest| retry_after > longest.retry_after) {
-                longest = Some(Denied {
+                longest = Some(CachedDenial {
                     binding: index,
                     retry_after,
                 });
@@ -136,55 +136,59 @@ impl DenialCache {
     }
 
     /// Whose denial one of this key under this limit would be: a digest, to be made once in a decision.
-    pub(crate) fn id(&self, key: &Key<'_>, limit: LimitId, generation: u64) -> DenialId {
+    pub(crate) fn id(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) -> DenialId {
         self.table.id(key, limit, generation)
     }
 
     /// Whether anything is remembered of any of these, true or not.
-    pub(crate) fn knows_any(&self, ids: &[DenialId]) -> bool {
-        ids.iter().any(|who| self.table.has(who))
+    pub(crate) fn contains_any(&self, ids: &[DenialId]) -> bool {
+        ids.iter().any(|who| self.table.contains(who))
     }
 
     /// Which key of the batch was denied until a moment ago, if one was: those who were told so come back now, all at once.
     #[must_use]
-    pub fn just_over(&self, checks: &[Check<'_>], now: Timestamp, generation: u64) -> Option<u128> {
+    pub fn recently_expired(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        now: Timestamp,
+        generation: u64,
+    ) -> Option<u128> {
         checks.iter().find_map(|check| {
             let _can_be_denied = cost_of(check.op)?;
-            let who = self.table.id(&check.key, check.ruled.id, generation);
+            let who = self.table.id(&check.key, check.limit.id, generation);
             let denial = self.table.get(&who)?;
-            let is_just_over =
-                denial.believed_until <= now && now.since(denial.believed_until) < BRIEFLY;
+            let is_just_over = denial.expires_at <= now && now.since(denial.expires_at) < SHORT_TTL;
             is_just_over.then(|| who.digest())
         })
     }
 
     /// Learns from what the store answered to a batch that was sent at `sent`: what it denies, what it left empty, and
     /// what is no longer true. `keep` says for each check how long its denial may be believed.
-    pub fn learn(
+    pub fn record(
         &self,
-        checks: &[Check<'_>],
-        answers: &[Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &[StoreReply],
         keep: &[DenialCaching],
         sent: Timestamp,
         generation: u64,
     ) {
-        let id = |check: &Check<'_>| self.id(&check.key, check.ruled.id, generation);
+        let id = |check: &QuotaCheck<'_>| self.id(&check.key, check.limit.id, generation);
         let ids: Vec<DenialId> = checks.iter().map(id).collect();
-        self.learn_of(&ids, checks, answers, keep, (sent, Nanos::ZERO));
+        self.record_by_id(&ids, checks, answers, keep, (sent, Nanos::ZERO));
     }
 
     /// The same, for whoever has the digests of the checks already and knows how long the answer took. A denial is believed
     /// as if it had been decided when it was asked for, and told as if when it was answered: nobody comes back too early.
-    pub(crate) fn learn_of(
+    pub(crate) fn record_by_id(
         &self,
         ids: &[DenialId],
-        checks: &[Check<'_>],
-        answers: &[Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &[StoreReply],
         keep: &[DenialCaching],
         (sent, took): (Timestamp, Nanos),
     ) {
         let all_admit = answers.iter().all(|answer| answer.outcome.is_admitted());
-        let denies = |answer: &Answer| match answer.outcome {
+        let denies = |answer: &StoreReply| match answer.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         };
@@ -198,25 +202,25 @@ impl DenialCache {
                 (Some(cost), Some(wait)) => Some((cost, wait)),
                 // Another limit refused: nothing was charged here, so what is remembered is as true as before.
                 _ if !all_admit => continue,
-                _ => next_unit(&check.ruled.limit, answer).map(|wait| (1, wait)),
+                _ => time_to_next_unit(&check.limit.limit, answer).map(|wait| (1, wait)),
             };
             let binding = binding.filter(|binding| *binding != index);
             let bound_by = binding.and_then(|binding| checks.get(binding));
             let span = match keep {
                 DenialCaching::Never => None,
-                DenialCaching::Briefly => Some(BRIEFLY),
-                DenialCaching::UntilOver => Some(Nanos::MAX),
+                DenialCaching::OneSecond => Some(SHORT_TTL),
+                DenialCaching::UntilRetryAfter => Some(Nanos::MAX),
             };
             match (found, span) {
-                (Some((cost, wait)), Some(span)) if answer.note == Note::Plain => {
+                (Some((cost, wait)), Some(span)) if answer.note == ReplyNote::Plain => {
                     let denial = Denial {
                         cost,
-                        until: sent.after(wait),
-                        took,
+                        denied_until: sent.after(wait),
+                        round_trip: took,
                         status: answer.status,
-                        at: sent,
-                        believed_until: sent.after(wait.min(span)),
-                        bound_by: bound_by.map(|check| check.ruled.id),
+                        sent_at: sent,
+                        expires_at: sent.after(wait.min(span)),
+                        bound_by: bound_by.map(|check| check.limit.id),
                     };
                     self.table.put(who, denial, sent);
                 }
@@ -226,7 +230,7 @@ impl DenialCache {
     }
 
     /// Forgets what is known of one key under one limit: it was reset, or given another quota.
-    pub fn forget(&self, key: &Key<'_>, limit: LimitId, generation: u64) {
+    pub fn remove(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) {
         self.table.remove(&self.table.id(key, limit, generation));
     }
 
@@ -235,13 +239,13 @@ impl DenialCache {
         self.table.clear();
     }
 
-    fn knows(&self, check: &Check<'_>, now: Timestamp, generation: u64) -> bool {
-        let who: DenialId = self.table.id(&check.key, check.ruled.id, generation);
-        let denial = self.table.get(&who).filter(|one| now < one.believed_until);
+    fn has_active_denial(&self, check: &QuotaCheck<'_>, now: Timestamp, generation: u64) -> bool {
+        let who: DenialId = self.table.id(&check.key, check.limit.id, generation);
+        let denial = self.table.get(&who).filter(|one| now < one.expires_at);
         let (Some(denial), Some(cost)) = (denial, cost_of(check.op)) else {
             return false;
         };
-        until(&denial, &check.ruled.limit, cost).is_some()
+        denied_until(&denial, &check.limit.limit, cost).is_some()
     }
 }
 
@@ -256,9 +260,9 @@ const fn cost_of(op: Op) -> Option<u64> {
 
 /// Until when this cost is denied, if that follows from the denial of another. A smaller cost may be admitted; a larger
 /// one waits longer, and by how much only a bucket tells without its state.
-fn until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> {
+fn denied_until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> {
     if cost == denial.cost {
-        return Some(denial.until);
+        return Some(denial.denied_until);
     }
     let bucket = limit
         .denying_bucket()
@@ -266,11 +270,11 @@ fn until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> {
     let blocks = |cost: u64| cost.div_ceil(bucket.block());
     let more = blocks(cost).checked_sub(blocks(denial.cost))?;
     let span = more.saturating_mul(bucket.interval().as_nanos());
-    Some(denial.until.after(Nanos::from_nanos(span)))
+    Some(denial.denied_until.after(Nanos::from_nanos(span)))
 }
 
 /// How long after an admission that left nothing there will be something again.
-fn next_unit(limit: &Limit, answer: &Answer) -> Option<Nanos> {
+fn time_to_next_unit(limit: &Limit, answer: &StoreReply) -> Option<Nanos> {
     if answer.status.remaining > 0 || answer.receipt.cost == 0 {
         return None;
     }
@@ -281,6 +285,6 @@ fn next_unit(limit: &Limit, answer: &Answer) -> Option<Nanos> {
             _ => None,
         };
     }
-    let is_window = limit.kind() == AlgorithmKind::FixedWindow;
+    let is_window = limit.algorithm_kind() == AlgorithmKind::FixedWindow;
     Some(answer.status.reset_after).filter(|span| is_window && !span.is_zero())
 }

@@ -9,9 +9,12 @@ use tollgate_core::{
     FixedWindow, LeakyBucket, Nanos, Outcome, Rate, Receipt, SlidingCounter, SlidingLog, Timestamp,
     TokenBucket, Window,
 };
-use tollgate_store::{Answer, Check, Key, LimitId, ManualClock, Memory, Op, Ruled, Store as _};
+use tollgate_store::{
+    IdentifiedLimit, LimitId, ManualClock, MemoryStore, Op, QuotaCheck, Store as _, StoreKey,
+    StoreReply,
+};
 
-use super::{DenialCache, DenialCaching, Denied};
+use super::{CachedDenial, DenialCache, DenialCaching};
 use crate::testing::Dice;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -20,12 +23,12 @@ const KEYS: [&[u8]; 3] = [b"alice", b"bob", b"carol"];
 fn limits() -> Vec<Limit> {
     let minute = Nanos::MINUTE;
     vec![
-        TokenBucket::at(Rate::per_second(2))
+        TokenBucket::builder(Rate::per_second(2))
             .burst(5)
             .build()
             .unwrap()
             .into(),
-        TokenBucket::at(Rate::per_second(3_000))
+        TokenBucket::builder(Rate::per_second(3_000))
             .block(1_000)
             .burst(7_000)
             .build()
@@ -41,22 +44,22 @@ fn limits() -> Vec<Limit> {
             .build()
             .unwrap()
             .into(),
-        FixedWindow::of(4, Window::Epoch(minute))
+        FixedWindow::builder(4, Window::Epoch(minute))
             .build()
             .unwrap()
             .into(),
-        FixedWindow::of(4, Window::FirstHit(minute))
+        FixedWindow::builder(4, Window::FirstHit(minute))
             .build()
             .unwrap()
             .into(),
-        SlidingCounter::of(5, minute).build().unwrap().into(),
-        SlidingLog::of(5, minute).build().unwrap().into(),
+        SlidingCounter::builder(5, minute).build().unwrap().into(),
+        SlidingLog::builder(5, minute).build().unwrap().into(),
     ]
 }
 
 /// What was wrong with the cache's answers in a trace.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wrong {
+struct ErrorCounts {
     denied_falsely: usize,
     denied_falsely_beyond_a_second: usize,
     too_early: usize,
@@ -65,29 +68,29 @@ struct Wrong {
 
 /// What the cache is told, and how.
 #[derive(Clone, Copy)]
-struct Manners {
+struct CacheUse {
     keep: DenialCaching,
     refunds: bool,
     tells_of_admissions: bool,
 }
 
-const GOOD: Manners = Manners {
-    keep: DenialCaching::UntilOver,
+const GOOD: CacheUse = CacheUse {
+    keep: DenialCaching::UntilRetryAfter,
     refunds: false,
     tells_of_admissions: true,
 };
 
 /// Runs a random trace over one limit and three keys, asking the cache first and the store about the same in any case.
-fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
+fn run(limit: Limit, manners: CacheUse, seed: u64) -> ErrorCounts {
     let clock = Arc::new(ManualClock::at(START));
-    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
-    let ruled = Ruled {
+    let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let ruled = IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
         limit,
     };
     let cache = DenialCache::for_keys(64);
     let mut dice = Dice::new(seed);
-    let mut wrong = Wrong::default();
+    let mut wrong = ErrorCounts::default();
     let mut receipts: Vec<(&[u8], Receipt)> = Vec::new();
     let mut asked_at = [START; 3];
     let unit = if dice.below(2) == 0 { 1 } else { 700 };
@@ -95,32 +98,32 @@ fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
         clock.advance(Nanos::from_millis(dice.below(900)));
         let now = store.now();
         let index = usize::try_from(dice.below(3)).unwrap();
-        let key = Key::of(KEYS[index]).unwrap();
-        let check = |op| Check {
+        let key = StoreKey::new(KEYS[index]).unwrap();
+        let check = |op| QuotaCheck {
             key,
-            ruled: &ruled,
+            limit: &ruled,
             op,
         };
         if manners.refunds && dice.below(4) == 0 {
             if let Some((who, receipt)) = receipts.pop() {
-                let key = Key::of(who).unwrap();
+                let key = StoreKey::new(who).unwrap();
                 let op = Op::Settle { receipt, actual: 0 };
-                let settle = Check {
+                let settle = QuotaCheck {
                     key,
-                    ruled: &ruled,
+                    limit: &ruled,
                     op,
                 };
-                assert!(store.ask([settle]).is_ok());
+                assert!(store.decide_array([settle]).is_ok());
             }
             continue;
         }
         let cost = 1 + dice.below(3) * unit;
         let checks = [check(Op::Spend(cost))];
         let mut known = [None];
-        let local = cache.ask(&checks, now, 1, &mut known);
-        if let Some(Denied { retry_after, .. }) = local {
+        let local = cache.lookup(&checks, now, 1, &mut known);
+        if let Some(CachedDenial { retry_after, .. }) = local {
             wrong.answered += 1;
-            let (_, [truth]) = store.ask([check(Op::Peek(cost))]).unwrap();
+            let (_, [truth]) = store.decide_array([check(Op::Peek(cost))]).unwrap();
             match truth.outcome {
                 Outcome::Deny {
                     retry_after: true_wait,
@@ -136,22 +139,22 @@ fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
             }
             continue;
         }
-        let mut answers = [Answer::EMPTY];
+        let mut answers = [StoreReply::EMPTY];
         asked_at[index] = now;
         let verdict = store.decide(&checks, &mut answers).unwrap();
         if verdict.is_admitted() {
             receipts.push((KEYS[index], answers[0].receipt));
         }
         if manners.tells_of_admissions || !verdict.is_admitted() {
-            cache.learn(&checks, &answers, &[manners.keep], now, 1);
+            cache.record(&checks, &answers, &[manners.keep], now, 1);
         }
     }
     wrong
 }
 
 /// The sum over many traces of every kind of limit.
-fn run_all(manners: Manners) -> Wrong {
-    let mut sum = Wrong::default();
+fn run_all(manners: CacheUse) -> ErrorCounts {
+    let mut sum = ErrorCounts::default();
     for limit in limits() {
         for seed in 0..12 {
             let one = run(limit, manners, seed);
@@ -173,8 +176,8 @@ fn what_the_cache_denies_the_store_denies_for_no_longer() {
 
 #[test]
 fn where_charges_are_given_back_a_denial_is_false_for_a_second_at_most() {
-    let wrong = run_all(Manners {
-        keep: DenialCaching::Briefly,
+    let wrong = run_all(CacheUse {
+        keep: DenialCaching::OneSecond,
         refunds: true,
         ..GOOD
     });
@@ -189,7 +192,7 @@ fn where_charges_are_given_back_a_denial_is_false_for_a_second_at_most() {
 
 #[test]
 fn control_a_cache_that_believes_for_long_although_charges_are_given_back_is_noticed() {
-    let wrong = run_all(Manners {
+    let wrong = run_all(CacheUse {
         refunds: true,
         ..GOOD
     });
@@ -198,7 +201,7 @@ fn control_a_cache_that_believes_for_long_although_charges_are_given_back_is_not
 
 #[test]
 fn control_a_cache_that_does_not_hear_of_admissions_is_noticed() {
-    let wrong = run_all(Manners {
+    let wrong = run_all(CacheUse {
         tells_of_admissions: false,
         ..GOOD
     });
@@ -207,65 +210,65 @@ fn control_a_cache_that_does_not_hear_of_admissions_is_noticed() {
 
 #[test]
 fn what_may_not_be_remembered_is_not() {
-    let wrong = run_all(Manners {
+    let wrong = run_all(CacheUse {
         keep: DenialCaching::Never,
         ..GOOD
     });
-    assert_eq!(wrong, Wrong::default());
+    assert_eq!(wrong, ErrorCounts::default());
 }
 
 /// A store, two limits (one a second, one an hour) and a batch on both.
-struct Two {
-    store: Memory<ManualClock>,
-    limits: [Ruled; 2],
+struct TwoLimits {
+    store: MemoryStore<ManualClock>,
+    limits: [IdentifiedLimit; 2],
     cache: DenialCache,
 }
 
-impl Two {
+impl TwoLimits {
     fn new(room: usize) -> Self {
-        let ruled = |number, period| Ruled {
+        let ruled = |number, period| IdentifiedLimit {
             id: LimitId(NonZeroU16::new(number).unwrap()),
-            limit: TokenBucket::at(Rate::new(1, period))
+            limit: TokenBucket::builder(Rate::new(1, period))
                 .build()
                 .unwrap()
                 .into(),
         };
         Self {
-            store: Memory::with_clock(100, ManualClock::at(START)).unwrap(),
+            store: MemoryStore::with_clock(100, ManualClock::at(START)).unwrap(),
             limits: [ruled(1, Nanos::SECOND), ruled(2, Nanos::HOUR)],
             cache: DenialCache::for_keys(room),
         }
     }
 
-    fn checks(&self) -> [Check<'_>; 2] {
-        self.limits.each_ref().map(|ruled| Check {
-            key: Key::of(b"alice").unwrap(),
-            ruled,
+    fn checks(&self) -> [QuotaCheck<'_>; 2] {
+        self.limits.each_ref().map(|ruled| QuotaCheck {
+            key: StoreKey::new(b"alice").unwrap(),
+            limit: ruled,
             op: Op::Spend(1),
         })
     }
 
     fn spend(&self) {
-        let mut answers = [Answer::EMPTY; 2];
+        let mut answers = [StoreReply::EMPTY; 2];
         let decided = self.store.decide(&self.checks(), &mut answers);
         assert!(decided.is_ok());
-        let keep = [DenialCaching::UntilOver; 2];
-        self.cache.learn(&self.checks(), &answers, &keep, START, 1);
+        let keep = [DenialCaching::UntilRetryAfter; 2];
+        self.cache.record(&self.checks(), &answers, &keep, START, 1);
     }
 
-    fn ask(&self, generation: u64) -> Option<Denied> {
+    fn ask(&self, generation: u64) -> Option<CachedDenial> {
         let mut known = [None; 2];
         self.cache
-            .ask(&self.checks(), START, generation, &mut known)
+            .lookup(&self.checks(), START, generation, &mut known)
     }
 }
 
 #[test]
 fn every_denying_limit_is_remembered_and_the_longest_is_the_answer() {
-    let two = Two::new(64);
+    let two = TwoLimits::new(64);
     two.spend();
     two.spend();
-    let expected = Denied {
+    let expected = CachedDenial {
         binding: 1,
         retry_after: Nanos::HOUR,
     };
@@ -275,21 +278,21 @@ fn every_denying_limit_is_remembered_and_the_longest_is_the_answer() {
 
 #[test]
 fn when_the_limit_that_bound_is_forgotten_the_others_do_not_answer_for_it() {
-    let two = Two::new(64);
+    let two = TwoLimits::new(64);
     two.spend();
     two.spend();
-    let key = Key::of(b"alice").unwrap();
-    two.cache.forget(&key, two.limits[1].id, 1);
+    let key = StoreKey::new(b"alice").unwrap();
+    two.cache.remove(&key, two.limits[1].id, 1);
     assert_eq!(two.ask(1), None);
     let mut known = [None];
     let [soon, _] = two.checks();
-    let alone = two.cache.ask(&[soon], START, 1, &mut known);
+    let alone = two.cache.lookup(&[soon], START, 1, &mut known);
     assert_eq!(alone.map(|denied| denied.retry_after), Some(Nanos::SECOND));
 }
 
 #[test]
 fn a_reset_or_a_clearing_is_heard_at_once() {
-    let two = Two::new(64);
+    let two = TwoLimits::new(64);
     two.spend();
     two.cache.clear();
     assert_eq!(two.ask(1), None);
@@ -298,32 +301,32 @@ fn a_reset_or_a_clearing_is_heard_at_once() {
 #[test]
 fn the_table_stays_as_large_as_it_was_made() {
     let cache = DenialCache::for_keys(8);
-    let two = Two::new(8);
-    let mut answers = [Answer::EMPTY; 2];
+    let two = TwoLimits::new(8);
+    let mut answers = [StoreReply::EMPTY; 2];
     assert!(two.store.decide(&two.checks(), &mut answers).is_ok());
     let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
     let mut remembered = 0;
     for name in &names {
-        let key = Key::of(name.as_bytes()).unwrap();
-        let checks = [Check {
+        let key = StoreKey::new(name.as_bytes()).unwrap();
+        let checks = [QuotaCheck {
             key,
             ..two.checks()[0]
         }];
-        cache.learn(
+        cache.record(
             &checks,
             &answers[..1],
-            &[DenialCaching::UntilOver],
+            &[DenialCaching::UntilRetryAfter],
             START,
             1,
         );
     }
     for name in &names {
-        let key = Key::of(name.as_bytes()).unwrap();
-        let checks = [Check {
+        let key = StoreKey::new(name.as_bytes()).unwrap();
+        let checks = [QuotaCheck {
             key,
             ..two.checks()[0]
         }];
-        remembered += usize::from(cache.ask(&checks, START, 1, &mut [None]).is_some());
+        remembered += usize::from(cache.lookup(&checks, START, 1, &mut [None]).is_some());
     }
     assert!((1..=8).contains(&remembered), "{remembered}");
 }

@@ -6,76 +6,76 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{Key, Lender, Ruled, StoreError};
+use tollgate_store::{IdentifiedLimit, Lender, StoreError, StoreKey};
 
-use super::Leases;
-use super::entry::{Entry, Planned};
-use super::errands::Landing;
+use super::LocalLeases;
+use super::lease_requests::RequestGuard;
+use super::leased_key::{LeasedKey, PlannedRequest};
 use crate::join_all::join_all;
-use crate::keyed::Who;
+use crate::sharded_table::KeyDigest;
 
 /// The most keys that wait for another slice at once. Those beyond are served when a request finds nothing.
-const QUEUED: usize = 4_096;
+const MAX_QUEUED: usize = 4_096;
 /// The most errands of one round, and how many of them are under way together.
-const ERRANDS: usize = 512;
-const TOGETHER: usize = 32;
+const MAX_REQUESTS_PER_ROUND: usize = 512;
+const MAX_CONCURRENT: usize = 32;
 /// The whole table is looked through in this time, a part in each round, however often rounds are.
-const SWEEP: Nanos = Nanos::from_millis(400);
+const SWEEP_PERIOD: Nanos = Nanos::from_millis(400);
 /// How often the end looks for slices that arrived meanwhile.
-const LAST_ROUNDS: usize = 3;
+const MAX_FINAL_ROUNDS: usize = 3;
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tended {
+pub struct MaintenanceRound {
     /// Errands that were run.
-    pub errands: usize,
+    pub requests: usize,
     /// Errands of them that were not answered.
     pub failed: usize,
 }
 
 /// An errand that no request waits for.
-struct Chore<'a> {
-    landing: Landing<'a>,
-    ruled: Ruled,
+struct BackgroundRequest<'a> {
+    landing: RequestGuard<'a>,
+    limit: IdentifiedLimit,
     key: Arc<[u8]>,
-    place: Option<Arc<[u8]>>,
+    slot_key: Option<Arc<[u8]>>,
 }
 
-impl Leases {
+impl LocalLeases {
     /// Waits until some key needs another slice soon.
-    pub async fn wanted(&self) {
-        self.wanted.notified().await;
+    pub async fn wait_for_demand(&self) {
+        self.demand.notified().await;
     }
 
     /// One round: slices for the keys that need them soon, and reports and returns where they are due. To be called whenever
     /// something is [`wanted`](Self::wanted), and every 50 ms or so besides.
-    pub async fn tend(
+    pub async fn maintain(
         &self,
         lender: &dyn Lender,
         now: impl Fn() -> Timestamp + Send + Sync,
-    ) -> Tended {
-        let mut chores = self.refills(now());
-        for index in self.due_parts(now()) {
+    ) -> MaintenanceRound {
+        let mut chores = self.plan_refills(now());
+        for index in self.due_shards(now()) {
             self.sweep(index, now(), false, &mut chores);
         }
-        run(chores, lender).await
+        run_requests(chores, lender).await
     }
 
     /// Gives everything back, and lends itself nothing more: from now on requests are decided on by the lender, one by one. For
     /// the end of a process, after the last request if it can be.
-    pub async fn give_all_back(
+    pub async fn return_all(
         &self,
         lender: &dyn Lender,
         now: impl Fn() -> Timestamp + Send + Sync,
-    ) -> Tended {
+    ) -> MaintenanceRound {
         self.is_closing.store(true, Ordering::Relaxed);
-        let mut all = Tended::default();
-        for _ in 0..LAST_ROUNDS {
-            for index in 0..self.table.parts() {
+        let mut all = MaintenanceRound::default();
+        for _ in 0..MAX_FINAL_ROUNDS {
+            for index in 0..self.table.shard_count() {
                 let mut chores = Vec::new();
                 self.sweep(index, now(), true, &mut chores);
-                let tended = run(chores, lender).await;
-                all.errands = all.errands.saturating_add(tended.errands);
+                let tended = run_requests(chores, lender).await;
+                all.requests = all.requests.saturating_add(tended.requests);
                 all.failed = all.failed.saturating_add(tended.failed);
             }
         }
@@ -83,39 +83,39 @@ impl Leases {
     }
 
     /// The parts of the table that are to be looked through, as many as the time since the last round says.
-    fn due_parts(&self, now: Timestamp) -> impl Iterator<Item = usize> + use<> {
-        let parts = self.table.parts().max(1);
-        let each = SWEEP.as_nanos() / u64::try_from(parts).unwrap_or(u64::MAX).max(1);
-        let last = self.swept_at.load(Ordering::Relaxed);
+    fn due_shards(&self, now: Timestamp) -> impl Iterator<Item = usize> + use<> {
+        let parts = self.table.shard_count().max(1);
+        let each = SWEEP_PERIOD.as_nanos() / u64::try_from(parts).unwrap_or(u64::MAX).max(1);
+        let last = self.last_sweep.load(Ordering::Relaxed);
         let due = now.as_nanos().saturating_sub(last) / each.max(1);
         let due = usize::try_from(due).unwrap_or(parts).min(parts);
         if due > 0 {
-            self.swept_at.store(now.as_nanos(), Ordering::Relaxed);
+            self.last_sweep.store(now.as_nanos(), Ordering::Relaxed);
         }
-        let from = self.swept.fetch_add(due, Ordering::Relaxed);
+        let from = self.sweep_position.fetch_add(due, Ordering::Relaxed);
         (0..due).map(move |index| from.wrapping_add(index) % parts)
     }
 
     /// Takes note that a key needs another slice. Whether it will be looked at.
-    pub(super) fn queue(&self, who: Who) -> bool {
-        let mut queue = self.queued();
-        if queue.len() >= QUEUED {
+    pub(super) fn enqueue(&self, who: KeyDigest) -> bool {
+        let mut queue = self.lock_queue();
+        if queue.len() >= MAX_QUEUED {
             return false;
         }
         queue.push(who);
-        self.wanted.notify_one();
+        self.demand.notify_one();
         true
     }
 
-    fn queued(&self) -> MutexGuard<'_, Vec<Who>> {
+    fn lock_queue(&self) -> MutexGuard<'_, Vec<KeyDigest>> {
         // It is a list of numbers, and whole at any time.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refills(&self, now: Timestamp) -> Vec<Chore<'_>> {
-        let queued: Vec<Who> = {
-            let mut queue = self.queued();
-            let rest = queue.len().saturating_sub(ERRANDS);
+    fn plan_refills(&self, now: Timestamp) -> Vec<BackgroundRequest<'_>> {
+        let queued: Vec<KeyDigest> = {
+            let mut queue = self.lock_queue();
+            let rest = queue.len().saturating_sub(MAX_REQUESTS_PER_ROUND);
             queue.drain(rest..).collect()
         };
         let mut chores = Vec::new();
@@ -127,13 +127,13 @@ impl Leases {
                 continue;
             };
             entry.is_queued = false;
-            let is_used = entry.is_used(&self.terms, now);
-            if entry.wants_more(now) && is_used && !self.is_closing() {
-                let wanted = (None, self.loan());
-                let (terms, nodes) = (&self.terms, self.nodes());
-                let planned = entry.plan(terms, nodes, now, wanted, || self.number());
-                chores.push(self.chore(who, entry, planned));
-                shard.counted.errands = shard.counted.errands.saturating_add(1);
+            let is_used = entry.is_in_use(&self.options, now);
+            if entry.needs_lease(now) && is_used && !self.is_closing() {
+                let wanted = (None, self.new_lease_id());
+                let (terms, nodes) = (&self.options, self.nodes());
+                let planned = entry.plan_borrow(terms, nodes, now, wanted, || self.next_number());
+                chores.push(self.background_request(who, entry, planned));
+                shard.totals.requests = shard.totals.requests.saturating_add(1);
             }
         }
         chores
@@ -145,73 +145,83 @@ impl Leases {
         index: usize,
         now: Timestamp,
         is_end: bool,
-        chores: &mut Vec<Chore<'a>>,
+        chores: &mut Vec<BackgroundRequest<'a>>,
     ) {
-        let Some(mut shard) = self.table.at(index) else {
+        let Some(mut shard) = self.table.shard_at(index) else {
             return;
         };
         let shard = &mut *shard;
         let mut errands = 0_u64;
         for (who, entry) in &mut shard.entries {
-            if entry.flight.is_some() {
+            if entry.in_flight.is_some() {
                 continue;
             }
             if is_end {
-                entry.finish_all();
+                entry.end_all();
             } else {
-                entry.tidy(&self.terms, now);
+                entry.end_unused(&self.options, now);
             }
             let is_due = match is_end {
-                true => entry.has_slices(),
-                false => chores.len() < ERRANDS && entry.has_news(&self.terms, now),
+                true => entry.has_leases(),
+                false => {
+                    chores.len() < MAX_REQUESTS_PER_ROUND
+                        && entry.has_unreported(&self.options, now)
+                }
             };
             if is_due {
-                let planned = entry.tell(now, || self.number());
-                chores.push(self.chore(*who, entry, planned));
+                let planned = entry.plan_report(now, || self.next_number());
+                chores.push(self.background_request(*who, entry, planned));
                 errands = errands.saturating_add(1);
             }
         }
-        let terms = &self.terms;
-        shard.entries.retain(|_, entry| !entry.is_idle(terms, now));
-        shard.counted.errands = shard.counted.errands.saturating_add(errands);
+        let terms = &self.options;
+        shard
+            .entries
+            .retain(|_, entry| !entry.is_forgettable(terms, now));
+        shard.totals.requests = shard.totals.requests.saturating_add(errands);
     }
 
-    fn chore<'a>(&'a self, who: Who, entry: &mut Entry, planned: Planned) -> Chore<'a> {
-        let flight = entry.take_off();
-        Chore {
-            landing: Landing::new(self, who, planned, flight),
-            ruled: entry.ruled,
+    fn background_request<'a>(
+        &'a self,
+        who: KeyDigest,
+        entry: &mut LeasedKey,
+        planned: PlannedRequest,
+    ) -> BackgroundRequest<'a> {
+        let flight = entry.begin_request();
+        BackgroundRequest {
+            landing: RequestGuard::new(self, who, planned, flight),
+            limit: entry.limit,
             key: Arc::clone(&entry.key),
-            place: entry.place.clone(),
+            slot_key: entry.slot_key.clone(),
         }
     }
 }
 
-impl Chore<'_> {
+impl BackgroundRequest<'_> {
     async fn run(self, lender: &dyn Lender) -> Result<(), StoreError> {
-        let key = Key::of(&self.key);
-        let place = self.place.as_deref().map(Key::of).transpose();
+        let key = StoreKey::new(&self.key);
+        let place = self.slot_key.as_deref().map(StoreKey::new).transpose();
         // They were checked when they were first asked about.
         let (Ok(key), Ok(place)) = (key, place) else {
             return Ok(());
         };
-        let errand = self.landing.errand();
-        let granted = lender.lend(place, key, &self.ruled, errand).await;
-        self.landing.land(granted, |_| ())
+        let errand = self.landing.request();
+        let granted = lender.lend(place, key, &self.limit, errand).await;
+        self.landing.complete(granted, |_| ())
     }
 }
 
 /// Runs chores, some at a time.
-async fn run(chores: Vec<Chore<'_>>, lender: &dyn Lender) -> Tended {
-    let mut tended = Tended::default();
+async fn run_requests(chores: Vec<BackgroundRequest<'_>>, lender: &dyn Lender) -> MaintenanceRound {
+    let mut tended = MaintenanceRound::default();
     let mut chores = chores.into_iter();
     loop {
-        let some = chores.by_ref().take(TOGETHER);
+        let some = chores.by_ref().take(MAX_CONCURRENT);
         let some: Vec<_> = some.map(|chore| Box::pin(chore.run(lender))).collect();
         if some.is_empty() {
             return tended;
         }
-        tended.errands = tended.errands.saturating_add(some.len());
+        tended.requests = tended.requests.saturating_add(some.len());
         let failed = join_all(some)
             .await
             .into_iter()

@@ -11,12 +11,12 @@
 //! the clock is read for each spend. Must not know: which lender it is, what other limits say, when it is tended.
 
 mod background;
-mod counted;
-mod entry;
-mod errands;
-mod terms;
+mod lease_options;
+mod lease_requests;
+mod leased_key;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZeroU32;
@@ -24,74 +24,74 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
-use tollgate_core::lending::LoanId;
 use tollgate_core::limit::Limit;
+use tollgate_core::quota_lease::QuotaLeaseId;
 use tollgate_core::{Receipt, Timestamp};
-use tollgate_store::{Answer, Check, Op};
+use tollgate_store::{Op, QuotaCheck, StoreReply};
 
-pub use self::background::Tended;
-pub use self::counted::Counted;
-use self::entry::{Entry, Said, lendable};
-pub use self::terms::Terms;
-use super::keyed::{Table, Who};
+pub use self::background::MaintenanceRound;
+pub use self::lease_options::LeaseOptions;
+use self::leased_key::{LeasedKey, LocalReply, leasable_bucket};
+pub use self::totals::LeaseTotals;
+use super::sharded_table::{KeyDigest, ShardedTable};
 
 /// Slices of this node, by key and limit.
 #[derive(Debug)]
-pub struct Leases {
-    table: Table<Entry, Counted>,
-    terms: Terms,
+pub struct LocalLeases {
+    table: ShardedTable<LeasedKey, LeaseTotals>,
+    options: LeaseOptions,
     /// Says who we are in the ids of slices: another one each time that a process starts.
-    node: u64,
+    node_id: u64,
     /// Numbers slices, and marks what is spent.
-    numbers: AtomicU64,
+    sequence: AtomicU64,
     /// How many nodes share the quotas.
     nodes: AtomicU32,
     /// Keys that need another slice soon.
-    queue: Mutex<Vec<Who>>,
-    wanted: Notify,
+    queue: Mutex<Vec<KeyDigest>>,
+    demand: Notify,
     is_closing: AtomicBool,
     /// The part of the table that is looked through next.
-    swept: AtomicUsize,
+    sweep_position: AtomicUsize,
     /// When that was.
-    swept_at: AtomicU64,
+    last_sweep: AtomicU64,
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum SpendOutcome {
     /// It is admitted, from a slice.
-    Spent(Answer),
+    Admitted(StoreReply),
     /// It is refused.
-    Denied(Answer),
+    Denied(StoreReply),
     /// Nothing is here: ask [`Leases::borrow`].
     Borrow,
     /// Slices have nothing to do with it: ask the store.
-    Elsewhere,
+    AskStore,
 }
 
-impl Leases {
+impl LocalLeases {
     /// A node that has borrowed nothing yet.
     #[must_use]
-    pub fn new(terms: Terms) -> Self {
+    pub fn new(terms: LeaseOptions) -> Self {
         Self {
-            table: Table::with_room(terms.keys),
-            terms,
-            node: RandomState::new().build_hasher().finish(),
-            numbers: AtomicU64::new(1),
+            table: ShardedTable::with_capacity(terms.max_keys),
+            options: terms,
+            node_id: RandomState::new().build_hasher().finish(),
+            sequence: AtomicU64::new(1),
             nodes: AtomicU32::new(1),
             queue: Mutex::default(),
-            wanted: Notify::new(),
+            demand: Notify::new(),
             is_closing: AtomicBool::new(false),
-            swept: AtomicUsize::new(0),
-            swept_at: AtomicU64::new(0),
+            sweep_position: AtomicUsize::new(0),
+            last_sweep: AtomicU64::new(0),
         }
     }
 
     /// Whether slices can be taken from this limit: token buckets, and leaky buckets that are no queues. Others are decided on
     /// exactly.
     #[must_use]
-    pub fn can_lend(limit: &Limit) -> bool {
-        lendable(limit).is_some()
+    pub fn is_leasable(limit: &Limit) -> bool {
+        leasable_bucket(limit).is_some()
     }
 
     /// Says how many nodes share the quotas, as was last seen. Nobody takes more than a fair part at once.
@@ -101,59 +101,67 @@ impl Leases {
 
     /// What has happened so far.
     #[must_use]
-    pub fn counted(&self) -> Counted {
-        let parts = (0..self.table.parts()).filter_map(|index| self.table.at(index));
-        parts.fold(Counted::default(), |sum, shard| {
-            sum.and(&shard.counted, shard.entries.len())
+    pub fn totals(&self) -> LeaseTotals {
+        let parts = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
+        parts.fold(LeaseTotals::default(), |sum, shard| {
+            sum.plus(&shard.totals, shard.entries.len())
         })
     }
 
     /// Answers from what is here, at once. `now` must have been read for this very call.
     #[must_use]
-    pub fn spend(&self, check: &Check<'_>, now: Timestamp) -> Taken {
-        let (Some((cost, is_peek)), true) = (asked(check.op), Self::can_lend(&check.ruled.limit))
-        else {
-            return Taken::Elsewhere;
+    pub fn spend(&self, check: &QuotaCheck<'_>, now: Timestamp) -> SpendOutcome {
+        let (Some((cost, is_peek)), true) = (
+            cost_and_peek(check.op),
+            Self::is_leasable(&check.limit.limit),
+        ) else {
+            return SpendOutcome::AskStore;
         };
-        let who = self.table.who(&check.key, check.ruled.id);
+        let who = self.table.digest(&check.key, check.limit.id);
         let Some(mut shard) = self.table.shard(who) else {
-            return Taken::Borrow;
+            return SpendOutcome::Borrow;
         };
         let shard = &mut *shard;
         let Some(entry) = shard.entries.get_mut(&who) else {
-            return Taken::Borrow;
+            return SpendOutcome::Borrow;
         };
-        entry.ruled_by(check.ruled);
+        entry.set_limit(check.limit);
         let said = match is_peek {
-            true => entry.look(now, cost),
-            false => entry.spend(now, cost, || self.number()),
+            true => entry.peek(now, cost),
+            false => entry.spend(now, cost, || self.next_number()),
         };
-        if entry.wants_more(now) && !self.is_closing() {
-            entry.is_queued = self.queue(who);
+        if entry.needs_lease(now) && !self.is_closing() {
+            entry.is_queued = self.enqueue(who);
         }
         match said {
-            Said::Spent(answer) => {
-                shard.counted.spent = shard.counted.spent.saturating_add(1);
-                Taken::Spent(answer)
+            LocalReply::Admitted(answer) => {
+                shard.totals.admitted = shard.totals.admitted.saturating_add(1);
+                SpendOutcome::Admitted(answer)
             }
-            Said::Denied(answer) => {
-                shard.counted.denied = shard.counted.denied.saturating_add(1);
-                Taken::Denied(answer)
+            LocalReply::Denied(answer) => {
+                shard.totals.denied = shard.totals.denied.saturating_add(1);
+                SpendOutcome::Denied(answer)
             }
-            Said::Unknown => Taken::Borrow,
+            LocalReply::Unknown => SpendOutcome::Borrow,
         }
     }
 
     /// Takes back what a request was charged here, because somebody else refused it. Answers how much may be spent again:
     /// nothing, if the lender was told meanwhile.
-    pub fn give_back(&self, check: &Check<'_>, receipt: &Receipt, now: Timestamp) -> u64 {
+    pub fn refund(&self, check: &QuotaCheck<'_>, receipt: &Receipt, now: Timestamp) -> u64 {
         self.settle(check, receipt, 0, now)
     }
 
     /// Corrects what a request was charged here to what it turned out to cost. More is taken from the slice, or from the next
     /// one; less comes back as far as the lender has not been told. Answers how much may be spent again.
-    pub fn settle(&self, check: &Check<'_>, receipt: &Receipt, actual: u64, now: Timestamp) -> u64 {
-        let who = self.table.who(&check.key, check.ruled.id);
+    pub fn settle(
+        &self,
+        check: &QuotaCheck<'_>,
+        receipt: &Receipt,
+        actual: u64,
+        now: Timestamp,
+    ) -> u64 {
+        let who = self.table.digest(&check.key, check.limit.id);
         let Some(mut shard) = self.table.shard(who) else {
             return 0;
         };
@@ -164,24 +172,24 @@ impl Leases {
         match receipt.cost.checked_sub(actual) {
             Some(0) => 0,
             Some(less) => {
-                let units = entry.unspend(now, receipt.mark, less);
+                let units = entry.refund(now, receipt.mark, less);
                 let is_kept = u64::from(units < less);
-                shard.counted.kept = shard.counted.kept.saturating_add(is_kept);
+                shard.totals.not_refunded = shard.totals.not_refunded.saturating_add(is_kept);
                 units
             }
             None => {
-                entry.owe(now, actual.saturating_sub(receipt.cost));
+                entry.add_debt(now, actual.saturating_sub(receipt.cost));
                 0
             }
         }
     }
 
     /// Forgets what the lender refused.
-    pub fn forget_denials(&self) {
-        for index in 0..self.table.parts() {
-            if let Some(mut shard) = self.table.at(index) {
+    pub fn clear_refusals(&self) {
+        for index in 0..self.table.shard_count() {
+            if let Some(mut shard) = self.table.shard_at(index) {
                 let entries = shard.entries.values_mut();
-                entries.for_each(|entry| entry.forget_refusal());
+                entries.for_each(|entry| entry.clear_refusal());
             }
         }
     }
@@ -194,17 +202,17 @@ impl Leases {
         self.is_closing.load(Ordering::Relaxed)
     }
 
-    fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+    fn next_number(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn loan(&self) -> LoanId {
-        LoanId(u128::from(self.node) << 64 | u128::from(self.number()))
+    fn new_lease_id(&self) -> QuotaLeaseId {
+        QuotaLeaseId(u128::from(self.node_id) << 64 | u128::from(self.next_number()))
     }
 }
 
 /// What is asked of a slice, if it is something that a slice can be asked: how much, and whether only to look.
-const fn asked(op: Op) -> Option<(u64, bool)> {
+const fn cost_and_peek(op: Op) -> Option<(u64, bool)> {
     match op {
         Op::Spend(cost) => Some((cost, false)),
         Op::Peek(cost) => Some((cost, true)),

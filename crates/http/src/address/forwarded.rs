@@ -8,27 +8,27 @@
 
 use std::net::IpAddr;
 
-use super::node::address;
+use super::node_identifier::parse_address;
 
 /// The longest hop that is looked at. `Forwarded` also tells hosts and protocols.
 const MAX_LEN: usize = 512;
 
 /// The last hop of an `X-Forwarded-For` line and what is before its comma, if there is one.
-pub(super) fn last_of_list(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) {
+pub(super) fn split_last_x_forwarded_for(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) {
     let tail = tail(line);
     match tail.iter().rposition(|byte| *byte == b',') {
         Some(comma) => {
-            let (before, hop) = cut(line, tail, comma);
-            (Some(before), address(hop))
+            let (before, hop) = split_at_comma(line, tail, comma);
+            (Some(before), parse_address(hop))
         }
         // Too long to be a hop, whatever it is.
         None if tail.len() < line.len() => (None, None),
-        None => (None, address(line)),
+        None => (None, parse_address(line)),
     }
 }
 
 /// The last hop of a `Forwarded` line and what is before its comma, if there is one.
-pub(super) fn last_of_forwarded(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) {
+pub(super) fn split_last_forwarded(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) {
     let tail = tail(line);
     let mut in_quotes = false;
     for (index, byte) in tail.iter().enumerate().rev() {
@@ -36,8 +36,8 @@ pub(super) fn last_of_forwarded(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) 
             b'"' if !in_quotes => in_quotes = true,
             b'"' => in_quotes = is_escaped(tail, index),
             b',' if !in_quotes => {
-                let (before, hop) = cut(line, tail, index);
-                return (Some(before), address_for(hop));
+                let (before, hop) = split_at_comma(line, tail, index);
+                return (Some(before), parse_for_parameter(hop));
             }
             _ => {}
         }
@@ -46,7 +46,7 @@ pub(super) fn last_of_forwarded(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) 
     if tail.len() < line.len() {
         return (None, None);
     }
-    (None, address_for(line))
+    (None, parse_for_parameter(line))
 }
 
 /// The last part of a line, as much of it as one hop can have.
@@ -56,7 +56,7 @@ fn tail(line: &[u8]) -> &[u8] {
 }
 
 /// What is before and behind the comma at this place of the tail.
-fn cut<'a>(line: &'a [u8], tail: &'a [u8], comma: usize) -> (&'a [u8], &'a [u8]) {
+fn split_at_comma<'a>(line: &'a [u8], tail: &'a [u8], comma: usize) -> (&'a [u8], &'a [u8]) {
     let start = line.len().saturating_sub(tail.len());
     let before = line.get(..start.saturating_add(comma)).unwrap_or_default();
     let hop = tail.get(comma.saturating_add(1)..).unwrap_or_default();
@@ -71,7 +71,7 @@ fn is_escaped(text: &[u8], index: usize) -> bool {
 }
 
 /// The address in the one `for` of a hop: `for=192.0.2.43;proto=http`, `for="[2001:db8::17]:4711"`.
-fn address_for(hop: &[u8]) -> Option<IpAddr> {
+fn parse_for_parameter(hop: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     let mut rest = hop.trim_ascii();
     while !rest.is_empty() {
@@ -81,13 +81,13 @@ fn address_for(hop: &[u8]) -> Option<IpAddr> {
         }
         let equals = rest.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (rest.get(..equals)?, rest.get(equals.saturating_add(1)..)?);
-        let (value, after) = value_of(value)?;
+        let (value, after) = split_value(value)?;
         if name.eq_ignore_ascii_case(b"for") {
             // Two of them would let a proxy and us believe different ones.
             if found.is_some() {
                 return None;
             }
-            found = Some(address(value)?);
+            found = Some(parse_address(value)?);
         }
         rest = after.trim_ascii_start();
         if !rest.is_empty() && !rest.starts_with(b";") {
@@ -98,7 +98,7 @@ fn address_for(hop: &[u8]) -> Option<IpAddr> {
 }
 
 /// A value without its quotes, and what is behind it. Nothing in an address needs a backslash, so none is resolved.
-fn value_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(quoted) = text.strip_prefix(b"\"") {
         let closing = |(index, byte): (usize, &u8)| *byte == b'"' && !is_escaped(quoted, index);
         let end = quoted.iter().enumerate().position(closing)?;

@@ -3,17 +3,17 @@
 //! `clients.rs` walks from the connection towards the client, `forwarded.rs` cuts the fields of proxies into hops,
 //! `node.rs` reads one hop, `network.rs` and `networks.rs` say who is trusted. Must not know: header libraries, sockets.
 
-mod clients;
+mod client_address;
 mod forwarded;
 mod network;
-mod networks;
-mod node;
+mod node_identifier;
 #[cfg(test)]
 mod tests;
+mod trusted_proxies;
 
-pub use clients::{Client, Clients, Found, Source};
+pub use client_address::{AddressSource, ClientAddress, ClientAddressResolver, ForwardedHeader};
 pub use network::{InvalidNetwork, Network};
-pub use networks::Networks;
+pub use trusted_proxies::TrustedProxies;
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,7 +32,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// ```
 #[must_use]
 pub fn address_key(address: IpAddr) -> String {
-    AddressKey::of(address, 32, 64).as_str().to_owned()
+    AddressKey::new(address, 32, 64).as_str().to_owned()
 }
 
 /// The key of an address, without allocating: text such as `192.0.2.7` or `2001:db8:1:2::/64`.
@@ -54,7 +54,7 @@ impl AddressKey {
     /// assert_eq!(key.as_str(), "2001:db8:1::/56");
     /// ```
     #[must_use]
-    pub fn of(address: IpAddr, v4_bits: u8, v6_bits: u8) -> Self {
+    pub fn new(address: IpAddr, v4_bits: u8, v6_bits: u8) -> Self {
         let address = address.to_canonical();
         let (bits, all) = match address {
             IpAddr::V4(_) => (v4_bits, 32),
@@ -65,12 +65,12 @@ impl AddressKey {
             len: 0,
         };
         // The longest text has 43 characters, so there is always room.
-        key.spell(masked(address, bits), (bits < all).then_some(bits))
+        key.write_address(mask_address(address, bits), (bits < all).then_some(bits))
             .unwrap_or_default();
         key
     }
 
-    fn spell(&mut self, network: IpAddr, bits: Option<u8>) -> fmt::Result {
+    fn write_address(&mut self, network: IpAddr, bits: Option<u8>) -> fmt::Result {
         match network {
             // By hand, because most keys are these and the standard library takes its time over widths nobody asked for.
             IpAddr::V4(v4) => {
@@ -112,7 +112,7 @@ impl AddressKey {
 }
 
 /// The address with only its first bits left. By hand, because every request with an address pays for it.
-fn masked(address: IpAddr, bits: u8) -> IpAddr {
+fn mask_address(address: IpAddr, bits: u8) -> IpAddr {
     let bits = u32::from(bits);
     match address {
         IpAddr::V4(v4) => {

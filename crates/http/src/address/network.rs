@@ -69,7 +69,9 @@ impl FromStr for Network {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().or(Err(invalid(Reason::Address)))?;
+        let address: IpAddr = address
+            .parse()
+            .or(Err(invalid(InvalidNetworkReason::Address)))?;
         let alone = IpNet::from(address);
         let network = match length {
             None => alone,
@@ -78,18 +80,18 @@ impl FromStr for Network {
                 let is_plain = length == "0" || !length.starts_with(['0', '+']);
                 let bits = length.parse().ok().filter(|_| is_plain);
                 bits.and_then(|bits| IpNet::new(address, bits).ok())
-                    .ok_or_else(|| invalid(Reason::Length(alone.max_prefix_len())))?
+                    .ok_or_else(|| invalid(InvalidNetworkReason::Length(alone.max_prefix_len())))?
             }
         };
         if network.trunc() != network {
-            return Err(invalid(Reason::BeyondLength(network.trunc())));
+            return Err(invalid(InvalidNetworkReason::BeyondLength(network.trunc())));
         }
-        Ok(Self(unmapped(network)))
+        Ok(Self(unmap_ipv4(network)))
     }
 }
 
 /// An IPv4 network in IPv6 clothes is the IPv4 network, as its addresses are.
-fn unmapped(network: IpNet) -> IpNet {
+fn unmap_ipv4(network: IpNet) -> IpNet {
     let v4 = match network {
         IpNet::V6(v6) => v6
             .addr()
@@ -111,11 +113,11 @@ impl fmt::Display for Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidNetwork {
     text: String,
-    reason: Reason,
+    reason: InvalidNetworkReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+enum InvalidNetworkReason {
     Address,
     Length(u8),
     BeyondLength(IpNet),
@@ -125,9 +127,11 @@ impl fmt::Display for InvalidNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "network: {:?} is not valid: ", self.text)?;
         match self.reason {
-            Reason::Address => f.write_str("it does not begin with an IP address"),
-            Reason::Length(most) => write!(f, "its length must be a number from 0 to {most}"),
-            Reason::BeyondLength(network) => {
+            InvalidNetworkReason::Address => f.write_str("it does not begin with an IP address"),
+            InvalidNetworkReason::Length(most) => {
+                write!(f, "its length must be a number from 0 to {most}")
+            }
+            InvalidNetworkReason::BeyondLength(network) => {
                 write!(f, "it has bits beyond its length; {network} has not")
             }
         }

@@ -8,9 +8,11 @@ use std::num::NonZeroU8;
 
 use proptest::prelude::*;
 
-use super::{AddressKey, Client, Clients, Found, Network, Source};
+use super::{
+    AddressKey, AddressSource, ClientAddress, ClientAddressResolver, ForwardedHeader, Network,
+};
 
-use Found::{Fallback, Peer, Told};
+use AddressSource::{Fallback, Forwarded, Peer};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -26,16 +28,24 @@ fn hops(count: u8) -> NonZeroU8 {
     NonZeroU8::new(count).unwrap()
 }
 
-fn find(clients: &Clients, peer: &str, lines: &[&str]) -> (String, Found) {
+fn find(clients: &ClientAddressResolver, peer: &str, lines: &[&str]) -> (String, AddressSource) {
     let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
-    let Client { address, found } = clients.client(ip(peer), lines);
+    let ClientAddress {
+        address,
+        source: found,
+    } = clients.resolve(ip(peer), lines);
     (address.to_string(), found)
 }
 
 /// (connected from, lines, whose address counts, how it was found)
-type Case = (&'static str, &'static [&'static str], &'static str, Found);
+type Case = (
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+    AddressSource,
+);
 
-fn check(clients: &Clients, cases: &[Case]) {
+fn check(clients: &ClientAddressResolver, cases: &[Case]) {
     for (peer, lines, expected, found) in cases {
         let answer = find(clients, peer, lines);
         assert_eq!(answer, ((*expected).to_owned(), *found), "{peer} {lines:?}");
@@ -85,60 +95,65 @@ const LISTS: &[Case] = &[
     ("192.0.2.1", &["10.0.0.1, 6.6.6.6"], "192.0.2.1", Peer),
     ("192.0.2.1", &[], "192.0.2.1", Peer),
     // One proxy, two proxies; what is left of the client is the client's invention.
-    ("10.0.0.1", &["192.0.2.7"], "192.0.2.7", Told),
-    ("10.0.0.1", &["6.6.6.6, 192.0.2.7"], "192.0.2.7", Told),
+    ("10.0.0.1", &["192.0.2.7"], "192.0.2.7", Forwarded),
+    ("10.0.0.1", &["6.6.6.6, 192.0.2.7"], "192.0.2.7", Forwarded),
     (
         "10.0.0.1",
         &["6.6.6.6, 192.0.2.7, 10.0.0.2"],
         "192.0.2.7",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["127.0.0.1, 10.0.0.9, 192.0.2.7"],
         "192.0.2.7",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["garbage, 192.0.2.7,\t10.0.0.2 "],
         "192.0.2.7",
-        Told,
+        Forwarded,
     ),
-    ("2001:db8:aaaa::5", &["192.0.2.7"], "192.0.2.7", Told),
+    ("2001:db8:aaaa::5", &["192.0.2.7"], "192.0.2.7", Forwarded),
     // Several lines are one list.
-    ("10.0.0.1", &["6.6.6.6", "192.0.2.7"], "192.0.2.7", Told),
+    (
+        "10.0.0.1",
+        &["6.6.6.6", "192.0.2.7"],
+        "192.0.2.7",
+        Forwarded,
+    ),
     (
         "10.0.0.1",
         &["192.0.2.7", "10.0.0.3", "10.0.0.2"],
         "192.0.2.7",
-        Told,
+        Forwarded,
     ),
-    ("10.0.0.1", &["", "192.0.2.7"], "192.0.2.7", Told),
+    ("10.0.0.1", &["", "192.0.2.7"], "192.0.2.7", Forwarded),
     // Ports, brackets, zones, IPv4 in IPv6 clothes.
-    ("10.0.0.1", &["192.0.2.7:51234"], "192.0.2.7", Told),
-    ("10.0.0.1", &["[2001:db8::7]:443"], "2001:db8::7", Told),
-    ("10.0.0.1", &["[2001:db8::7]"], "2001:db8::7", Told),
-    ("10.0.0.1", &["2001:db8::7"], "2001:db8::7", Told),
-    ("10.0.0.1", &["fe80::1%eth0"], "fe80::1", Told),
-    ("10.0.0.1", &["[fe80::1%25-a.b]:80"], "fe80::1", Told),
-    ("10.0.0.1", &["::ffff:192.0.2.7"], "192.0.2.7", Told),
+    ("10.0.0.1", &["192.0.2.7:51234"], "192.0.2.7", Forwarded),
+    ("10.0.0.1", &["[2001:db8::7]:443"], "2001:db8::7", Forwarded),
+    ("10.0.0.1", &["[2001:db8::7]"], "2001:db8::7", Forwarded),
+    ("10.0.0.1", &["2001:db8::7"], "2001:db8::7", Forwarded),
+    ("10.0.0.1", &["fe80::1%eth0"], "fe80::1", Forwarded),
+    ("10.0.0.1", &["[fe80::1%25-a.b]:80"], "fe80::1", Forwarded),
+    ("10.0.0.1", &["::ffff:192.0.2.7"], "192.0.2.7", Forwarded),
     (
         "10.0.0.1",
         &["192.0.2.7, ::ffff:10.0.0.2"],
         "192.0.2.7",
-        Told,
+        Forwarded,
     ),
-    ("::ffff:10.0.0.1", &["192.0.2.7"], "192.0.2.7", Told),
+    ("::ffff:10.0.0.1", &["192.0.2.7"], "192.0.2.7", Forwarded),
     ("::ffff:192.0.2.1", &["6.6.6.6"], "192.0.2.1", Peer),
     // A proxy that asks for itself, and a request from inside.
     ("10.0.0.1", &[], "10.0.0.1", Peer),
-    ("10.0.0.1", &["10.0.0.9, 10.0.0.2"], "10.0.0.9", Told),
+    ("10.0.0.1", &["10.0.0.9, 10.0.0.2"], "10.0.0.9", Forwarded),
 ];
 
 #[test]
 fn s_33_x_forwarded_for_behind_trusted_networks() {
-    let clients = Clients::behind(Source::XForwardedFor, ours());
+    let clients = ClientAddressResolver::behind_proxies(ForwardedHeader::XForwardedFor, ours());
     assert_eq!(clients.field(), Some("x-forwarded-for"));
     check(&clients, LISTS);
     for text in NO_HOPS {
@@ -152,17 +167,17 @@ fn s_33_x_forwarded_for_behind_trusted_networks() {
 
 #[test]
 fn s_33_hops_are_counted_from_the_right() {
-    let one = Clients::behind_hops(Source::XForwardedFor, hops(1));
-    let two = Clients::behind_hops(Source::XForwardedFor, hops(2));
+    let one = ClientAddressResolver::behind_hops(ForwardedHeader::XForwardedFor, hops(1));
+    let two = ClientAddressResolver::behind_hops(ForwardedHeader::XForwardedFor, hops(2));
     check(
         &one,
         &[
-            ("172.16.0.1", &["192.0.2.7"], "192.0.2.7", Told),
+            ("172.16.0.1", &["192.0.2.7"], "192.0.2.7", Forwarded),
             (
                 "172.16.0.1",
                 &["6.6.6.6, 10.0.0.2, 192.0.2.7"],
                 "192.0.2.7",
-                Told,
+                Forwarded,
             ),
             ("172.16.0.1", &[], "172.16.0.1", Fallback),
             ("172.16.0.1", &["garbage"], "172.16.0.1", Fallback),
@@ -175,13 +190,13 @@ fn s_33_hops_are_counted_from_the_right() {
                 "172.16.0.1",
                 &["6.6.6.6, 192.0.2.7, 172.16.0.2"],
                 "192.0.2.7",
-                Told,
+                Forwarded,
             ),
             (
                 "172.16.0.1",
                 &["6.6.6.6", "192.0.2.7", "172.16.0.2"],
                 "192.0.2.7",
-                Told,
+                Forwarded,
             ),
             (
                 "172.16.0.1",
@@ -193,15 +208,20 @@ fn s_33_hops_are_counted_from_the_right() {
             ("172.16.0.1", &["192.0.2.7"], "172.16.0.1", Fallback),
         ],
     );
-    let guarded = two.only_from(vec!["172.16.0.0/12".parse().unwrap()]);
+    let guarded = two.with_trusted_proxies(vec!["172.16.0.0/12".parse().unwrap()]);
     check(
         &guarded,
         &[
-            ("172.16.0.1", &["192.0.2.7, 172.16.0.2"], "192.0.2.7", Told),
+            (
+                "172.16.0.1",
+                &["192.0.2.7, 172.16.0.2"],
+                "192.0.2.7",
+                Forwarded,
+            ),
             ("192.0.2.1", &["6.6.6.6, 6.6.6.7"], "192.0.2.1", Peer),
         ],
     );
-    let many = Clients::behind_hops(Source::XForwardedFor, hops(255));
+    let many = ClientAddressResolver::behind_hops(ForwardedHeader::XForwardedFor, hops(255));
     let long = vec!["1.1.1.1"; 300].join(",");
     assert_eq!(
         find(&many, "172.16.0.1", &[&long]),
@@ -241,63 +261,68 @@ const FORWARDED: &[Case] = &[
         "10.0.0.1",
         &["for=192.0.2.43;by=203.0.113.60;proto=https;host=example.com"],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["For=\"[2001:db8:cafe::17]:4711\""],
         "2001:db8:cafe::17",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["proto=http; FOR=192.0.2.43 ;by=_x"],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["for=6.6.6.6, for=192.0.2.43;host=\"a,b;c\\\"d\", for=10.0.0.2"],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["for=6.6.6.6", "for=192.0.2.43", "for=10.0.0.2"],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["for=\"192.0.2.43:_port\""],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
-    ("10.0.0.1", &["for=\"[fe80::1%eth0]\""], "fe80::1", Told),
+    (
+        "10.0.0.1",
+        &["for=\"[fe80::1%eth0]\""],
+        "fe80::1",
+        Forwarded,
+    ),
     (
         "10.0.0.1",
         &["for=\"[::ffff:192.0.2.43]\""],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
     // A quote that an attacker opens must not swallow what the proxy adds behind it.
     (
         "10.0.0.1",
         &["for=\"6.6.6.6, for=192.0.2.43"],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["for=\"\\, for=192.0.2.43"],
         "192.0.2.43",
-        Told,
+        Forwarded,
     ),
     (
         "10.0.0.1",
         &["\"\"\", for=\"[2001:db8::7]:1\", for=10.0.0.2"],
         "2001:db8::7",
-        Told,
+        Forwarded,
     ),
     ("192.0.2.1", &["for=6.6.6.6"], "192.0.2.1", Peer),
     ("10.0.0.1", &[], "10.0.0.1", Peer),
@@ -305,7 +330,7 @@ const FORWARDED: &[Case] = &[
 
 #[test]
 fn s_33_forwarded_is_read_from_the_right() {
-    let clients = Clients::behind(Source::Forwarded, ours());
+    let clients = ClientAddressResolver::behind_proxies(ForwardedHeader::Forwarded, ours());
     assert_eq!(clients.field(), Some("forwarded"));
     check(&clients, FORWARDED);
     for text in NO_FORS {
@@ -316,13 +341,14 @@ fn s_33_forwarded_is_read_from_the_right() {
 
 #[test]
 fn s_33_a_field_of_one_address_has_one_line_and_one_address() {
-    let clients = Clients::behind(Source::One("x-real-ip".into()), ours());
+    let clients =
+        ClientAddressResolver::behind_proxies(ForwardedHeader::Single("x-real-ip".into()), ours());
     assert_eq!(clients.field(), Some("x-real-ip"));
     check(
         &clients,
         &[
-            ("10.0.0.1", &["192.0.2.7"], "192.0.2.7", Told),
-            ("10.0.0.1", &[" [2001:db8::7]:1 "], "2001:db8::7", Told),
+            ("10.0.0.1", &["192.0.2.7"], "192.0.2.7", Forwarded),
+            ("10.0.0.1", &[" [2001:db8::7]:1 "], "2001:db8::7", Forwarded),
             (
                 "10.0.0.1",
                 &["192.0.2.7", "192.0.2.7"],
@@ -335,22 +361,23 @@ fn s_33_a_field_of_one_address_has_one_line_and_one_address() {
             ("192.0.2.1", &["6.6.6.6"], "192.0.2.1", Peer),
         ],
     );
-    let nobody = Clients::default();
+    let nobody = ClientAddressResolver::default();
     assert_eq!(nobody.field(), None);
     check(&nobody, &[("10.0.0.1", &["6.6.6.6"], "10.0.0.1", Peer)]);
-    let untrusting = Clients::behind(Source::XForwardedFor, Vec::new());
+    let untrusting =
+        ClientAddressResolver::behind_proxies(ForwardedHeader::XForwardedFor, Vec::new());
     check(&untrusting, &[("10.0.0.1", &["6.6.6.6"], "10.0.0.1", Peer)]);
 }
 
 #[test]
 fn s_33_long_fields_are_not_walked_to_their_end() {
-    let clients = Clients::behind(Source::XForwardedFor, ours());
+    let clients = ClientAddressResolver::behind_proxies(ForwardedHeader::XForwardedFor, ours());
     let rotation = "6.6.6.6,".repeat(1_300);
     let long = format!("{rotation} 192.0.2.7");
     assert!(long.len() > 10_000);
     assert_eq!(
         find(&clients, "10.0.0.1", &[&long]),
-        ("192.0.2.7".to_owned(), Told)
+        ("192.0.2.7".to_owned(), Forwarded)
     );
     for text in [
         "10.0.0.2,".repeat(1_300) + "10.0.0.3",
@@ -359,7 +386,7 @@ fn s_33_long_fields_are_not_walked_to_their_end() {
     ] {
         assert_eq!(find(&clients, "10.0.0.1", &[&text]).1, Fallback);
     }
-    let forwarded = Clients::behind(Source::Forwarded, ours());
+    let forwarded = ClientAddressResolver::behind_proxies(ForwardedHeader::Forwarded, ours());
     for text in [
         format!("for=\"{}\"", "x".repeat(10_000)),
         format!("for=1.1.1.1;host={}", "x".repeat(600)),
@@ -370,7 +397,7 @@ fn s_33_long_fields_are_not_walked_to_their_end() {
 
 #[test]
 fn keys_are_of_networks_as_wide_as_asked() {
-    let key = |address: &str, v4, v6| AddressKey::of(ip(address), v4, v6).as_str().to_owned();
+    let key = |address: &str, v4, v6| AddressKey::new(ip(address), v4, v6).as_str().to_owned();
     let cases = [
         ("192.0.2.7", 32, 64, "192.0.2.7"),
         ("192.0.2.7", 24, 64, "192.0.2.0/24"),
@@ -390,7 +417,7 @@ fn keys_are_of_networks_as_wide_as_asked() {
     for (address, v4, v6, expected) in cases {
         assert_eq!(key(address, v4, v6), expected);
     }
-    let clients = Clients::default().sharing(24, 48);
+    let clients = ClientAddressResolver::default().with_prefix_lengths(24, 48);
     assert_eq!(
         format!("{:?}", clients.key(ip("192.0.2.7"))),
         "\"192.0.2.0/24\""
@@ -419,7 +446,7 @@ fn written() -> impl Strategy<Value = String> {
 
 /// The keys that one client has over these requests: through so many proxies, each of which adds whom it was called by.
 fn minted(
-    clients: &Clients,
+    clients: &ClientAddressResolver,
     client: IpAddr,
     proxies: &[IpAddr],
     requests: &[Vec<String>],
@@ -443,7 +470,7 @@ fn minted(
             from = *proxy;
         }
         let lines: Vec<&[u8]> = lines.iter().map(String::as_bytes).collect();
-        let found = clients.client(from, lines);
+        let found = clients.resolve(from, lines);
         keys.insert(clients.key(found.address).as_str().to_owned());
     }
     keys
@@ -461,10 +488,10 @@ proptest! {
         let client = ip(if is_v6 { "2001:db8:66::6" } else { "192.0.2.66" });
         let chain = [ip("10.0.0.1"), ip("2001:db8:aaaa::1")];
         let chain = &chain[..proxies];
-        for source in [Source::XForwardedFor, Source::Forwarded] {
-            let mut ways = vec![Clients::behind(source.clone(), ours())];
+        for source in [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded] {
+            let mut ways = vec![ClientAddressResolver::behind_proxies(source.clone(), ours())];
             if let Some(count) = NonZeroU8::new(u8::try_from(proxies).unwrap()) {
-                ways.push(Clients::behind_hops(source, count));
+                ways.push(ClientAddressResolver::behind_hops(source, count));
             }
             for clients in ways {
                 let keys = minted(&clients, client, chain, &requests);
@@ -477,7 +504,7 @@ proptest! {
 
 #[test]
 fn control_believing_one_proxy_too_many_mints_keys() {
-    let trusting = Clients::behind_hops(Source::XForwardedFor, hops(2));
+    let trusting = ClientAddressResolver::behind_hops(ForwardedHeader::XForwardedFor, hops(2));
     let requests: Vec<Vec<String>> = (1..50).map(|n| vec![format!("6.6.6.{n}")]).collect();
     let keys = minted(&trusting, ip("192.0.2.66"), &[ip("10.0.0.1")], &requests);
     assert_eq!(keys.len(), 49);
@@ -487,11 +514,11 @@ fn control_believing_one_proxy_too_many_mints_keys() {
 fn keys_are_spelt_as_the_standard_library_spells_addresses() {
     for number in 0..=u8::MAX {
         let address = IpAddr::from([number, 255 - number, 0, number]);
-        let key = AddressKey::of(address, 32, 64);
+        let key = AddressKey::new(address, 32, 64);
         assert_eq!(key.as_str(), address.to_string());
     }
     for bits in 0..128 {
-        let key = AddressKey::of(ip("ffff::1"), 32, bits);
+        let key = AddressKey::new(ip("ffff::1"), 32, bits);
         assert!(key.as_str().ends_with(&format!("/{bits}")), "{key:?}");
         assert!(key.as_str().parse::<Network>().is_ok(), "{key:?}");
     }

@@ -8,7 +8,10 @@ use tollgate_core::Nanos;
 use tollgate_testkit::allocation::{Counting, calls};
 
 use super::support::{NOW, Sample, denied};
-use crate::{Answer, Cause, Clients, Dialect, Dialects, Jitter, PartitionKey, Source, Words};
+use crate::{
+    ClientAddressResolver, Dialect, Dialects, ForwardedHeader, HeaderFields, Jitter, PartitionKey,
+    ProblemType, RateLimitStatus,
+};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -28,15 +31,15 @@ fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
         sample.upload(),
         standings[0].with_quota(7, Nanos::HOUR),
     ];
-    let mut words = Words::new();
+    let mut words = HeaderFields::new();
     let mut body = Vec::new();
     let mut round = || {
         for dialect in Dialect::ALL {
-            let answer = Answer::new(denied(7), &standings).at(NOW);
-            let answer = answer.spread_by(Jitter::new(Nanos::MINUTE, 3));
+            let answer = RateLimitStatus::new(denied(7), &standings).with_now(NOW);
+            let answer = answer.with_jitter(Jitter::new(Nanos::MINUTE, 3));
             answer.write(Dialects::from(dialect), &mut words);
             body.clear();
-            answer.write_problem(Cause::QuotaExceeded, 429, &mut body);
+            answer.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
         }
         words.len() + body.len()
     };
@@ -50,11 +53,11 @@ fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
 #[test]
 fn digests_and_addresses_are_found_without_allocating() {
     let trusted = vec!["10.0.0.0/8".parse().unwrap()];
-    let clients = Clients::behind(Source::Forwarded, trusted);
+    let clients = ClientAddressResolver::behind_proxies(ForwardedHeader::Forwarded, trusted);
     let peer: IpAddr = "10.0.0.1".parse().unwrap();
     let line: &[u8] = b"for=\"[2001:db8::7]:99\";proto=https, for=10.9.9.9";
     let counted = calls(|| {
-        let client = clients.client(peer, [line]);
+        let client = clients.resolve(peer, [line]);
         assert_eq!(clients.key(client.address).as_str(), "2001:db8::/64");
         std::hint::black_box(PartitionKey::digest(&[1; 16], line));
     });

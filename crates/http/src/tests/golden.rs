@@ -2,10 +2,10 @@
 //!
 //! Must not know: how it is written.
 
-use tollgate_core::{Nanos, Outcome, Unit};
+use tollgate_core::{Nanos, Outcome, QuotaUnit};
 
 use super::support::{NOW, Sample, denied, lines, status};
-use crate::{Answer, Dialect, Merge, Policy, Standing, Words};
+use crate::{Dialect, HeaderFields, Merge, QuotaPolicy, RateLimitItem, RateLimitStatus};
 
 /// An admission in every dialect.
 const ADMITTED: [(&str, &[&str]); 11] = [
@@ -106,7 +106,7 @@ const ADMITTED: [(&str, &[&str]); 11] = [
 fn an_admission_in_every_dialect() {
     let sample = Sample::new();
     let standings = sample.admitted();
-    let answer = Answer::new(Outcome::Allow, &standings).at(NOW);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
     assert!(
         ADMITTED
             .iter()
@@ -195,7 +195,7 @@ const REFUSED: [(&str, &[&str]); 9] = [
 fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
     let sample = Sample::new();
     let standings = sample.refused();
-    let answer = Answer::new(denied(86_399_100), &standings).at(NOW);
+    let answer = RateLimitStatus::new(denied(86_399_100), &standings).with_now(NOW);
     for (dialect, fields) in REFUSED {
         let mut expected = fields.to_vec();
         expected.extend(["retry-after: 86400", "cache-control: no-store"]);
@@ -207,7 +207,7 @@ fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
 fn dialects_of_different_families_are_written_together() {
     let sample = Sample::new();
     let standings = sample.admitted();
-    let answer = Answer::new(Outcome::Allow, &standings).at(NOW);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
     let expected = ["draft-11", "draft-03", "github"].map(|dialect| lines(&answer, dialect));
     assert_eq!(
         lines(&answer, "github,draft-11,draft-03"),
@@ -218,9 +218,9 @@ fn dialects_of_different_families_are_written_together() {
 #[test]
 fn bytes_places_and_partitions_have_their_parameters() {
     let sample = Sample::new();
-    let place = Standing::new(&sample.in_flight, denied(500), &status(0, Nanos::SECOND));
+    let place = RateLimitItem::new(&sample.in_flight, denied(500), &status(0, Nanos::SECOND));
     let standings = [sample.upload(), place];
-    let answer = Answer::new(denied(500), &standings);
+    let answer = RateLimitStatus::new(denied(500), &standings);
     assert_eq!(
         lines(&answer, "draft-11"),
         [
@@ -240,7 +240,7 @@ fn bytes_places_and_partitions_have_their_parameters() {
         ]
     );
     let alone = [place];
-    let answer = Answer::new(denied(500), &alone);
+    let answer = RateLimitStatus::new(denied(500), &alone);
     assert_eq!(lines(&answer, "draft-03")[0], "ratelimit-limit: 20");
     assert_eq!(
         lines(&answer, "draft-07")[..2],
@@ -253,10 +253,10 @@ fn bytes_places_and_partitions_have_their_parameters() {
 
 #[test]
 fn a_quota_of_this_caller_only_is_written_anew() {
-    let policy = Policy::new("plan", 100, Nanos::MINUTE, Unit::Tokens).unwrap();
-    let standing = Standing::new(&policy, Outcome::Allow, &status(4_000, Nanos::SECOND));
+    let policy = QuotaPolicy::new("plan", 100, Nanos::MINUTE, QuotaUnit::Tokens).unwrap();
+    let standing = RateLimitItem::new(&policy, Outcome::Allow, &status(4_000, Nanos::SECOND));
     let standings = [standing.with_quota(5_000, Nanos::HOUR).with_used(7)];
-    let answer = Answer::new(Outcome::Allow, &standings);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
     let draft = lines(&answer, "draft-11");
     assert_eq!(
         draft[0],
@@ -272,13 +272,13 @@ fn a_quota_of_this_caller_only_is_written_anew() {
 
 #[test]
 fn a_state_from_before_the_quota_was_lowered_leaves_no_more_than_the_quota() {
-    let policy = Policy::new("p", 10, Nanos::MINUTE, Unit::Requests).unwrap();
-    let standings = [Standing::new(
+    let policy = QuotaPolicy::new("p", 10, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
+    let standings = [RateLimitItem::new(
         &policy,
         Outcome::Allow,
         &status(90, Nanos::SECOND),
     )];
-    let answer = Answer::new(Outcome::Allow, &standings);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
     assert_eq!(lines(&answer, "draft-11")[1], r#"ratelimit: "p";r=10;t=1"#);
 }
 
@@ -286,14 +286,17 @@ fn a_state_from_before_the_quota_was_lowered_leaves_no_more_than_the_quota() {
 fn a_redirection_tells_nothing_of_limits() {
     let sample = Sample::new();
     let standings = sample.admitted();
-    let answer = Answer::new(Outcome::Allow, &standings).at(NOW);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
     for status in [300, 301, 308, 399] {
-        let lines = lines(&answer.on_status(status), "draft-11,draft-03,github");
+        let lines = lines(
+            &answer.with_response_status(status),
+            "draft-11,draft-03,github",
+        );
         assert!(lines.is_empty(), "{status}: {lines:?}");
     }
     for status in [0, 200, 299, 400, 503] {
         assert_eq!(
-            lines(&answer.on_status(status), "draft-11").len(),
+            lines(&answer.with_response_status(status), "draft-11").len(),
             2,
             "{status}"
         );
@@ -303,11 +306,11 @@ fn a_redirection_tells_nothing_of_limits() {
 #[test]
 fn an_answer_without_limits_has_only_what_a_refusal_needs() {
     for dialect in Dialect::ALL {
-        let allowed = lines(&Answer::new(Outcome::Allow, &[]), dialect.name());
+        let allowed = lines(&RateLimitStatus::new(Outcome::Allow, &[]), dialect.name());
         assert!(allowed.is_empty(), "{dialect}");
-        let refused = lines(&Answer::new(denied(1), &[]), dialect.name());
+        let refused = lines(&RateLimitStatus::new(denied(1), &[]), dialect.name());
         assert_eq!(refused, ["retry-after: 1", "cache-control: no-store"]);
-        let never = lines(&Answer::new(Outcome::Never, &[]), dialect.name());
+        let never = lines(&RateLimitStatus::new(Outcome::Never, &[]), dialect.name());
         assert_eq!(never, ["cache-control: no-store"]);
     }
 }
@@ -315,16 +318,16 @@ fn an_answer_without_limits_has_only_what_a_refusal_needs() {
 #[test]
 fn at_most_sixteen_limits_are_listed_and_the_binding_one_is_among_them() {
     let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
-    let policies: Vec<Policy> = names
+    let policies: Vec<QuotaPolicy> = names
         .iter()
-        .map(|name| Policy::new(name, 9, Nanos::SECOND, Unit::Requests).unwrap())
+        .map(|name| QuotaPolicy::new(name, 9, Nanos::SECOND, QuotaUnit::Requests).unwrap())
         .collect();
-    let standings: Vec<Standing<'_>> = policies
+    let standings: Vec<RateLimitItem<'_>> = policies
         .iter()
-        .map(|policy| Standing::new(policy, Outcome::Allow, &status(9, Nanos::ZERO)))
+        .map(|policy| RateLimitItem::new(policy, Outcome::Allow, &status(9, Nanos::ZERO)))
         .collect();
     for binding in [0, 14, 15, 16, 39] {
-        let answer = Answer::new(Outcome::Allow, &standings).bound_by(binding);
+        let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_binding(binding);
         for line in lines(&answer, "draft-11") {
             assert_eq!(line.split(", ").count(), 16, "{binding}");
             assert!(
@@ -339,11 +342,11 @@ fn at_most_sixteen_limits_are_listed_and_the_binding_one_is_among_them() {
 fn only_lists_are_appended_to_what_others_wrote() {
     let sample = Sample::new();
     let standings = sample.refused();
-    let answer = Answer::new(denied(1), &standings);
-    let mut words = Words::with_capacity(1_024);
+    let answer = RateLimitStatus::new(denied(1), &standings);
+    let mut words = HeaderFields::with_capacity(1_024);
     let mut appended = |dialects: &str| {
         answer.write(dialects.parse().unwrap(), &mut words);
-        let words = words.words().filter(|word| word.merge == Merge::Append);
+        let words = words.fields().filter(|word| word.merge == Merge::Append);
         words.map(|word| word.name).collect::<Vec<_>>()
     };
     let lists = ["ratelimit-policy", "ratelimit", "cache-control"];
@@ -363,16 +366,20 @@ fn only_lists_are_appended_to_what_others_wrote() {
 
 #[test]
 fn a_bucket_has_the_name_that_it_was_given() {
-    let policy = Policy::new("p", 1, Nanos::SECOND, Unit::Requests).unwrap();
-    let policy = policy.bucket("abcd1234").unwrap();
-    let standings = [Standing::new(
+    let policy = QuotaPolicy::new("p", 1, Nanos::SECOND, QuotaUnit::Requests).unwrap();
+    let policy = policy.with_bucket("abcd1234").unwrap();
+    let standings = [RateLimitItem::new(
         &policy,
         Outcome::Allow,
         &status(1, Nanos::ZERO),
     )];
-    let answer = Answer::new(Outcome::Allow, &standings);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
     assert!(lines(&answer, "discord").contains(&"x-ratelimit-bucket: abcd1234".to_owned()));
-    let error = policy.clone().bucket("a\r\nb").unwrap_err().to_string();
+    let error = policy
+        .clone()
+        .with_bucket("a\r\nb")
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         r#"bucket: "a\r\nb" is not valid: it must be 1 to 160 visible ASCII characters"#

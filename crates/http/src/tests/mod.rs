@@ -3,9 +3,9 @@
 //! Must not know: how anything is written.
 
 mod allocation;
-mod documents;
 mod golden;
+mod headers_page;
 mod problems;
-mod promises;
+mod properties;
+mod retry_after;
 mod support;
-mod waits;

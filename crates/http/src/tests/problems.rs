@@ -3,20 +3,20 @@
 //! Must not know: how JSON is written; an independent parser reads it.
 
 use serde_json::{Value, json};
-use tollgate_core::{Nanos, Outcome, Unit};
+use tollgate_core::{Nanos, Outcome, QuotaUnit};
 
 use super::support::{Sample, denied, status};
-use crate::{Answer, Cause, Jitter, Policy, Problem, Standing};
+use crate::{Jitter, ProblemDetails, ProblemType, QuotaPolicy, RateLimitItem, RateLimitStatus};
 
-fn policy(name: &str) -> Policy {
-    Policy::new(name, 20, Nanos::from_secs(2), Unit::Requests).unwrap()
+fn policy(name: &str) -> QuotaPolicy {
+    QuotaPolicy::new(name, 20, Nanos::from_secs(2), QuotaUnit::Requests).unwrap()
 }
 
-fn read(problem: &Problem) -> Value {
+fn read(problem: &ProblemDetails) -> Value {
     serde_json::from_str(&problem.to_json()).unwrap()
 }
 
-fn written(answer: &Answer<'_>, cause: Cause) -> Value {
+fn written(answer: &RateLimitStatus<'_>, cause: ProblemType) -> Value {
     let mut out = Vec::new();
     answer.write_problem(cause, cause.status(), &mut out);
     serde_json::from_slice(&out).unwrap()
@@ -30,11 +30,11 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
         retry_after: Nanos::from_nanos(1_500_000_001),
     };
     let standings = [
-        Standing::new(&day, exact, &nothing).with_cost(3),
-        Standing::new(&hour, denied(700), &nothing),
-        Standing::new(&minute, Outcome::Allow, &status(1, Nanos::SECOND)),
+        RateLimitItem::new(&day, exact, &nothing).with_cost(3),
+        RateLimitItem::new(&hour, denied(700), &nothing),
+        RateLimitItem::new(&minute, Outcome::Allow, &status(1, Nanos::SECOND)),
     ];
-    let answer = Answer::new(exact, &standings);
+    let answer = RateLimitStatus::new(exact, &standings);
     let expected = json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Quota Exceeded",
@@ -43,10 +43,10 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
         "violated-policies": ["day", "hour"],
         "retry-after-ms": 1501,
     });
-    assert_eq!(written(&answer, Cause::QuotaExceeded), expected);
+    assert_eq!(written(&answer, ProblemType::QuotaExceeded), expected);
     // Whoever reads milliseconds is spread out as well.
     let jitter = Jitter::new(Nanos::MINUTE, 1);
-    let later = written(&answer.spread_by(jitter), Cause::QuotaExceeded);
+    let later = written(&answer.with_jitter(jitter), ProblemType::QuotaExceeded);
     assert!(later["retry-after-ms"].as_u64().unwrap() > 1_501);
 }
 
@@ -54,26 +54,26 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
 fn every_cause_has_the_type_title_and_status_of_the_draft() {
     let cases = [
         (
-            Cause::QuotaExceeded,
+            ProblemType::QuotaExceeded,
             "quota-exceeded",
             "Quota Exceeded",
             429,
         ),
         (
-            Cause::ReducedCapacity,
+            ProblemType::ReducedCapacity,
             "temporary-reduced-capacity",
             "Temporary Reduced Capacity",
             503,
         ),
         (
-            Cause::AbnormalUsage,
+            ProblemType::AbnormalUsage,
             "abnormal-usage-detected",
             "Abnormal Usage Detected",
             429,
         ),
     ];
     for (cause, name, title, status) in cases {
-        let body = written(&Answer::new(denied(1), &[]), cause);
+        let body = written(&RateLimitStatus::new(denied(1), &[]), cause);
         let expected = json!({
             "type": format!("https://iana.org/assignments/http-problem-types#{name}"),
             "title": title,
@@ -88,15 +88,15 @@ fn every_cause_has_the_type_title_and_status_of_the_draft() {
 #[test]
 fn a_limits_own_message_is_the_detail_whatever_it_contains() {
     let message = "Slow down, \"friend\" \\ \u{1}\n\t é 日本 😀 </script>";
-    let talking = policy("talking").message(message);
-    let standings = [Standing::new(
+    let talking = policy("talking").with_message(message);
+    let standings = [RateLimitItem::new(
         &talking,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
-    let answer = Answer::new(denied(5), &standings);
+    let answer = RateLimitStatus::new(denied(5), &standings);
     let mut out = b"HTTP".to_vec();
-    answer.write_problem(Cause::QuotaExceeded, 403, &mut out);
+    answer.write_problem(ProblemType::QuotaExceeded, 403, &mut out);
     assert!(
         out.starts_with(b"HTTP{"),
         "it is written behind what is there"
@@ -107,31 +107,34 @@ fn a_limits_own_message_is_the_detail_whatever_it_contains() {
         (&json!(message), &json!(403))
     );
 
-    let endless = policy("endless").message(&"é".repeat(100_000));
-    let standings = [Standing::new(
+    let endless = policy("endless").with_message(&"é".repeat(100_000));
+    let standings = [RateLimitItem::new(
         &endless,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
-    let body = written(&Answer::new(denied(5), &standings), Cause::QuotaExceeded);
+    let body = written(
+        &RateLimitStatus::new(denied(5), &standings),
+        ProblemType::QuotaExceeded,
+    );
     assert_eq!(body["detail"].as_str().unwrap().chars().count(), 1_024);
 }
 
 #[test]
 fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
     let demo = policy("demo");
-    let standing = Standing::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
+    let standing = RateLimitItem::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
     let text = "a cost of 21 is above 20, the most that the limit \"demo\" ever admits at once; waiting does not help";
     let body = written(
-        &Answer::new(Outcome::Never, &[standing.with_cost(21)]),
-        Cause::QuotaExceeded,
+        &RateLimitStatus::new(Outcome::Never, &[standing.with_cost(21)]),
+        ProblemType::QuotaExceeded,
     );
     assert_eq!(body["detail"], text);
     assert_eq!(body.get("retry-after-ms"), None);
     assert_eq!(body["violated-policies"], json!(["demo"]));
     let closed = written(
-        &Answer::new(Outcome::Never, &[standing]),
-        Cause::QuotaExceeded,
+        &RateLimitStatus::new(Outcome::Never, &[standing]),
+        ProblemType::QuotaExceeded,
     );
     assert_eq!(
         closed["detail"],
@@ -143,12 +146,19 @@ fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
 fn names_and_details_are_escaped() {
     let name = r#"a"b\c"#;
     let named = policy(name);
-    let standings = [Standing::new(&named, denied(5), &status(0, Nanos::SECOND))];
-    let body = written(&Answer::new(denied(5), &standings), Cause::QuotaExceeded);
+    let standings = [RateLimitItem::new(
+        &named,
+        denied(5),
+        &status(0, Nanos::SECOND),
+    )];
+    let body = written(
+        &RateLimitStatus::new(denied(5), &standings),
+        ProblemType::QuotaExceeded,
+    );
     assert_eq!(body["violated-policies"], json!([name]));
 
     let nasty = "line\nbreak, \"quote\", \u{1}, \u{2028}, </script>";
-    let plain = Problem::plain(400, "Bad Request", nasty);
+    let plain = ProblemDetails::new(400, "Bad Request", nasty);
     assert_eq!(read(&plain)["detail"], nasty);
     assert!(!plain.to_json().contains('\n'));
 }
@@ -157,10 +167,15 @@ fn names_and_details_are_escaped() {
 fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
     let sample = Sample::new();
     let standings = sample.refused();
-    let answer = Answer::new(denied(86_399_100), &standings);
-    let mut usual = written(&answer, Cause::QuotaExceeded);
+    let answer = RateLimitStatus::new(denied(86_399_100), &standings);
+    let mut usual = written(&answer, ProblemType::QuotaExceeded);
     let mut out = Vec::new();
-    answer.write_problem_saying(Cause::QuotaExceeded, 429, "the \"day\" is over", &mut out);
+    answer.write_problem_with_detail(
+        ProblemType::QuotaExceeded,
+        429,
+        "the \"day\" is over",
+        &mut out,
+    );
     let own: Value = serde_json::from_slice(&out).unwrap();
     usual["detail"] = json!("the \"day\" is over");
     assert_eq!(own, usual);
@@ -168,10 +183,10 @@ fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
 
 #[test]
 fn a_problem_is_held_against_a_policy_that_says_nothing_of_where_it_stands() {
-    let plain = Problem::plain(429, "Too Many Requests", "blocked");
-    let held = plain.held_against(Cause::AbnormalUsage, Some("api"), Some(90_500));
+    let plain = ProblemDetails::new(429, "Too Many Requests", "blocked");
+    let held = plain.with_violated_policy(ProblemType::AbnormalUsage, Some("api"), Some(90_500));
     let expected = json!({
-        "type": Cause::AbnormalUsage.type_uri(), "title": "Abnormal Usage Detected", "status": 429,
+        "type": ProblemType::AbnormalUsage.type_uri(), "title": "Abnormal Usage Detected", "status": 429,
         "detail": "blocked", "violated-policies": ["api"], "retry-after-ms": 90_500,
     });
     assert_eq!(read(&held), expected);

@@ -2,15 +2,17 @@
 //!
 //! Must not know: what a test expects.
 
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, Unit};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit, Timestamp};
 
-use crate::{Answer, Dialects, PartitionKey, Policy, Scope, Standing, Words};
+use crate::{
+    Dialects, HeaderFields, PartitionKey, QuotaPolicy, RateLimitItem, RateLimitStatus, Scope,
+};
 
 /// 1,700,000,000.25 s after 1970.
 pub(super) const NOW: Timestamp = Timestamp::from_nanos(1_700_000_000_250_000_000);
 
-pub(super) fn status(remaining: u64, reset_after: Nanos) -> Status {
-    Status {
+pub(super) fn status(remaining: u64, reset_after: Nanos) -> QuotaStatus {
+    QuotaStatus {
         limit: 0,
         remaining,
         reset_after,
@@ -24,9 +26,9 @@ pub(super) const fn denied(millis: u64) -> Outcome {
 }
 
 /// The header fields of an answer, a line each.
-pub(super) fn lines(answer: &Answer<'_>, dialects: &str) -> Vec<String> {
+pub(super) fn lines(answer: &RateLimitStatus<'_>, dialects: &str) -> Vec<String> {
     let dialects: Dialects = dialects.parse().unwrap();
-    let mut words = Words::new();
+    let mut words = HeaderFields::new();
     answer.write(dialects, &mut words);
     let line = |(name, value): (&str, &[u8])| format!("{name}: {}", str::from_utf8(value).unwrap());
     words.iter().map(line).collect()
@@ -34,49 +36,51 @@ pub(super) fn lines(answer: &Answer<'_>, dialects: &str) -> Vec<String> {
 
 /// The limits of `docs/headers.md`: by the minute and by the day, one in flight, one that counts bytes.
 pub(super) struct Sample {
-    pub(super) minute: Policy,
-    pub(super) day: Policy,
-    pub(super) in_flight: Policy,
-    pub(super) upload: Policy,
+    pub(super) minute: QuotaPolicy,
+    pub(super) day: QuotaPolicy,
+    pub(super) in_flight: QuotaPolicy,
+    pub(super) upload: QuotaPolicy,
 }
 
 impl Sample {
     pub(super) fn new() -> Self {
-        let minute = Policy::new("per-minute", 100, Nanos::MINUTE, Unit::Requests).unwrap();
+        let minute =
+            QuotaPolicy::new("per-minute", 100, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
         let minute = minute.partitioned_by(&["user_id", "method"]).unwrap();
-        let day = Policy::new("per day", 1_000, Nanos::DAY, Unit::Requests).unwrap();
-        let upload = Policy::new("upload", 65_536, Nanos::from_secs(10), Unit::Bytes).unwrap();
+        let day = QuotaPolicy::new("per day", 1_000, Nanos::DAY, QuotaUnit::Requests).unwrap();
+        let upload =
+            QuotaPolicy::new("upload", 65_536, Nanos::from_secs(10), QuotaUnit::Bytes).unwrap();
         Self {
             minute,
-            day: day.scope(Scope::Global),
-            in_flight: Policy::concurrent("in-flight", 20).unwrap(),
+            day: day.with_scope(Scope::Global),
+            in_flight: QuotaPolicy::concurrent("in-flight", 20).unwrap(),
             upload,
         }
     }
 
     /// Admitted with little left by the minute.
-    pub(super) fn admitted(&self) -> [Standing<'_>; 2] {
+    pub(super) fn admitted(&self) -> [RateLimitItem<'_>; 2] {
         let minute = status(5, Nanos::from_millis(57_001));
         let day = status(700, Nanos::HOUR);
         [
-            Standing::new(&self.minute, Outcome::Allow, &minute).with_cost(1),
-            Standing::new(&self.day, Outcome::Allow, &day).with_cost(1),
+            RateLimitItem::new(&self.minute, Outcome::Allow, &minute).with_cost(1),
+            RateLimitItem::new(&self.day, Outcome::Allow, &day).with_cost(1),
         ]
     }
 
     /// Refused by the day, with something left by the minute.
-    pub(super) fn refused(&self) -> [Standing<'_>; 2] {
+    pub(super) fn refused(&self) -> [RateLimitItem<'_>; 2] {
         let minute = status(40, Nanos::from_millis(36_000));
         let day = status(0, Nanos::DAY);
         [
-            Standing::new(&self.minute, Outcome::Allow, &minute).with_cost(1),
-            Standing::new(&self.day, denied(86_399_100), &day).with_cost(1),
+            RateLimitItem::new(&self.minute, Outcome::Allow, &minute).with_cost(1),
+            RateLimitItem::new(&self.day, denied(86_399_100), &day).with_cost(1),
         ]
     }
 
-    pub(super) fn upload(&self) -> Standing<'_> {
+    pub(super) fn upload(&self) -> RateLimitItem<'_> {
         let status = status(1_024, Nanos::from_secs(3));
         let key = PartitionKey::digest(b"sixteen bytes !!", b"alice");
-        Standing::new(&self.upload, Outcome::Allow, &status).with_partition(key)
+        RateLimitItem::new(&self.upload, Outcome::Allow, &status).with_partition(key)
     }
 }

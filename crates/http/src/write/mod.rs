@@ -6,17 +6,17 @@ pub(crate) mod lists;
 mod single;
 mod vendors;
 
-use crate::answer::Answer;
 use crate::dialect::{Dialect, Dialects};
+use crate::header_fields::{HeaderFields, Merge};
+use crate::rate_limit_status::RateLimitStatus;
 use crate::text::push_integer;
-use crate::words::{Merge, Words};
 
-impl Answer<'_> {
+impl RateLimitStatus<'_> {
     /// Writes the fields into `words`, instead of those that were in there: what each dialect tells of the limits and, if
     /// the request is refused, `Retry-After` and `Cache-Control: no-store`.
     ///
     /// At most sixteen limits are listed, the binding one always among them.
-    pub fn write(&self, dialects: Dialects, words: &mut Words) {
+    pub fn write(&self, dialects: Dialects, words: &mut HeaderFields) {
         words.clear();
         if !self.is_redirection() {
             for dialect in dialects.iter() {
@@ -38,10 +38,10 @@ impl Answer<'_> {
         if self.is_refusal() {
             if let Some(seconds) = self.retry_after() {
                 let value = |text: &mut Vec<u8>| push_integer(text, seconds);
-                words.field("retry-after", Merge::KeepTheirs, value);
+                words.push("retry-after", Merge::KeepExisting, value);
             }
             // RFC 6585 forbids storing a 429; other codes would be stored for other callers.
-            words.field("cache-control", Merge::Append, |text| {
+            words.push("cache-control", Merge::Append, |text| {
                 text.extend_from_slice(b"no-store");
             });
         }

@@ -3,17 +3,17 @@
 //! Must not know: the other families.
 
 use super::lists::list;
-use crate::answer::Answer;
-use crate::standing::Standing;
+use crate::header_fields::{HeaderFields, Merge};
+use crate::rate_limit_item::RateLimitItem;
+use crate::rate_limit_status::RateLimitStatus;
 use crate::text::{push_integer, seconds};
-use crate::words::{Merge, Words};
 
 /// One field with a dictionary. It needs a reset, so a limit that names no time has one of zero.
-pub(super) fn draft_07(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn draft_07(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("ratelimit", Merge::KeepTheirs, |text| {
+    words.push("ratelimit", Merge::KeepExisting, |text| {
         text.extend_from_slice(b"limit=");
         push_integer(text, binding.quota);
         text.extend_from_slice(b", remaining=");
@@ -21,35 +21,35 @@ pub(super) fn draft_07(answer: &Answer<'_>, words: &mut Words) {
         text.extend_from_slice(b", reset=");
         push_integer(text, answer.wait(binding).map_or(0, seconds));
     });
-    policies(answer, words);
+    push_policies(answer, words);
 }
 
 /// Three fields for the limit, and the policies in a fourth.
-pub(super) fn draft_06(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn draft_06(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("ratelimit-limit", Merge::KeepTheirs, |text| {
+    words.push("ratelimit-limit", Merge::KeepExisting, |text| {
         push_integer(text, binding.quota);
     });
-    state(
+    push_remaining_and_reset(
         answer,
         words,
         binding,
         ["ratelimit-remaining", "ratelimit-reset"],
     );
-    policies(answer, words);
+    push_policies(answer, words);
 }
 
 /// The limit, and behind it the policies.
-pub(super) fn draft_03(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn draft_03(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("ratelimit-limit", Merge::KeepTheirs, |text| {
-        limit_and_policies(answer, text, binding, |_, _| {});
+    words.push("ratelimit-limit", Merge::KeepExisting, |text| {
+        push_limit_and_policies(answer, text, binding, |_, _| {});
     });
-    state(
+    push_remaining_and_reset(
         answer,
         words,
         binding,
@@ -58,17 +58,17 @@ pub(super) fn draft_03(answer: &Answer<'_>, words: &mut Words) {
 }
 
 /// The draft before there were drafts of the working group, which Envoy speaks: `X-` and the policies' names.
-pub(super) fn envoy(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn envoy(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("x-ratelimit-limit", Merge::KeepTheirs, |text| {
-        limit_and_policies(answer, text, binding, |text, standing| {
+    words.push("x-ratelimit-limit", Merge::KeepExisting, |text| {
+        push_limit_and_policies(answer, text, binding, |text, standing| {
             text.extend_from_slice(b";name=");
-            text.extend_from_slice(standing.policy.quoted().as_bytes());
+            text.extend_from_slice(standing.policy.quoted_name().as_bytes());
         });
     });
-    state(
+    push_remaining_and_reset(
         answer,
         words,
         binding,
@@ -76,36 +76,36 @@ pub(super) fn envoy(answer: &Answer<'_>, words: &mut Words) {
     );
 }
 
-fn state(
-    answer: &Answer<'_>,
-    words: &mut Words,
-    binding: &Standing<'_>,
+fn push_remaining_and_reset(
+    answer: &RateLimitStatus<'_>,
+    words: &mut HeaderFields,
+    binding: &RateLimitItem<'_>,
     [remaining, reset]: [&'static str; 2],
 ) {
     let left = binding.remaining();
-    words.field(remaining, Merge::KeepTheirs, |text| {
+    words.push(remaining, Merge::KeepExisting, |text| {
         push_integer(text, left);
     });
     if let Some(wait) = answer.wait(binding) {
-        words.field(reset, Merge::KeepTheirs, |text| {
+        words.push(reset, Merge::KeepExisting, |text| {
             push_integer(text, seconds(wait));
         });
     }
 }
 
-fn policies(answer: &Answer<'_>, words: &mut Words) {
-    words.field("ratelimit-policy", Merge::Append, |text| {
+fn push_policies(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
+    words.push("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             push_policy(text, standing, |_, _| {});
         });
     });
 }
 
-fn limit_and_policies(
-    answer: &Answer<'_>,
+fn push_limit_and_policies(
+    answer: &RateLimitStatus<'_>,
     text: &mut Vec<u8>,
-    binding: &Standing<'_>,
-    extra: impl Fn(&mut Vec<u8>, &Standing<'_>),
+    binding: &RateLimitItem<'_>,
+    extra: impl Fn(&mut Vec<u8>, &RateLimitItem<'_>),
 ) {
     push_integer(text, binding.quota);
     text.extend_from_slice(b", ");
@@ -121,8 +121,8 @@ fn limit_and_policies(
 /// A quota and its window, which these drafts insist on: a limit without one has no policy here.
 fn push_policy(
     text: &mut Vec<u8>,
-    standing: &Standing<'_>,
-    extra: impl Fn(&mut Vec<u8>, &Standing<'_>),
+    standing: &RateLimitItem<'_>,
+    extra: impl Fn(&mut Vec<u8>, &RateLimitItem<'_>),
 ) {
     if standing.window.is_zero() {
         return;

@@ -5,17 +5,17 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Concurrency, InvalidQuota, Nanos};
 
-use super::{Explained, PLAIN, Properties};
-use crate::words_for::{amount, span};
+use super::{AlgorithmProperties, DEFAULTS, ExplainContext};
+use crate::humanize::{format_amount, format_duration};
 
-pub(super) const PROPERTIES: Properties = Properties {
+pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "concurrency",
-    promise: "so many at the same time",
-    not_leased: Some("places are held, not spent, so they cannot be taken in advance"),
-    not_async: Some("how many are held at once must be known at once"),
+    guarantee: "so many at the same time",
+    why_not_leased: Some("places are held, not spent, so they cannot be taken in advance"),
+    why_not_async: Some("how many are held at once must be known at once"),
     bytes,
-    words,
-    ..PLAIN
+    describe,
+    ..DEFAULTS
 };
 
 pub(super) fn build(lease: Nanos, units: u64) -> Result<Limit, InvalidQuota> {
@@ -30,13 +30,13 @@ const fn bytes(entries: u64) -> (u64, u64) {
     )
 }
 
-fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
+fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let Quota::Concurrency(places) = quota else {
         return None;
     };
     Some(format!(
         "at most {} at the same time, each held for at most {} unless it is renewed",
-        amount(places.limit(), explained.unit()),
-        span(places.lease())
+        format_amount(places.limit(), explained.unit()),
+        format_duration(places.lease_duration())
     ))
 }

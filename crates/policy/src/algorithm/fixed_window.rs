@@ -5,30 +5,30 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Calendar, FixedWindow, InvalidQuota, Nanos, UtcOffset, Window};
 
-use super::{Explained, PLAIN, Properties, StateSharing, two_words};
-use crate::words_for::{amount, period_name, span};
+use super::{AlgorithmProperties, DEFAULTS, ExplainContext, StateSharing, two_word_bytes};
+use crate::humanize::{format_amount, format_duration, period_name};
 
-pub(super) const PROPERTIES: Properties = Properties {
+pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "fixed_window",
-    promise: "so many in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years with the calendar. A `utc_offset` says at which midnight days, weeks, months and years turn; without one it is UTC's",
-    can_promise_instants: false,
+    guarantee: "so many in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years with the calendar. A `utc_offset` says at which midnight days, weeks, months and years turn; without one it is UTC's",
+    supports_wait: false,
     follows_calendar: true,
-    is_lent: false,
-    fallback: ", by a token bucket",
-    sharing: StateSharing::SameTime,
-    most_in_any,
-    bytes: two_words,
-    words,
-    ..PLAIN
+    can_be_leased: false,
+    fallback_note: ", by a token bucket",
+    sharing: StateSharing::SamePeriod,
+    max_in_any_span,
+    bytes: two_word_bytes,
+    describe,
+    ..DEFAULTS
 };
 
 pub(super) fn build(window: Window, units: u64, overdraft: u64) -> Result<Limit, InvalidQuota> {
-    let fixed = FixedWindow::of(units, window).overdraft(overdraft);
+    let fixed = FixedWindow::builder(units, window).overdraft(overdraft);
     Ok(Limit::new(fixed.build()?))
 }
 
 /// One window's number just before it turns, the next one's just after.
-fn most_in_any(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
+fn max_in_any_span(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
     let Quota::FixedWindow(fixed) = quota else {
         return None;
     };
@@ -38,21 +38,21 @@ fn most_in_any(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
     }
 }
 
-fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
+fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let Quota::FixedWindow(fixed) = quota else {
         return None;
     };
     let unit = explained.unit();
-    let (each, turns) = turning(fixed.window());
-    let many = amount(fixed.limit(), unit);
-    let across = amount(fixed.limit().saturating_mul(2), unit);
+    let (each, turns) = describe_window(fixed.window());
+    let many = format_amount(fixed.limit(), unit);
+    let across = format_amount(fixed.limit().saturating_mul(2), unit);
     Some(format!(
         "at most {many} in each {each}, and up to {across} close together where one {each} turns into the next; {turns}"
     ))
 }
 
 /// What one window is called and when it turns into the next.
-pub(super) fn turning(window: Window) -> (String, String) {
+pub(super) fn describe_window(window: Window) -> (String, String) {
     match window {
         Window::Calendar(calendar, offset) => {
             let at = offset_name(offset);
@@ -72,7 +72,7 @@ pub(super) fn turning(window: Window) -> (String, String) {
             period_name(length),
             format!(
                 "windows turn at whole multiples of {} since 1970, UTC",
-                span(length)
+                format_duration(length)
             ),
         ),
         Window::FirstHit(length) => (

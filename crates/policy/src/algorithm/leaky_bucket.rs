@@ -3,34 +3,34 @@
 //! Must not know: other algorithms.
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{InvalidQuota, LeakyBucket, Nanos, Rate, Reason};
+use tollgate_core::{InvalidQuota, InvalidReason, LeakyBucket, Nanos, Rate};
 
-use super::{Explained, PLAIN, Properties, Refill, refills};
-use crate::rules::Formula;
-use crate::words_for::{amount, then_every};
+use super::{AlgorithmProperties, DEFAULTS, ExplainContext, Refill, refill_count};
+use crate::humanize::{format_amount, format_refill};
+use crate::rules::QuotaBuilder;
 
-pub(super) const PROPERTIES: Properties = Properties {
+pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "leaky_bucket",
-    promise: "the same, thought of as a level that drains",
+    guarantee: "the same, thought of as a level that drains",
     burst: Some("as above"),
     refill,
-    most_in_any,
-    words,
-    ..PLAIN
+    max_in_any_span,
+    describe,
+    ..DEFAULTS
 };
 
 pub(super) fn build(
-    formula: &Formula,
+    formula: &QuotaBuilder,
     period: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let at_once = formula.burst_of(units, period).unwrap_or(units);
+    let at_once = formula.burst_units(units, period).unwrap_or(units);
     if at_once == 0 && units > 0 {
         return Err(InvalidQuota {
             field: "burst",
             value: 0,
-            reason: Reason::Zero,
+            reason: InvalidReason::Zero,
             nearest: Some(1),
         });
     }
@@ -51,25 +51,25 @@ fn refill(quota: &Quota) -> Option<Refill> {
     })
 }
 
-fn most_in_any(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
+fn max_in_any_span(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
     match quota {
         Quota::LeakyBucket(meter) if meter.limit() == 0 => Some(0),
         Quota::LeakyBucket(meter) => {
-            Some(refills(meter.interval(), span).saturating_add(meter.limit()))
+            Some(refill_count(meter.interval(), span).saturating_add(meter.limit()))
         }
         _ => None,
     }
 }
 
-fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
+fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let Quota::LeakyBucket(meter) = quota else {
         return None;
     };
     let unit = explained.unit();
-    let at_once = amount(meter.limit(), unit);
-    let then = then_every(1, meter.interval(), unit);
+    let at_once = format_amount(meter.limit(), unit);
+    let then = format_refill(1, meter.interval(), unit);
     Some(format!(
         "at most {at_once} at once, then {then}{}",
-        explained.never
+        explained.never_clause
     ))
 }

@@ -5,31 +5,31 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{InvalidQuota, LeakyBucket, Nanos, Rate};
 
-use super::{Explained, PLAIN, Properties, Refill, refills};
-use crate::rules::Formula;
-use crate::words_for::{amount, period_name, span, then_every};
+use super::{AlgorithmProperties, DEFAULTS, ExplainContext, Refill, refill_count};
+use crate::humanize::{format_amount, format_duration, format_refill, period_name};
+use crate::rules::QuotaBuilder;
 
 const ONE_ORDER: &str = "a queue has one order, and each node would keep its own";
 
-pub(super) const PROPERTIES: Properties = Properties {
+pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "leaky_queue",
-    promise: "requests wait their turn instead of being refused, as long as there is room",
+    guarantee: "requests wait their turn instead of being refused, as long as there is room",
     burst: Some("the queue"),
-    not_leased: Some(ONE_ORDER),
-    not_async: Some(ONE_ORDER),
+    why_not_leased: Some(ONE_ORDER),
+    why_not_async: Some(ONE_ORDER),
     refill,
-    most_in_any,
-    words,
-    ..PLAIN
+    max_in_any_span,
+    describe,
+    ..DEFAULTS
 };
 
 pub(super) fn build(
-    formula: &Formula,
+    formula: &QuotaBuilder,
     period: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let waiting = formula.burst_of(units, period).unwrap_or(units);
+    let waiting = formula.burst_units(units, period).unwrap_or(units);
     let queue = LeakyBucket::queue(Rate::new(units, period)).overdraft(overdraft);
     Ok(Limit::new(queue.burst(waiting).build()?))
 }
@@ -47,38 +47,38 @@ fn refill(quota: &Quota) -> Option<Refill> {
 }
 
 /// Requests leave an interval apart for each unit that the one before cost; the last may cost as much as it likes.
-fn most_in_any(quota: &Quota, span: Nanos, dearest: u64) -> Option<u64> {
+fn max_in_any_span(quota: &Quota, span: Nanos, dearest: u64) -> Option<u64> {
     match quota {
         Quota::LeakyBucket(queue) if queue.limit() == 0 => Some(0),
         Quota::LeakyBucket(queue) => {
             let last = dearest.clamp(1, queue.limit());
-            Some(refills(queue.interval(), span).saturating_add(last))
+            Some(refill_count(queue.interval(), span).saturating_add(last))
         }
         _ => None,
     }
 }
 
 /// A queue delays, so what counts is what it lets through.
-fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
+fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let Quota::LeakyBucket(queue) = quota else {
         return None;
     };
     let unit = explained.unit();
     let waiting = queue.limit().saturating_sub(1);
     let longest = Nanos::from_nanos(queue.interval().as_nanos().saturating_mul(waiting));
-    let each = then_every(1, queue.interval(), unit);
+    let each = format_refill(1, queue.interval(), unit);
     let waits = match waiting {
         0 => "and nobody waits".to_owned(),
         _ => format!(
             "with up to {} waiting their turn for at most {}",
-            amount(waiting, unit),
-            span(longest)
+            format_amount(waiting, unit),
+            format_duration(longest)
         ),
     };
-    let never = match (explained.most, explained.formula.span()) {
+    let never = match (explained.max_in_period, explained.formula.span()) {
         (Some(most), Some(period)) => format!(
             "; never lets more than {} through in any {}",
-            amount(most, unit),
+            format_amount(most, unit),
             period_name(period)
         ),
         _ => String::new(),

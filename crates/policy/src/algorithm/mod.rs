@@ -16,10 +16,10 @@ mod token_bucket;
 mod tests;
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{InvalidQuota, Nanos, Unit, Window};
+use tollgate_core::{InvalidQuota, Nanos, QuotaUnit, Window};
 
 use crate::model::Period;
-use crate::rules::Formula;
+use crate::rules::QuotaBuilder;
 
 /// How quotas are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -44,7 +44,7 @@ pub enum Algorithm {
 
 /// An algorithm with the time that it counts over: everything but the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Shape {
+pub enum AlgorithmSpec {
     /// So many at once, refilled over this period.
     TokenBucket(Nanos),
     /// The same, seen from the other side: the first of a burst is the one being served.
@@ -63,66 +63,66 @@ pub enum Shape {
 
 /// What a policy needs to know of an algorithm. Functions get core's quota of that algorithm.
 #[derive(Debug)]
-pub(crate) struct Properties {
+pub(crate) struct AlgorithmProperties {
     /// As policies name it.
     pub(crate) name: &'static str,
     /// What it promises, as docs/policy.md says it.
-    pub(crate) promise: &'static str,
+    pub(crate) guarantee: &'static str,
     /// What `burst` means, as docs/policy.md says it; none where the algorithm has no burst.
     pub(crate) burst: Option<&'static str>,
     /// Whether `wait` can promise an instant to one request and count on it for the next. Concurrency is refused before
     /// this is asked.
-    pub(crate) can_promise_instants: bool,
+    pub(crate) supports_wait: bool,
     /// Whether days, weeks, months and years turn with the calendar.
     pub(crate) follows_calendar: bool,
     /// Whether the count must be bounded over every quota that shares a state.
     pub(crate) has_ceiling: bool,
     /// Why slices of it cannot be lent to nodes: `consistency: leased`.
-    pub(crate) not_leased: Option<&'static str>,
+    pub(crate) why_not_leased: Option<&'static str>,
     /// Whether nodes that lease it decide without the store.
-    pub(crate) is_lent: bool,
+    pub(crate) can_be_leased: bool,
     /// Why nodes cannot count it by themselves: `consistency: async`.
-    pub(crate) not_async: Option<&'static str>,
+    pub(crate) why_not_async: Option<&'static str>,
     /// How `explain` describes the fallback quota of a node, where the fallback counts by another algorithm.
-    pub(crate) fallback: &'static str,
+    pub(crate) fallback_note: &'static str,
     /// Which quotas may decide on one state, one after another.
     pub(crate) sharing: StateSharing,
     /// Whether so many units need to be charged in larger blocks.
-    pub(crate) needs_larger_blocks: fn(&Formula, u64) -> bool,
+    pub(crate) needs_larger_blocks: fn(&QuotaBuilder, u64) -> bool,
     /// How a bucket refills, or how large the blocks of a log are; none where units come back all at once.
     pub(crate) refill: fn(&Quota) -> Option<Refill>,
     /// The most that is admitted in any span of this length, both ends included, or let through by a queue; none where
     /// time is not what is limited or no one length fits.
-    pub(crate) most_in_any: fn(&Quota, Nanos, u64) -> Option<u64>,
+    pub(crate) max_in_any_span: fn(&Quota, Nanos, u64) -> Option<u64>,
     /// About how many bytes a key with so many entries takes in memory and in Redis.
     pub(crate) bytes: fn(u64) -> (u64, u64),
     /// What it does, in words.
-    pub(crate) words: fn(&Quota, &Explained<'_>) -> Option<String>,
+    pub(crate) describe: fn(&Quota, &ExplainContext<'_>) -> Option<String>,
 }
 
 /// What holds of an algorithm unless its file says otherwise.
-const PLAIN: Properties = Properties {
+const DEFAULTS: AlgorithmProperties = AlgorithmProperties {
     name: "",
-    promise: "",
+    guarantee: "",
     burst: None,
-    can_promise_instants: true,
+    supports_wait: true,
     follows_calendar: false,
     has_ceiling: false,
-    not_leased: None,
-    is_lent: true,
-    not_async: None,
-    fallback: "",
+    why_not_leased: None,
+    can_be_leased: true,
+    why_not_async: None,
+    fallback_note: "",
     sharing: StateSharing::Any,
     needs_larger_blocks: |_, _| false,
     refill: |_| None,
-    most_in_any: |_, _, _| None,
+    max_in_any_span: |_, _, _| None,
     // One word of state: a slot of 32 bytes; in Redis a key with its time to live takes about 133.
     bytes: |_| (32, 133),
-    words: |_, _| None,
+    describe: |_, _| None,
 };
 
 /// Two words of state.
-const fn two_words(_: u64) -> (u64, u64) {
+const fn two_word_bytes(_: u64) -> (u64, u64) {
     (43, 141)
 }
 
@@ -134,17 +134,17 @@ pub(crate) enum StateSharing {
     /// Those that are charged in equal blocks.
     SameBlock,
     /// Those that count over the same time.
-    SameTime,
+    SamePeriod,
 }
 
 /// What is known of a window while it is explained.
-pub(crate) struct Explained<'a> {
+pub(crate) struct ExplainContext<'a> {
     /// How it is made.
-    pub(crate) formula: &'a Formula,
+    pub(crate) formula: &'a QuotaBuilder,
     /// `; never more than 10 in any minute`, where there is such a bound.
-    pub(crate) never: String,
+    pub(crate) never_clause: String,
     /// The most in any period, where there is such a bound.
-    pub(crate) most: Option<u64>,
+    pub(crate) max_in_period: Option<u64>,
 }
 
 /// How a quota comes back.
@@ -160,16 +160,16 @@ pub(crate) struct Refill {
     pub(crate) is_queue: bool,
 }
 
-impl Explained<'_> {
+impl ExplainContext<'_> {
     /// What is counted.
-    pub(crate) const fn unit(&self) -> Unit {
+    pub(crate) const fn unit(&self) -> QuotaUnit {
         self.formula.unit
     }
 }
 
 impl Algorithm {
     /// The algorithms that `algorithm` may name. Concurrency is a field of its own.
-    pub(crate) const NAMED: [(&'static str, Self); 6] = [
+    pub(crate) const BY_NAME: [(&'static str, Self); 6] = [
         (token_bucket::PROPERTIES.name, Self::TokenBucket),
         (leaky_bucket::PROPERTIES.name, Self::LeakyBucket),
         (leaky_queue::PROPERTIES.name, Self::LeakyQueue),
@@ -179,7 +179,7 @@ impl Algorithm {
     ];
 
     /// Everything that policies need to know of it.
-    pub(crate) const fn properties(self) -> &'static Properties {
+    pub(crate) const fn properties(self) -> &'static AlgorithmProperties {
         match self {
             Self::TokenBucket => &token_bucket::PROPERTIES,
             Self::LeakyBucket => &leaky_bucket::PROPERTIES,
@@ -204,7 +204,7 @@ impl Algorithm {
 
     /// The names of those that have a burst, with `and` before the last.
     pub(crate) fn names_with_burst() -> String {
-        let named = Self::NAMED.iter();
+        let named = Self::BY_NAME.iter();
         let names: Vec<&str> = named
             .filter(|(_, algorithm)| algorithm.has_burst())
             .map(|(name, _)| *name)
@@ -216,31 +216,31 @@ impl Algorithm {
     }
 
     /// Whether it counts how many at once, not how many per period.
-    pub(crate) const fn counts_places(self) -> bool {
+    pub(crate) const fn is_concurrency(self) -> bool {
         matches!(self, Self::Concurrency)
     }
 
     /// The rule that counts a rate over this period, or in these windows where it follows the calendar. None of
     /// `concurrency`, which has no period.
-    pub(crate) fn shape(
+    pub(crate) fn spec(
         self,
         period: Period,
         window: impl FnOnce() -> Option<Window>,
-    ) -> Option<Shape> {
-        let plain = period.without_calendar();
+    ) -> Option<AlgorithmSpec> {
+        let plain = period.fixed_length();
         Some(match self {
-            Self::TokenBucket => Shape::TokenBucket(plain),
-            Self::LeakyBucket => Shape::LeakyBucket(plain),
-            Self::LeakyQueue => Shape::LeakyQueue(plain),
-            Self::SlidingWindow => Shape::SlidingWindow(plain),
-            Self::SlidingLog => Shape::SlidingLog(plain),
-            Self::FixedWindow => Shape::FixedWindow(window()?),
+            Self::TokenBucket => AlgorithmSpec::TokenBucket(plain),
+            Self::LeakyBucket => AlgorithmSpec::LeakyBucket(plain),
+            Self::LeakyQueue => AlgorithmSpec::LeakyQueue(plain),
+            Self::SlidingWindow => AlgorithmSpec::SlidingWindow(plain),
+            Self::SlidingLog => AlgorithmSpec::SlidingLog(plain),
+            Self::FixedWindow => AlgorithmSpec::FixedWindow(window()?),
             Self::Concurrency => return None,
         })
     }
 }
 
-impl Shape {
+impl AlgorithmSpec {
     /// The algorithm without the time.
     #[must_use]
     pub const fn algorithm(self) -> Algorithm {
@@ -255,7 +255,7 @@ impl Shape {
         }
     }
 
-    pub(crate) const fn properties(self) -> &'static Properties {
+    pub(crate) const fn properties(self) -> &'static AlgorithmProperties {
         self.algorithm().properties()
     }
 
@@ -275,13 +275,13 @@ impl Shape {
     /// What the time that it counts over is called after `per`; concurrency has none.
     pub(crate) fn period_name(self) -> Option<String> {
         match self {
-            Self::FixedWindow(window) => Some(fixed_window::turning(window).0),
-            _ => self.span().map(crate::words_for::period_name),
+            Self::FixedWindow(window) => Some(fixed_window::describe_window(window).0),
+            _ => self.span().map(crate::humanize::period_name),
         }
     }
 
     /// The rule that remembers a value for as long as a window lasts. None of `concurrency`, which has no time.
-    pub(crate) const fn remembering(self) -> Option<Self> {
+    pub(crate) const fn distinct_value_spec(self) -> Option<Self> {
         match (self, self.span()) {
             (Self::FixedWindow(_), _) => Some(self),
             (_, Some(span)) => Some(Self::TokenBucket(span)),
@@ -291,25 +291,35 @@ impl Shape {
 }
 
 /// Core's quota of so many units. May be called for a request, so it does not go through a table.
-pub(crate) fn build(formula: &Formula, units: u64, overdraft: u64) -> Result<Limit, InvalidQuota> {
-    match formula.shape {
-        Shape::TokenBucket(period) => token_bucket::build(formula, period, units, overdraft),
-        Shape::LeakyBucket(period) => leaky_bucket::build(formula, period, units, overdraft),
-        Shape::LeakyQueue(period) => leaky_queue::build(formula, period, units, overdraft),
-        Shape::FixedWindow(window) => fixed_window::build(window, units, overdraft),
-        Shape::SlidingWindow(length) => sliding_window::build(formula, length, units, overdraft),
-        Shape::SlidingLog(length) => sliding_log::build(formula, length, units, overdraft),
-        Shape::Concurrency(lease) => concurrency::build(lease, units),
+pub(crate) fn build(
+    formula: &QuotaBuilder,
+    units: u64,
+    overdraft: u64,
+) -> Result<Limit, InvalidQuota> {
+    match formula.spec {
+        AlgorithmSpec::TokenBucket(period) => {
+            token_bucket::build(formula, period, units, overdraft)
+        }
+        AlgorithmSpec::LeakyBucket(period) => {
+            leaky_bucket::build(formula, period, units, overdraft)
+        }
+        AlgorithmSpec::LeakyQueue(period) => leaky_queue::build(formula, period, units, overdraft),
+        AlgorithmSpec::FixedWindow(window) => fixed_window::build(window, units, overdraft),
+        AlgorithmSpec::SlidingWindow(length) => {
+            sliding_window::build(formula, length, units, overdraft)
+        }
+        AlgorithmSpec::SlidingLog(length) => sliding_log::build(formula, length, units, overdraft),
+        AlgorithmSpec::Concurrency(lease) => concurrency::build(lease, units),
     }
 }
 
 /// The first quota, accepting as much in a state that it shares with the second as that does.
 #[must_use]
-pub fn sharing(limit: Limit, other: &Limit) -> Limit {
+pub fn share_state(limit: Limit, other: &Limit) -> Limit {
     limit.sharing_state_with(other)
 }
 
 /// How often an interval fits into a span.
-fn refills(interval: Nanos, span: Nanos) -> u64 {
+fn refill_count(interval: Nanos, span: Nanos) -> u64 {
     span.as_nanos() / interval.as_nanos().max(1)
 }

@@ -6,42 +6,42 @@ use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::sliding_log::MAX_LOG_ENTRIES;
 use tollgate_core::{InvalidQuota, Nanos, SlidingLog};
 
-use super::{Explained, PLAIN, Properties, Refill, StateSharing};
-use crate::rules::Formula;
-use crate::words_for::{amount, period_name};
+use super::{AlgorithmProperties, DEFAULTS, ExplainContext, Refill, StateSharing};
+use crate::humanize::{format_amount, period_name};
+use crate::rules::QuotaBuilder;
 
-pub(super) const PROPERTIES: Properties = Properties {
+pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "sliding_log",
-    promise: "exactly so many in any window; remembers each request",
-    can_promise_instants: false,
-    not_leased: Some("a sliding log knows every single request, and slices have none yet"),
-    not_async: Some(
+    guarantee: "exactly so many in any window; remembers each request",
+    supports_wait: false,
+    why_not_leased: Some("a sliding log knows every single request, and slices have none yet"),
+    why_not_async: Some(
         "a sliding log promises exactly so many, and between two reconciliations there may be more",
     ),
-    fallback: ", by a token bucket",
+    fallback_note: ", by a token bucket",
     sharing: StateSharing::SameBlock,
     needs_larger_blocks,
     refill,
-    most_in_any,
+    max_in_any_span,
     bytes,
-    words,
-    ..PLAIN
+    describe,
+    ..DEFAULTS
 };
 
 pub(super) fn build(
-    formula: &Formula,
+    formula: &QuotaBuilder,
     length: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let log = SlidingLog::of(units, length)
+    let log = SlidingLog::builder(units, length)
         .overdraft(overdraft)
         .block(formula.block);
     Ok(Limit::new(log.build()?))
 }
 
 /// A log holds so many entries.
-const fn needs_larger_blocks(formula: &Formula, units: u64) -> bool {
+const fn needs_larger_blocks(formula: &QuotaBuilder, units: u64) -> bool {
     units.saturating_add(formula.overdraft) > MAX_LOG_ENTRIES.saturating_mul(formula.block)
 }
 
@@ -57,7 +57,7 @@ fn refill(quota: &Quota) -> Option<Refill> {
     })
 }
 
-fn most_in_any(quota: &Quota, _: Nanos, _: u64) -> Option<u64> {
+fn max_in_any_span(quota: &Quota, _: Nanos, _: u64) -> Option<u64> {
     match quota {
         Quota::SlidingLog(log) => Some(log.limit()),
         _ => None,
@@ -72,19 +72,22 @@ const fn bytes(entries: u64) -> (u64, u64) {
     )
 }
 
-fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
+fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let Quota::SlidingLog(log) = quota else {
         return None;
     };
     let unit = explained.unit();
     let blocks = if log.block() > 1 {
-        format!(", counted in blocks of {}", amount(log.block(), unit))
+        format!(
+            ", counted in blocks of {}",
+            format_amount(log.block(), unit)
+        )
     } else {
         String::new()
     };
     Some(format!(
         "never more than {} in any {}, exactly{blocks}",
-        amount(log.limit(), unit),
+        format_amount(log.limit(), unit),
         period_name(log.window())
     ))
 }

@@ -5,38 +5,38 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{InvalidQuota, Nanos, SlidingCounter};
 
-use super::{Explained, PLAIN, Properties, StateSharing, two_words};
-use crate::rules::Formula;
-use crate::words_for::{amount, period_name};
+use super::{AlgorithmProperties, DEFAULTS, ExplainContext, StateSharing, two_word_bytes};
+use crate::humanize::{format_amount, period_name};
+use crate::rules::QuotaBuilder;
 
-pub(super) const PROPERTIES: Properties = Properties {
+pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "sliding_window",
-    promise: "about so many in any window, from two counters",
-    can_promise_instants: false,
+    guarantee: "about so many in any window, from two counters",
+    supports_wait: false,
     has_ceiling: true,
-    not_leased: Some("a sliding window weighs when requests came, and slices do not say"),
-    fallback: ", by a token bucket",
-    sharing: StateSharing::SameTime,
-    most_in_any,
-    bytes: two_words,
-    words,
-    ..PLAIN
+    why_not_leased: Some("a sliding window weighs when requests came, and slices do not say"),
+    fallback_note: ", by a token bucket",
+    sharing: StateSharing::SamePeriod,
+    max_in_any_span,
+    bytes: two_word_bytes,
+    describe,
+    ..DEFAULTS
 };
 
 pub(super) fn build(
-    formula: &Formula,
+    formula: &QuotaBuilder,
     length: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let counter = SlidingCounter::of(units, length)
+    let counter = SlidingCounter::builder(units, length)
         .overdraft(overdraft)
         .ceiling(formula.ceiling);
     Ok(Limit::new(counter.build()?))
 }
 
 /// All of one window at its last instant weighs almost nothing at the last instant of the next: one tick's worth.
-fn most_in_any(quota: &Quota, _: Nanos, _: u64) -> Option<u64> {
+fn max_in_any_span(quota: &Quota, _: Nanos, _: u64) -> Option<u64> {
     let Quota::SlidingCounter(counter) = quota else {
         return None;
     };
@@ -46,14 +46,14 @@ fn most_in_any(quota: &Quota, _: Nanos, _: u64) -> Option<u64> {
     Some(twice.saturating_sub(still_weighs))
 }
 
-fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
+fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let Quota::SlidingCounter(counter) = quota else {
         return None;
     };
     Some(format!(
         "about {} in any {}, estimated from two counters{}, whatever the timing",
-        amount(counter.limit(), explained.unit()),
+        format_amount(counter.limit(), explained.unit()),
         period_name(counter.window()),
-        explained.never
+        explained.never_clause
     ))
 }

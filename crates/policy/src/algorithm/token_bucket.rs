@@ -5,31 +5,31 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{InvalidQuota, Nanos, Rate, TokenBucket};
 
-use super::{Explained, PLAIN, Properties, Refill, refills};
-use crate::rules::Formula;
-use crate::words_for::{amount, then_every};
+use super::{AlgorithmProperties, DEFAULTS, ExplainContext, Refill, refill_count};
+use crate::humanize::{format_amount, format_refill};
+use crate::rules::QuotaBuilder;
 
-pub(super) const PROPERTIES: Properties = Properties {
+pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "token_bucket",
-    promise: "the burst at once, then evenly; never more than burst + rate × time",
+    guarantee: "the burst at once, then evenly; never more than burst + rate × time",
     burst: Some("`burst`, else the rate's number; `auto` is ten seconds' worth"),
-    needs_larger_blocks: Formula::is_too_fine,
+    needs_larger_blocks: QuotaBuilder::is_rate_too_fine,
     refill,
-    most_in_any,
-    words,
-    ..PLAIN
+    max_in_any_span,
+    describe,
+    ..DEFAULTS
 };
 
 pub(super) fn build(
-    formula: &Formula,
+    formula: &QuotaBuilder,
     period: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let bucket = TokenBucket::at(Rate::new(units, period))
+    let bucket = TokenBucket::builder(Rate::new(units, period))
         .overdraft(overdraft)
         .block(formula.block);
-    Ok(Limit::new(match formula.burst_of(units, period) {
+    Ok(Limit::new(match formula.burst_units(units, period) {
         Some(burst) => bucket.burst(burst).build()?,
         None => bucket.build()?,
     }))
@@ -48,11 +48,11 @@ fn refill(quota: &Quota) -> Option<Refill> {
 }
 
 /// The debt that fits at the beginning, and what refills until the end: n · T ≤ B · T + span.
-fn most_in_any(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
+fn max_in_any_span(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
     match quota {
         Quota::TokenBucket(bucket) if bucket.limit() == 0 => Some(0),
         Quota::TokenBucket(bucket) => Some(
-            refills(bucket.interval(), span)
+            refill_count(bucket.interval(), span)
                 .saturating_mul(bucket.block())
                 .saturating_add(bucket.limit()),
         ),
@@ -60,15 +60,15 @@ fn most_in_any(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
     }
 }
 
-fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
+fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let Quota::TokenBucket(bucket) = quota else {
         return None;
     };
     let unit = explained.unit();
-    let at_once = amount(bucket.limit(), unit);
-    let then = then_every(bucket.block(), bucket.interval(), unit);
+    let at_once = format_amount(bucket.limit(), unit);
+    let then = format_refill(bucket.block(), bucket.interval(), unit);
     Some(format!(
         "at most {at_once} at once, then {then}{}",
-        explained.never
+        explained.never_clause
     ))
 }

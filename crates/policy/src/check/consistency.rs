@@ -3,21 +3,21 @@
 //! `leased` takes slices of a quota in advance, which needs a state that slices can be taken from; `async` counts locally
 //! and reconciles, which cannot keep a promise about this very moment. Must not know: how either is carried out.
 
-use super::Checked;
-use super::quota::main_quotas;
+use super::LimitContext;
+use super::quota::deciding_quotas;
 use crate::model::{Consistency, Count, Penalty, Period, QuotaSpec};
-use crate::read::Report;
+use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let consistency = &limit.rule.consistency;
     let (word, reason) = match consistency.value {
         Consistency::Exact => return,
-        Consistency::Leased => ("leased", leased(limit)),
-        Consistency::Async(_) => ("async", reconciled(limit)),
+        Consistency::Leased => ("leased", why_not_leased(limit)),
+        Consistency::Async(_) => ("async", why_not_async(limit)),
     };
     if let Some(reason) = reason {
-        report.say(
-            consistency.place,
+        report.add(
+            consistency.location,
             format!(
                 "{}: `consistency: {word}` cannot be honoured: {reason}",
                 limit.name()
@@ -27,14 +27,14 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
     }
 }
 
-fn leased(limit: &Checked<'_>) -> Option<&'static str> {
+fn why_not_leased(limit: &LimitContext<'_>) -> Option<&'static str> {
     let rule = limit.rule;
-    for (_, quota) in main_quotas(limit) {
+    for (_, quota) in deciding_quotas(limit) {
         let properties = quota.value.algorithm.properties();
-        if properties.not_leased.is_some() {
-            return properties.not_leased;
+        if properties.why_not_leased.is_some() {
+            return properties.why_not_leased;
         }
-        if properties.follows_calendar && is_calendar(&quota.value) {
+        if properties.follows_calendar && follows_calendar(&quota.value) {
             return Some("a slice lasts a fixed time, and calendar windows do not");
         }
     }
@@ -56,12 +56,12 @@ fn leased(limit: &Checked<'_>) -> Option<&'static str> {
     None
 }
 
-fn reconciled(limit: &Checked<'_>) -> Option<&'static str> {
+fn why_not_async(limit: &LimitContext<'_>) -> Option<&'static str> {
     let rule = limit.rule;
-    for (_, quota) in main_quotas(limit) {
+    for (_, quota) in deciding_quotas(limit) {
         let properties = quota.value.algorithm.properties();
-        if properties.not_async.is_some() {
-            return properties.not_async;
+        if properties.why_not_async.is_some() {
+            return properties.why_not_async;
         }
     }
     if rule.wait.is_some() {
@@ -78,7 +78,7 @@ fn reconciled(limit: &Checked<'_>) -> Option<&'static str> {
     None
 }
 
-fn is_calendar(quota: &QuotaSpec) -> bool {
+fn follows_calendar(quota: &QuotaSpec) -> bool {
     super::quota::periods(quota)
         .iter()
         .any(|period| match period {

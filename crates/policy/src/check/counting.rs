@@ -2,34 +2,34 @@
 //!
 //! Must not know: how anything is charged.
 
-use super::Checked;
-use crate::algorithm::Properties;
+use super::LimitContext;
+use crate::algorithm::AlgorithmProperties;
 use crate::model::{Amount, Cost, Count, Mode, Penalty, Policy};
-use crate::read::{Places, Report};
-use crate::source::Place;
+use crate::read::{DiagnosticSink, FieldLocations};
+use crate::source::SourceLocation;
 
-pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
-    distinct(limit, report);
-    if counts_places(limit) {
-        concurrency(limit, report);
+pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+    check_distinct(limit, report);
+    if is_concurrency(limit) {
+        check_concurrency(limit, report);
     } else {
-        waiting(limit, report);
+        check_wait(limit, report);
     }
-    charging(limit, report);
+    check_charge_always(limit, report);
     let rule = limit.rule;
     let pays_later = rule.charge_always
         || matches!(rule.cost, Cost::Response { .. })
         || rule.count != Count::Requests;
     if rule.overdraft > 0 && !pays_later {
-        report.say(
-            limit.place("overdraft"),
+        report.add(
+            limit.location("overdraft"),
             format!("{}: `overdraft` is for what is charged afterwards, and here everything is charged before", limit.name()),
             "leave it out, or say `charge: always` or `cost: { response: … }`",
         );
     }
     if rule.count != Count::Requests && matches!(rule.cost, Cost::Response { .. }) {
-        report.say(
-            limit.place("cost"),
+        report.add(
+            limit.location("cost"),
             format!(
                 "{}: `cost` waits for the response, and `count` already counts only afterwards",
                 limit.name()
@@ -39,24 +39,24 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
     }
 }
 
-fn counts_places(limit: &Checked<'_>) -> bool {
+fn is_concurrency(limit: &LimitContext<'_>) -> bool {
     let rule = limit.rule;
-    rule.quota.value.algorithm.counts_places()
+    rule.quota.value.algorithm.is_concurrency()
         || rule
             .levels
             .iter()
-            .any(|level| level.quota.value.algorithm.counts_places())
+            .any(|level| level.quota.value.algorithm.is_concurrency())
 }
 
-fn distinct(limit: &Checked<'_>, report: &mut Report) {
+fn check_distinct(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     let Some(distinct) = &rule.distinct else {
         return;
     };
     let name = limit.name();
-    let given = |field: &str| limit.places.given(limit.index, field);
-    let mut refuse = |place: Place, what: &str, help: &str| {
-        report.say(
+    let given = |field: &str| limit.locations.field_location(limit.index, field);
+    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
+        report.add(
             place,
             format!(
                 "{name}: `distinct` counts different values of `{}`, {what}",
@@ -71,45 +71,45 @@ fn distinct(limit: &Checked<'_>, report: &mut Report) {
         .any(|part| part.attribute.value == distinct.value)
     {
         refuse(
-            distinct.place,
+            distinct.location,
             "which is part of the key, so there is always one",
             "leave it out of the key",
         );
     }
     if rule.cost != Cost::default() {
         refuse(
-            limit.place("cost"),
+            limit.location("cost"),
             "and each counts as one, whatever a request costs",
             "leave `cost` out",
         );
     }
     if rule.count != Count::Requests {
         refuse(
-            limit.place("count"),
+            limit.location("count"),
             "not responses or denials",
             "leave `count` out",
         );
     }
     if rule.charge_always {
         refuse(
-            given("charge").unwrap_or(distinct.place),
+            given("charge").unwrap_or(distinct.location),
             "and never into debt",
             "leave `charge` out",
         );
     }
     match &rule.quota.value.amount {
-        Amount::AtOnce { .. } => refuse(
-            rule.quota.place,
+        Amount::Concurrency { .. } => refuse(
+            rule.quota.location,
             "and none of them is held",
             "say `rate` instead of `concurrency`",
         ),
         Amount::Rates(rates) if rates.len() > 1 => refuse(
-            rule.quota.place,
+            rule.quota.location,
             "and remembers them for one period, not for several",
             "write one limit for each rate",
         ),
         Amount::Computed(_) => refuse(
-            rule.quota.place,
+            rule.quota.location,
             "by a rate that is the same for all",
             "write a plain rate",
         ),
@@ -118,7 +118,7 @@ fn distinct(limit: &Checked<'_>, report: &mut Report) {
 }
 
 /// Only a bucket can promise an instant to one request and count on it for the next.
-fn waiting(limit: &Checked<'_>, report: &mut Report) {
+fn check_wait(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     let Some(wait) = &rule.wait else {
         return;
@@ -127,13 +127,13 @@ fn waiting(limit: &Checked<'_>, report: &mut Report) {
     let cannot = std::iter::once(&rule.quota.value)
         .chain(levels)
         .map(|quota| quota.algorithm.properties())
-        .find(|properties| !properties.can_promise_instants);
-    if let Some(Properties {
+        .find(|properties| !properties.supports_wait);
+    if let Some(AlgorithmProperties {
         name: algorithm, ..
     }) = cannot
     {
-        report.say(
-            wait.place,
+        report.add(
+            wait.location,
             format!(
                 "{}: `wait` promises everyone an instant of their own, which `{algorithm}` cannot",
                 limit.name()
@@ -143,42 +143,43 @@ fn waiting(limit: &Checked<'_>, report: &mut Report) {
     }
 }
 
-fn concurrency(limit: &Checked<'_>, report: &mut Report) {
+fn check_concurrency(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     let name = limit.name();
-    let mut refuse =
-        |place: Place, what: &str, help: &str| report.say(place, format!("{name}: {what}"), help);
+    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
+        report.add(place, format!("{name}: {what}"), help)
+    };
     if let Some(wait) = &rule.wait {
         refuse(
-            wait.place,
+            wait.location,
             "`wait` needs to know when there will be room, and nobody knows when a place is given back",
             "leave `wait` out",
         );
     }
     if rule.penalty.value == Penalty::Count {
         refuse(
-            rule.penalty.place,
+            rule.penalty.location,
             "`penalty: count` would hold a place for a request that was refused",
             "leave it out, or say `penalty: block 1m`",
         );
     }
     if rule.charge_always {
         refuse(
-            limit.place("charge"),
+            limit.location("charge"),
             "`charge: always` never denies, and places are only counted to be denied",
             "leave it out; `mode: shadow` counts without denying",
         );
     }
     if rule.count != Count::Requests {
         refuse(
-            limit.place("count"),
+            limit.location("count"),
             "`count` looks at what was answered, when the place is already given back",
             "leave it out, or say `rate` instead of `concurrency`",
         );
     }
     if matches!(rule.cost, Cost::Response { .. }) {
         refuse(
-            limit.place("cost"),
+            limit.location("cost"),
             "`cost` comes with the response, when the place is already given back",
             "leave it out, or say `rate` instead of `concurrency`",
         );
@@ -186,28 +187,28 @@ fn concurrency(limit: &Checked<'_>, report: &mut Report) {
 }
 
 /// `charge: always` never denies, so nothing that follows a denial can happen.
-fn charging(limit: &Checked<'_>, report: &mut Report) {
+fn check_charge_always(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     if !rule.charge_always {
         return;
     }
     let name = limit.name();
-    let mut refuse = |place: Place, what: &str| {
-        report.say(
+    let mut refuse = |place: SourceLocation, what: &str| {
+        report.add(
             place,
             format!("{name}: `{what}` follows a denial, and `charge: always` never denies"),
             format!("leave out `{what}` or `charge`"),
         );
     };
     if rule.penalty.value != Penalty::None {
-        refuse(rule.penalty.place, "penalty");
+        refuse(rule.penalty.location, "penalty");
     }
     if let Some(wait) = &rule.wait {
-        refuse(wait.place, "wait");
+        refuse(wait.location, "wait");
     }
     if rule.count != Count::Requests {
-        let place = limit.place("count");
-        report.say(
+        let place = limit.location("count");
+        report.add(
             place,
             format!("{name}: `count` already charges afterwards, so `charge: always` would only keep it from denying"),
             "leave out `charge`",
@@ -216,7 +217,7 @@ fn charging(limit: &Checked<'_>, report: &mut Report) {
 }
 
 /// Counting denials makes sense only where something else denies.
-pub(super) fn check_denials(policy: &Policy, places: &Places, report: &mut Report) {
+pub(super) fn check_denials(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
     let denies = !policy.deny.is_empty()
         || policy.limits.iter().any(|limit| {
             limit.count != Count::Denials && !limit.charge_always && limit.mode != Mode::Off
@@ -226,8 +227,8 @@ pub(super) fn check_denials(policy: &Policy, places: &Places, report: &mut Repor
     }
     for (index, limit) in policy.limits.iter().enumerate() {
         if limit.count == Count::Denials {
-            report.say(
-                places.given(index, "count").unwrap_or(limit.name.place),
+            report.add(
+                places.field_location(index, "count").unwrap_or(limit.name.location),
                 format!("limit `{}` counts denials, and nothing else in this policy denies", limit.name.value),
                 "add the limit whose denials it should count, or count responses: `count: { responses: [4xx] }`",
             );

@@ -3,31 +3,31 @@
 //!
 //! Must not know: quotas.
 
-use super::Checked;
+use super::LimitContext;
 use crate::attributes::Attribute;
-use crate::read::Report;
+use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let mut above: Vec<&Attribute> = Vec::new();
     let levels = &limit.rule.levels;
     for (index, level) in levels.iter().enumerate() {
         let name = &level.name;
         let before = levels.iter().take(index);
         if let Some(first) = before.clone().find(|first| first.name == *name) {
-            report.say(
-                name.place,
+            report.add(
+                name.location,
                 format!(
                     "{}: two levels are called `{}`; the first on line {}",
                     limit.name(),
                     name.value,
-                    first.name.place.line
+                    first.name.location.line
                 ),
                 "give one of them another name: verdicts name the level that was violated",
             );
         }
         if index > 0 && level.key.is_empty() {
-            report.say(
-                name.place,
+            report.add(
+                name.location,
                 format!(
                     "{}: level `{}` adds nothing to the key of the level above",
                     limit.name(),
@@ -38,8 +38,8 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
         }
         for part in &level.key {
             if above.contains(&&part.attribute.value) {
-                report.say(
-                    part.attribute.place,
+                report.add(
+                    part.attribute.location,
                     format!(
                         "{}: level `{}` names `{}`, which a level above already has",
                         limit.name(),
@@ -54,8 +54,8 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
         if let Some(first) = levels.first()
             && first.quota.value.unit != level.quota.value.unit
         {
-            report.say(
-                level.quota.place,
+            report.add(
+                level.quota.location,
                 format!(
                     "{}: level `{}` counts {}, and the first level {}",
                     limit.name(),
@@ -67,12 +67,12 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
             );
         }
     }
-    colocate(limit, report);
+    check_colocate(limit, report);
 }
 
 /// A key's state lies where its `colocate` attribute says; if that were not part of the key, one key would have a state
 /// in several places, and its limit several times over.
-fn colocate(limit: &Checked<'_>, report: &mut Report) {
+fn check_colocate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let Some(colocate) = &limit.rule.colocate else {
         return;
     };
@@ -85,8 +85,8 @@ fn colocate(limit: &Checked<'_>, report: &mut Report) {
         .iter()
         .all(|part| part.attribute.value != colocate.value)
     {
-        report.say(
-            colocate.place,
+        report.add(
+            colocate.location,
             format!("{}: `colocate` names `{}`, which is not part of the key, so one key would be counted in several places", limit.name(), colocate.value),
             if limit.rule.levels.is_empty() {
                 "name an attribute of the key"

@@ -2,26 +2,26 @@
 //!
 //! Must not know: other limits.
 
-use super::Checked;
+use super::LimitContext;
 use crate::attributes::Attribute;
-use crate::model::{Condition, Match, Missing, Policy, Test};
-use crate::read::Report;
-use crate::source::At;
-use crate::words::template_holds;
+use crate::grammar::template_matches;
+use crate::model::{Condition, Match, OnMissing, Policy, Test};
+use crate::read::DiagnosticSink;
+use crate::source::Located;
 
 /// What `exempt` and `deny` say.
-pub(super) fn check_lists(policy: &Policy, report: &mut Report) {
+pub(super) fn check_lists(policy: &Policy, report: &mut DiagnosticSink) {
     for matching in &policy.exempt {
-        contradictions(matching, report);
+        check_contradictions(matching, report);
     }
     for rule in &policy.deny {
-        contradictions(&rule.matching, report);
+        check_contradictions(&rule.matching, report);
     }
 }
 
-pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
-    contradictions(&rule.matching, report);
+    check_contradictions(&rule.matching, report);
     let keys = rule
         .key
         .iter()
@@ -29,13 +29,13 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
     for part in keys {
         let attribute = &part.attribute;
         let outcome = match part.missing {
-            Missing::Shared => continue,
-            Missing::Skip => "so the limit never applies",
-            Missing::Deny => "so every request that it matches is refused",
+            OnMissing::Shared => continue,
+            OnMissing::Skip => "so the limit never applies",
+            OnMissing::Deny => "so every request that it matches is refused",
         };
-        if asks_absence(&rule.matching, &attribute.value) {
-            report.say(
-                attribute.place,
+        if requires_absence(&rule.matching, &attribute.value) {
+            report.add(
+                attribute.location,
                 format!(
                     "{}: the key needs `{}`, which `match` asks to be absent, {outcome}",
                     limit.name(),
@@ -46,10 +46,10 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
         }
     }
     if let Some(distinct) = &rule.distinct
-        && asks_absence(&rule.matching, &distinct.value)
+        && requires_absence(&rule.matching, &distinct.value)
     {
-        report.say(
-            distinct.place,
+        report.add(
+            distinct.location,
             format!(
                 "{}: `distinct` counts values of `{}`, which `match` asks to be absent",
                 limit.name(),
@@ -58,17 +58,17 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
             "count another attribute, or match it as `present`",
         );
     }
-    tiers(limit, report);
+    check_tiers(limit, report);
 }
 
-fn tiers(limit: &Checked<'_>, report: &mut Report) {
+fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let Some(tiers) = &limit.rule.tiers else {
         return;
     };
     let by = &tiers.by;
-    match find(&limit.rule.matching, &by.value).map(|condition| &condition.value.test) {
-        Some(Test::Absent) => report.say(
-            by.place,
+    match find_condition(&limit.rule.matching, &by.value).map(|condition| &condition.value.test) {
+        Some(Test::Absent) => report.add(
+            by.location,
             format!(
                 "{}: tiers go by `{}`, which `match` asks to be absent",
                 limit.name(),
@@ -79,8 +79,8 @@ fn tiers(limit: &Checked<'_>, report: &mut Report) {
         Some(Test::OneOf(values)) => {
             for (name, _) in &tiers.tiers {
                 if !values.contains(&name.value) {
-                    report.say(
-                        name.place,
+                    report.add(
+                        name.location,
                         format!(
                             "{}: tier `{}` is never reached: `match` wants another `{}`",
                             limit.name(),
@@ -96,34 +96,34 @@ fn tiers(limit: &Checked<'_>, report: &mut Report) {
     }
 }
 
-fn contradictions(matching: &Match, report: &mut Report) {
-    let route = find(matching, &Attribute::Route);
-    let path = find(matching, &Attribute::Path);
+fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
+    let route = find_condition(matching, &Attribute::Route);
+    let path = find_condition(matching, &Attribute::Path);
     if let (Some(route), Some(path)) = (route, path)
         && let (Test::Route(templates), Test::OneOf(paths)) = (&route.value.test, &path.value.test)
         && !paths.iter().any(|path| {
             templates
                 .iter()
-                .any(|template| template_holds(template, path))
+                .any(|template| template_matches(template, path))
         })
     {
-        report.say(
-            path.place,
+        report.add(
+            path.location,
             format!(
                 "no path here lies under the `route` on line {}, so nothing matches",
-                route.place.line
+                route.location.line
             ),
             "keep one of `route` and `path`",
         );
     }
-    if asks_absence(matching, &Attribute::Header("cookie".into())) {
+    if requires_absence(matching, &Attribute::Header("cookie".into())) {
         let cookie = matching.conditions.iter().find(|condition| {
             matches!(condition.value.attribute, Attribute::Cookie(_))
                 && condition.value.test != Test::Absent
         });
         if let Some(cookie) = cookie {
-            report.say(
-                cookie.place,
+            report.add(
+                cookie.location,
                 format!(
                     "`{}` cannot be there while `header.cookie` is absent, so nothing matches",
                     cookie.value.attribute
@@ -134,13 +134,17 @@ fn contradictions(matching: &Match, report: &mut Report) {
     }
 }
 
-fn find<'a>(matching: &'a Match, attribute: &Attribute) -> Option<&'a At<Condition>> {
+fn find_condition<'a>(
+    matching: &'a Match,
+    attribute: &Attribute,
+) -> Option<&'a Located<Condition>> {
     matching
         .conditions
         .iter()
         .find(|condition| condition.value.attribute == *attribute)
 }
 
-fn asks_absence(matching: &Match, attribute: &Attribute) -> bool {
-    find(matching, attribute).is_some_and(|condition| condition.value.test == Test::Absent)
+fn requires_absence(matching: &Match, attribute: &Attribute) -> bool {
+    find_condition(matching, attribute)
+        .is_some_and(|condition| condition.value.test == Test::Absent)
 }

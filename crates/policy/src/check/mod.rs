@@ -5,31 +5,31 @@
 
 mod consistency;
 mod counting;
-mod cover;
+mod coverage;
 mod hierarchy;
 mod matching;
 mod names;
 mod quota;
-mod reach;
+mod reachability;
 mod rollout;
-mod sharing;
+mod shared_buckets;
 mod tiers;
 
 use crate::model::{LimitRule, Policy};
-use crate::read::{Places, Report};
-use crate::source::Place;
+use crate::read::{DiagnosticSink, FieldLocations};
+use crate::source::SourceLocation;
 
 /// Reports what is wrong with a policy that could be read. Limits that could not are not in it.
-pub(crate) fn policy(policy: &Policy, places: &Places, report: &mut Report) {
+pub(crate) fn check_policy(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
     let is_complete = report.len() == 0;
     names::check(policy, places, report);
-    sharing::check(policy, report);
+    shared_buckets::check(policy, report);
     matching::check_lists(policy, report);
     for (index, rule) in policy.limits.iter().enumerate() {
-        let limit = Checked {
+        let limit = LimitContext {
             index,
             rule,
-            places,
+            locations: places,
         };
         matching::check(&limit, report);
         quota::check(&limit, report);
@@ -39,25 +39,25 @@ pub(crate) fn policy(policy: &Policy, places: &Places, report: &mut Report) {
         rollout::check(&limit, report);
         consistency::check(&limit, report);
     }
-    reach::check(policy, places, report);
+    reachability::check(policy, places, report);
     if is_complete {
         counting::check_denials(policy, places, report);
     }
 }
 
 /// A limit that is being checked, and where its fields stand.
-struct Checked<'a> {
+struct LimitContext<'a> {
     index: usize,
     rule: &'a LimitRule,
-    places: &'a Places,
+    locations: &'a FieldLocations,
 }
 
-impl Checked<'_> {
+impl LimitContext<'_> {
     /// Where a field stands, or the limit's name where the file does not give it.
-    fn place(&self, field: &str) -> Place {
-        self.places
-            .given(self.index, field)
-            .unwrap_or(self.rule.name.place)
+    fn location(&self, field: &str) -> SourceLocation {
+        self.locations
+            .field_location(self.index, field)
+            .unwrap_or(self.rule.name.location)
     }
 
     /// The limit's name in messages.

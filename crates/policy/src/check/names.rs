@@ -5,20 +5,20 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::grammar::nearest_name;
 use crate::model::{Policy, Template, Test};
-use crate::read::{Places, Report};
-use crate::source::Place;
-use crate::words::nearest;
+use crate::read::{DiagnosticSink, FieldLocations};
+use crate::source::SourceLocation;
 
-pub(super) fn check(policy: &Policy, places: &Places, report: &mut Report) {
-    names(places, report);
-    let mut ids: HashMap<u16, (&str, Place)> = HashMap::new();
+pub(super) fn check(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
+    check_limit_names(places, report);
+    let mut ids: HashMap<u16, (&str, SourceLocation)> = HashMap::new();
     for limit in &policy.limits {
         let name = &*limit.name.value;
         if let Some(id) = &limit.id {
             if let Some((other, first)) = ids.get(&id.value) {
-                report.say(
-                    id.place,
+                report.add(
+                    id.location,
                     format!(
                         "limits `{other}` and `{name}` both have the id {}; the first on line {}",
                         id.value, first.line
@@ -26,21 +26,21 @@ pub(super) fn check(policy: &Policy, places: &Places, report: &mut Report) {
                     "give one of them another number: limits with one id would count together",
                 );
             } else {
-                ids.insert(id.value, (name, id.place));
+                ids.insert(id.value, (name, id.location));
             }
         }
-        groups(policy, limit.group.as_ref(), report);
+        check_group(policy, limit.group.as_ref(), report);
     }
-    routes(policy, report);
+    check_routes(policy, report);
 }
 
-fn names(places: &Places, report: &mut Report) {
-    let mut names: HashMap<&str, Place> = HashMap::new();
+fn check_limit_names(places: &FieldLocations, report: &mut DiagnosticSink) {
+    let mut names: HashMap<&str, SourceLocation> = HashMap::new();
     for name in &places.names {
         match names.entry(&name.value) {
-            Entry::Vacant(free) => drop(free.insert(name.place)),
-            Entry::Occupied(first) => report.say(
-                name.place,
+            Entry::Vacant(free) => drop(free.insert(name.location)),
+            Entry::Occupied(first) => report.add(
+                name.location,
                 format!(
                     "two limits are called `{}`; the first on line {}",
                     name.value,
@@ -53,15 +53,19 @@ fn names(places: &Places, report: &mut Report) {
 }
 
 /// A group need not be declared, but one whose name is nearly that of a declared one is a slip.
-fn groups(policy: &Policy, group: Option<&crate::source::At<Box<str>>>, report: &mut Report) {
+fn check_group(
+    policy: &Policy,
+    group: Option<&crate::source::Located<Box<str>>>,
+    report: &mut DiagnosticSink,
+) {
     let Some(group) = group else { return };
     let declared = || policy.groups.iter().map(|group| &*group.name.value);
     if declared().any(|name| name == &*group.value) {
         return;
     }
-    if let Some(meant) = nearest(&group.value, declared()) {
-        report.say(
-            group.place,
+    if let Some(meant) = nearest_name(&group.value, declared()) {
+        report.add(
+            group.location,
             format!("there is no group `{}`", group.value),
             format!("did you mean `{meant}`?"),
         );
@@ -69,25 +73,29 @@ fn groups(policy: &Policy, group: Option<&crate::source::At<Box<str>>>, report: 
 }
 
 /// Templates that match the same paths under different names would make `route` keys depend on their order.
-fn routes(policy: &Policy, report: &mut Report) {
+fn check_routes(policy: &Policy, report: &mut DiagnosticSink) {
     let listed = policy
         .routes
         .iter()
-        .map(|route| (&route.value, route.place));
+        .map(|route| (&route.value, route.location));
     let matched = policy.limits.iter().flat_map(|limit| {
         limit.matching.conditions.iter().flat_map(|condition| {
             let templates = match &condition.value.test {
                 Test::Route(templates) => templates.as_slice(),
                 _ => &[],
             };
-            templates.iter().map(|template| (template, condition.place))
+            templates
+                .iter()
+                .map(|template| (template, condition.location))
         })
     });
-    let mut shapes: HashMap<String, (&Template, Place)> = HashMap::new();
+    let mut shapes: HashMap<String, (&Template, SourceLocation)> = HashMap::new();
     for (template, place) in listed.chain(matched) {
-        let (first, at) = *shapes.entry(shape(template)).or_insert((template, place));
+        let (first, at) = *shapes
+            .entry(without_parameter_names(template))
+            .or_insert((template, place));
         if first != template {
-            report.say(
+            report.add(
                 place,
                 format!(
                     "templates `{}` and `{}` match the same paths; the first on line {}",
@@ -100,7 +108,7 @@ fn routes(policy: &Policy, report: &mut Report) {
 }
 
 /// The template without its names.
-fn shape(template: &Template) -> String {
+fn without_parameter_names(template: &Template) -> String {
     template
         .0
         .split('/')

@@ -5,34 +5,36 @@
 use tollgate_core::Timestamp;
 use tollgate_core::limit::State;
 
-use super::Checked;
-use crate::compile::quota::{limits, problems};
+use super::LimitContext;
+use crate::compile::quota::{build_limits, quota_diagnostics};
+use crate::humanize::format_number;
 use crate::model::{Cost, Period, QuotaSpec};
-use crate::read::Report;
-use crate::source::{At, Place};
-use crate::words_for::number;
+use crate::read::DiagnosticSink;
+use crate::source::{Located, SourceLocation};
 
-pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
-    for (_, quota) in main_quotas(limit) {
-        for problem in problems(quota, rule.overdraft) {
+    for (_, quota) in deciding_quotas(limit) {
+        for problem in quota_diagnostics(quota, rule.overdraft) {
             report.push(problem);
         }
     }
     for quota in [&rule.local, &rule.candidate].into_iter().flatten() {
-        for problem in problems(quota, 0) {
+        for problem in quota_diagnostics(quota, 0) {
             report.push(problem);
         }
     }
-    offset(limit, report);
-    bounds(limit, report);
+    check_utc_offset(limit, report);
+    check_cost_bounds(limit, report);
     if !rule.charge_always {
-        costs(limit, report);
+        check_costs(limit, report);
     }
 }
 
 /// Every quota that decides about requests of a limit, with what it is called.
-pub(super) fn main_quotas<'a>(limit: &Checked<'a>) -> Vec<(String, &'a At<QuotaSpec>)> {
+pub(super) fn deciding_quotas<'a>(
+    limit: &LimitContext<'a>,
+) -> Vec<(String, &'a Located<QuotaSpec>)> {
     let rule = limit.rule;
     let mut quotas = Vec::new();
     if rule.levels.is_empty() {
@@ -46,7 +48,7 @@ pub(super) fn main_quotas<'a>(limit: &Checked<'a>) -> Vec<(String, &'a At<QuotaS
     }
     for one in &rule.overrides {
         quotas.push((
-            format!("the override on line {}", one.key.place.line),
+            format!("the override on line {}", one.key.location.line),
             &one.quota,
         ));
     }
@@ -54,8 +56,8 @@ pub(super) fn main_quotas<'a>(limit: &Checked<'a>) -> Vec<(String, &'a At<QuotaS
 }
 
 /// The most that a quota admits at once; none where it is unlimited, denies everything, or is refused anyway.
-pub(super) fn capacity(quota: &At<QuotaSpec>, overdraft: u64) -> Option<u64> {
-    let limits = limits(quota, overdraft).ok()?;
+pub(super) fn capacity(quota: &Located<QuotaSpec>, overdraft: u64) -> Option<u64> {
+    let limits = build_limits(quota, overdraft).ok()?;
     limits
         .iter()
         .map(|limit| limit.status(&State::default(), Timestamp::EPOCH).limit)
@@ -63,8 +65,8 @@ pub(super) fn capacity(quota: &At<QuotaSpec>, overdraft: u64) -> Option<u64> {
         .filter(|most| *most > 0)
 }
 
-fn offset(limit: &Checked<'_>, report: &mut Report) {
-    let Some(place) = limit.places.given(limit.index, "utc_offset") else {
+fn check_utc_offset(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+    let Some(place) = limit.locations.field_location(limit.index, "utc_offset") else {
         return;
     };
     let turns = |quota: &QuotaSpec| {
@@ -74,11 +76,11 @@ fn offset(limit: &Checked<'_>, report: &mut Report) {
                 Period::Span(span) => [86_400, 604_800].contains(&span.as_secs_ceil()),
             })
     };
-    if !main_quotas(limit)
+    if !deciding_quotas(limit)
         .iter()
         .any(|(_, quota)| turns(&quota.value))
     {
-        report.say(
+        report.add(
             place,
             format!(
                 "{}: `utc_offset` says when days, weeks and months turn, and none are counted here",
@@ -99,35 +101,35 @@ pub(super) fn periods(quota: &QuotaSpec) -> Vec<Period> {
 }
 
 /// Bounds of a cost that exclude each other, and costs that count nothing.
-fn bounds(limit: &Checked<'_>, report: &mut Report) {
-    let place = limit.place("cost");
+fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+    let place = limit.location("cost");
     match &limit.rule.cost {
-        Cost::Fixed(0) => report.say(
+        Cost::Fixed(0) => report.add(
             place,
             format!("{}: a `cost` of 0 counts nothing", limit.name()),
             "write at least 1, or leave the requests out with `exempt`",
         ),
         Cost::Attribute {
             at_least, at_most, ..
-        } if at_least > at_most => report.say(
+        } if at_least > at_most => report.add(
             place,
             format!(
                 "{}: `at_least` is {}, above `at_most`, {}",
                 limit.name(),
-                number(*at_least),
-                number(*at_most)
+                format_number(*at_least),
+                format_number(*at_most)
             ),
             "swap the two",
         ),
         Cost::Response {
             estimate, at_most, ..
-        } if estimate > at_most => report.say(
+        } if estimate > at_most => report.add(
             place,
             format!(
                 "{}: `estimate` is {}, above `at_most`, {}",
                 limit.name(),
-                number(*estimate),
-                number(*at_most)
+                format_number(*estimate),
+                format_number(*at_most)
             ),
             "estimate at most as much as is ever charged",
         ),
@@ -136,15 +138,15 @@ fn bounds(limit: &Checked<'_>, report: &mut Report) {
 }
 
 /// Costs that no full bucket could pay.
-fn costs(limit: &Checked<'_>, report: &mut Report) {
-    let place = limit.place("cost");
-    for (of, quota) in main_quotas(limit) {
+fn check_costs(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+    let place = limit.location("cost");
+    for (of, quota) in deciding_quotas(limit) {
         let Some(most) = capacity(quota, limit.rule.overdraft) else {
             continue;
         };
         let mut look = |what: &str, cost: u64| {
             if cost > most {
-                never(report, place, &of, what, cost, most);
+                report_cost_above_capacity(report, place, &of, what, cost, most);
             }
         };
         match &limit.rule.cost {
@@ -172,17 +174,24 @@ fn costs(limit: &Checked<'_>, report: &mut Report) {
     }
 }
 
-fn never(report: &mut Report, place: Place, of: &str, what: &str, cost: u64, most: u64) {
-    report.say(
+fn report_cost_above_capacity(
+    report: &mut DiagnosticSink,
+    place: SourceLocation,
+    of: &str,
+    what: &str,
+    cost: u64,
+    most: u64,
+) {
+    report.add(
         place,
         format!(
             "{of} can never admit this: {what} {}, and at most {} fit at once",
-            number(cost),
-            number(most)
+            format_number(cost),
+            format_number(most)
         ),
         format!(
             "lower the cost, or raise `burst` or `rate` to at least {}",
-            number(cost)
+            format_number(cost)
         ),
     );
 }

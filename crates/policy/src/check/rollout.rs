@@ -2,19 +2,19 @@
 //!
 //! Must not know: how keys are chosen.
 
-use super::Checked;
+use super::LimitContext;
 use crate::model::Mode;
-use crate::read::Report;
+use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     let mode = match rule.mode {
         Mode::Enforce => return,
         Mode::Shadow => "shadow",
         Mode::Off => "off",
     };
-    if let Some(place) = limit.places.given(limit.index, "enforce") {
-        report.say(
+    if let Some(place) = limit.locations.field_location(limit.index, "enforce") {
+        report.add(
             place,
             format!(
                 "{}: `enforce` says for whom, and with `mode: {mode}` it is enforced for nobody",
@@ -24,8 +24,8 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
         );
     }
     if let (Mode::Off, Some(candidate)) = (rule.mode, &rule.candidate) {
-        report.say(
-            candidate.place,
+        report.add(
+            candidate.location,
             format!(
                 "{}: `candidate` has nothing to be compared with while `mode` is off",
                 limit.name()

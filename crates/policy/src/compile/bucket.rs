@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher24;
 
 use super::problem::problem;
 use crate::model::LimitRule;
-use crate::source::Problem;
+use crate::source::Diagnostic;
 
 /// What clients are told of a bucket: 16 hexadecimal digits, the same in every process that shares the secret, and
 /// nothing about the name.
@@ -21,7 +21,7 @@ pub(crate) fn opaque_id(name: &str, secret: [u8; 16]) -> Box<str> {
 }
 
 /// What is wrong where limits share a bucket and do not say the same of it.
-pub(super) fn problems(limits: &[LimitRule]) -> Vec<Problem> {
+pub(super) fn check_buckets(limits: &[LimitRule]) -> Vec<Diagnostic> {
     let mut first: HashMap<&str, &LimitRule> = HashMap::new();
     let mut problems = Vec::new();
     for limit in limits {
@@ -44,7 +44,7 @@ pub(super) fn problems(limits: &[LimitRule]) -> Vec<Problem> {
             continue;
         };
         problems.push(problem(
-            bucket.place,
+            bucket.location,
             &format!(
                 "`{}` shares the bucket `{}` with `{}` but has another {differs}",
                 limit.name.value, bucket.value, owner.name.value

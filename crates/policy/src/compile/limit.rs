@@ -2,17 +2,18 @@
 //!
 //! Must not know: other limits, how requests are matched, how keys are encoded.
 
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::problem::problem;
-use super::quota::{Granted, Granting, granted};
-use super::slots::slots;
+use super::quota::{QuotaGrant, WindowGrant, compile_quota};
+use super::shared_states::group_into_states;
 use crate::attributes::Attribute;
 use crate::model::{KeyPart, LimitRule, Penalty, Policy, QuotaSpec};
 use crate::rules::{
-    Choice, DraftLimit, Formula, KeyBuffer, MOST_METERS, Meter, Price, Recipe, Role, Rule, Shape,
+    AlgorithmSpec, CostRule, DraftLimit, KeyBuffer, KeySpec, MAX_METERS, Meter, MeterRole,
+    QuotaBuilder, Rule, VariantSelector,
 };
-use crate::source::{At, Problem};
+use crate::source::{Diagnostic, Located};
 
 /// The rule of a limit.
 ///
@@ -22,39 +23,45 @@ pub(super) fn compile(
     policy: &Policy,
     limit: &LimitRule,
     secret: [u8; 16],
-) -> Result<DraftLimit, Vec<Problem>> {
-    let mut meters = Meters::of(limit);
-    let key = whole_key(limit);
+) -> Result<DraftLimit, Vec<Diagnostic>> {
+    let mut meters = MeterCollector::new(limit);
+    let key = full_key(limit);
     if limit.levels.is_empty() {
-        let variants = variants(limit, &mut meters.problems);
-        meters.add(Role::Main, "", None, &variants, &Recipe::of(key.clone()));
-        meters.add_seen(limit, &variants, &key);
+        let variants = compile_variants(limit, &mut meters.problems);
+        meters.add(
+            MeterRole::Main,
+            "",
+            None,
+            &variants,
+            &KeySpec::new(key.clone()),
+        );
+        meters.add_distinct(limit, &variants, &key);
     } else {
-        meters.refuse_beside_levels(limit);
+        meters.reject_beside_levels(limit);
         let mut key = limit.key.clone();
         for level in &limit.levels {
             key.extend(level.key.iter().cloned());
-            let variants = one(&level.quota, limit.overdraft, &mut meters.problems);
+            let variants = compile_single(&level.quota, limit.overdraft, &mut meters.problems);
             let suffix = format!("/{}", level.name.value);
             let name = Some(&*level.name.value);
             meters.add(
-                Role::Main,
+                MeterRole::Main,
                 &suffix,
                 name,
                 &variants,
-                &Recipe::of(key.clone()),
+                &KeySpec::new(key.clone()),
             );
         }
     }
-    meters.add_others(limit, &key);
-    let choice = choice(limit, &key, secret, &mut meters.problems);
-    if meters.out.len() > MOST_METERS {
+    meters.add_auxiliary(limit, &key);
+    let choice = build_selector(limit, &key, secret, &mut meters.problems);
+    if meters.meters.len() > MAX_METERS {
         meters.problems.push(problem(
-            limit.name.place,
+            limit.name.location,
             &format!(
-                "`{}` needs {} states for each request, and {MOST_METERS} are the most",
+                "`{}` needs {} states for each request, and {MAX_METERS} are the most",
                 limit.name.value,
-                meters.out.len()
+                meters.meters.len()
             ),
             "give its tiers and overrides the same periods, or split it into several limits",
         ));
@@ -64,10 +71,10 @@ pub(super) fn compile(
     }
     let rule = Rule {
         name: limit.name.value.clone(),
-        meters: meters.out.into(),
-        choice,
+        meters: meters.meters.into(),
+        selector: choice,
         applies_to_all: applies_to_all(limit, &key),
-        price: Price::of(&limit.cost),
+        cost: CostRule::new(&limit.cost),
         count: limit.count.clone(),
         mode: limit.mode.max(policy.mode),
         enforce: limit.enforce,
@@ -104,7 +111,7 @@ fn applies_to_all(limit: &LimitRule, key: &[KeyPart]) -> bool {
 }
 
 /// All parts of a key, those of the narrowest level included.
-pub(crate) fn whole_key(limit: &LimitRule) -> Vec<KeyPart> {
+pub(crate) fn full_key(limit: &LimitRule) -> Vec<KeyPart> {
     let levels = limit.levels.iter().flat_map(|level| level.key.iter());
     limit.key.iter().chain(levels).cloned().collect()
 }
@@ -119,55 +126,70 @@ pub(super) fn identity(limit: &LimitRule) -> String {
 }
 
 /// What the limit grants: its own quota, each tier, each override.
-fn variants(limit: &LimitRule, problems: &mut Vec<Problem>) -> Vec<Granted> {
+fn compile_variants(limit: &LimitRule, problems: &mut Vec<Diagnostic>) -> Vec<QuotaGrant> {
     let tiers = limit.tiers.iter().flat_map(|tiers| &tiers.tiers);
     let quotas = std::iter::once(&limit.quota)
         .chain(tiers.map(|(_, quota)| quota))
         .chain(limit.overrides.iter().map(|over| &over.quota));
     quotas
-        .map(|quota| checked(quota, limit.overdraft, problems))
+        .map(|quota| compile_or_report(quota, limit.overdraft, problems))
         .collect()
 }
 
-fn one(quota: &At<QuotaSpec>, overdraft: u64, problems: &mut Vec<Problem>) -> Vec<Granted> {
-    vec![checked(quota, overdraft, problems)]
+fn compile_single(
+    quota: &Located<QuotaSpec>,
+    overdraft: u64,
+    problems: &mut Vec<Diagnostic>,
+) -> Vec<QuotaGrant> {
+    vec![compile_or_report(quota, overdraft, problems)]
 }
 
 /// A quota that cannot be honoured leaves its problems behind and is passed over.
-fn checked(quota: &At<QuotaSpec>, overdraft: u64, problems: &mut Vec<Problem>) -> Granted {
-    granted(quota, overdraft).unwrap_or_else(|found| {
+fn compile_or_report(
+    quota: &Located<QuotaSpec>,
+    overdraft: u64,
+    problems: &mut Vec<Diagnostic>,
+) -> QuotaGrant {
+    compile_quota(quota, overdraft).unwrap_or_else(|found| {
         problems.extend(found);
-        Granted::Unlimited
+        QuotaGrant::Unlimited
     })
 }
 
-fn choice(
+fn build_selector(
     limit: &LimitRule,
     key: &[KeyPart],
     secret: [u8; 16],
-    problems: &mut Vec<Problem>,
-) -> Choice {
-    let mut choice = Choice::own();
+    problems: &mut Vec<Diagnostic>,
+) -> VariantSelector {
+    let mut choice = VariantSelector::own_quota();
     let mut next = 1;
     if let Some(tiers) = &limit.tiers {
         let names = tiers.tiers.iter().map(|(name, _)| &*name.value);
         choice = choice.with_tiers(tiers.by.value.clone(), names);
         next += tiers.tiers.len();
     }
-    let recipe = Recipe::of(key.to_vec());
+    let recipe = KeySpec::new(key.to_vec());
     let mut buffer = KeyBuffer::new();
     for (over, variant) in limit.overrides.iter().zip(next..) {
         let values = &over.key.value;
-        if recipe.key_of(values, secret, &mut buffer).is_some() {
+        if recipe
+            .write_key_of_values(values, secret, &mut buffer)
+            .is_some()
+        {
             choice.override_key(buffer.as_bytes(), variant);
         } else {
-            problems.push(not_a_key(limit, over, key));
+            problems.push(override_key_error(limit, over, key));
         }
     }
     choice
 }
 
-fn not_a_key(limit: &LimitRule, over: &crate::model::Override, key: &[KeyPart]) -> Problem {
+fn override_key_error(
+    limit: &LimitRule,
+    over: &crate::model::QuotaOverride,
+    key: &[KeyPart],
+) -> Diagnostic {
     let parts: Vec<_> = key
         .iter()
         .map(|part| part.attribute.value.to_string())
@@ -175,7 +197,7 @@ fn not_a_key(limit: &LimitRule, over: &crate::model::Override, key: &[KeyPart]) 
     let parts = parts.join(", ");
     if over.key.value.len() == key.len() {
         return problem(
-            over.key.place,
+            over.key.location,
             &format!(
                 "an override of `{}` has a value for `ip` that is no address",
                 limit.name.value
@@ -184,7 +206,7 @@ fn not_a_key(limit: &LimitRule, over: &crate::model::Override, key: &[KeyPart]) 
         );
     }
     problem(
-        over.key.place,
+        over.key.location,
         &format!(
             "an override of `{}` gives {} values, and its key has {} parts",
             limit.name.value,
@@ -196,20 +218,20 @@ fn not_a_key(limit: &LimitRule, over: &crate::model::Override, key: &[KeyPart]) 
 }
 
 /// The meters of one limit while they are collected.
-struct Meters {
+struct MeterCollector {
     identity: String,
-    number: Option<u16>,
-    out: Vec<Meter>,
-    keys: Vec<Recipe>,
-    problems: Vec<Problem>,
+    fixed_id: Option<u16>,
+    meters: Vec<Meter>,
+    keys: Vec<KeySpec>,
+    problems: Vec<Diagnostic>,
 }
 
-impl Meters {
-    fn of(limit: &LimitRule) -> Self {
+impl MeterCollector {
+    fn new(limit: &LimitRule) -> Self {
         Self {
             identity: identity(limit),
-            number: limit.id.as_ref().map(|id| id.value),
-            out: Vec::new(),
+            fixed_id: limit.id.as_ref().map(|id| id.value),
+            meters: Vec::new(),
             keys: Vec::new(),
             problems: Vec::new(),
         }
@@ -218,19 +240,19 @@ impl Meters {
     /// One meter for each state that these variants need.
     fn add(
         &mut self,
-        role: Role,
+        role: MeterRole,
         suffix: &str,
         level: Option<&str>,
-        variants: &[Granted],
-        key: &Recipe,
+        variants: &[QuotaGrant],
+        key: &KeySpec,
     ) {
-        for (slot, which) in slots(variants).into_iter().zip(1..) {
+        for (slot, which) in group_into_states(variants).into_iter().zip(1..) {
             let built = match slot.build(variants.len()) {
                 Ok(built) => built,
                 Err((place, why)) => {
                     let message = why.to_string();
-                    self.problems.push(Problem {
-                        place,
+                    self.problems.push(Diagnostic {
+                        location: place,
                         message: message.into(),
                         help: None,
                     });
@@ -241,9 +263,9 @@ impl Meters {
                 1 => format!("{}{suffix}", self.identity),
                 _ => format!("{}{suffix}#{which}", self.identity),
             };
-            self.out.push(Meter {
+            self.meters.push(Meter {
                 identity: identity.into(),
-                number: self.number.take(),
+                fixed_id: self.fixed_id.take(),
                 role,
                 level: level.map(Box::from),
                 quotas: built.quotas,
@@ -255,83 +277,86 @@ impl Meters {
 
     /// The states that remember which values were seen, where the limit counts different values: each is spent once for
     /// as long as the value counts.
-    fn add_seen(&mut self, limit: &LimitRule, variants: &[Granted], key: &[KeyPart]) {
+    fn add_distinct(&mut self, limit: &LimitRule, variants: &[QuotaGrant], key: &[KeyPart]) {
         let Some(distinct) = &limit.distinct else {
             return;
         };
         let mut seen = Vec::with_capacity(variants.len());
         for granted in variants {
             let (formula, place) = match granted {
-                Granted::Windows(windows) => match windows.as_slice() {
-                    [only] => (only.formula, only.place),
+                QuotaGrant::Windows(windows) => match windows.as_slice() {
+                    [only] => (only.builder, only.location),
                     [] => {
-                        seen.push(Granted::Unlimited);
+                        seen.push(QuotaGrant::Unlimited);
                         continue;
                     }
                     _ => {
                         self.problems.push(problem(
-                            distinct.place,
+                            distinct.location,
                             "`distinct` counts different values in one window, and this limit has several",
                             "give each window a limit of its own",
                         ));
                         return;
                     }
                 },
-                Granted::Computed(computed) => (computed.formula, computed.place),
-                Granted::Unlimited => {
-                    seen.push(Granted::Unlimited);
+                QuotaGrant::Computed(computed) => (computed.builder, computed.location),
+                QuotaGrant::Unlimited => {
+                    seen.push(QuotaGrant::Unlimited);
                     continue;
                 }
             };
-            let Some(shape) = formula.shape.remembering() else {
+            let Some(shape) = formula.spec.distinct_value_spec() else {
                 self.problems.push(problem(
-                    distinct.place,
+                    distinct.location,
                     "`distinct` counts different values in a time, and `concurrency` has none",
                     "say a `rate`, such as `1000 per 10s`",
                 ));
                 return;
             };
-            seen.push(Granted::Windows(vec![Granting {
-                place,
-                formula: Formula::of(shape, Unit::Requests),
+            seen.push(QuotaGrant::Windows(vec![WindowGrant {
+                location: place,
+                builder: QuotaBuilder::new(shape, QuotaUnit::Requests),
                 units: 1,
                 period: None,
             }]));
         }
-        let key = Recipe::of(key.to_vec()).for_each(distinct.value.clone());
-        self.add(Role::Seen, "!seen", None, &seen, &key);
+        let key = KeySpec::new(key.to_vec()).with_distinct(distinct.value.clone());
+        self.add(MeterRole::Distinct, "!seen", None, &seen, &key);
     }
 
     /// What stands beside the quotas: a local bucket, a candidate, blocks.
-    fn add_others(&mut self, limit: &LimitRule, key: &[KeyPart]) {
-        let key = Recipe::of(key.to_vec());
+    fn add_auxiliary(&mut self, limit: &LimitRule, key: &[KeyPart]) {
+        let key = KeySpec::new(key.to_vec());
         if let Some(local) = &limit.local {
-            let variants = one(local, 0, &mut self.problems);
-            self.add(Role::Local, "!local", None, &variants, &key);
+            let variants = compile_single(local, 0, &mut self.problems);
+            self.add(MeterRole::Local, "!local", None, &variants, &key);
         }
         if let Some(candidate) = &limit.candidate {
-            let variants = one(candidate, limit.overdraft, &mut self.problems);
-            self.add(Role::Candidate, "!candidate", None, &variants, &key);
+            let variants = compile_single(candidate, limit.overdraft, &mut self.problems);
+            self.add(MeterRole::Candidate, "!candidate", None, &variants, &key);
         }
         if let Penalty::Block(length) = limit.penalty.value {
-            let block = Granted::Windows(vec![Granting {
-                place: limit.penalty.place,
-                formula: Formula::of(Shape::TokenBucket(length), Unit::Requests),
+            let block = QuotaGrant::Windows(vec![WindowGrant {
+                location: limit.penalty.location,
+                builder: QuotaBuilder::new(AlgorithmSpec::TokenBucket(length), QuotaUnit::Requests),
                 units: 1,
                 period: None,
             }]);
-            self.add(Role::Block, "!block", None, &[block], &key);
+            self.add(MeterRole::Block, "!block", None, &[block], &key);
         }
     }
 
     /// A hierarchy's quotas are its levels'; there is nothing that tiers or overrides would replace.
-    fn refuse_beside_levels(&mut self, limit: &LimitRule) {
-        let tiers = limit.tiers.as_ref().map(|tiers| ("tiers", tiers.by.place));
+    fn reject_beside_levels(&mut self, limit: &LimitRule) {
+        let tiers = limit
+            .tiers
+            .as_ref()
+            .map(|tiers| ("tiers", tiers.by.location));
         let overrides = limit
             .overrides
             .first()
-            .map(|over| ("overrides", over.key.place));
-        let distinct = limit.distinct.as_ref().map(|by| ("distinct", by.place));
+            .map(|over| ("overrides", over.key.location));
+        let distinct = limit.distinct.as_ref().map(|by| ("distinct", by.location));
         for (field, place) in [tiers, overrides, distinct].into_iter().flatten() {
             self.problems.push(problem(
                 place,

@@ -7,19 +7,19 @@ mod bucket;
 mod limit;
 mod problem;
 pub mod quota;
-mod refused;
-mod slots;
+mod quota_errors;
+mod shared_states;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use limit::whole_key;
+pub(crate) use limit::full_key;
 
 use std::collections::HashMap;
 
 use crate::model::{Match, Policy};
-use crate::rules::{Draft, Origin, Rules, Unfit};
-use crate::source::{Place, Problem};
+use crate::rules::{RuleError, RuleOrigin, Rules, RulesDraft};
+use crate::source::{Diagnostic, SourceLocation};
 use problem::problem;
 
 impl Rules {
@@ -27,16 +27,16 @@ impl Rules {
     ///
     /// # Errors
     /// Everything that cannot be honoured, in the order of the file.
-    pub fn compile(policy: &Policy, secret: [u8; 16]) -> Result<Self, Vec<Problem>> {
-        let mut problems = bucket::problems(&policy.limits);
-        problems.extend(same_identities(policy));
-        let mut draft = Draft {
+    pub fn compile(policy: &Policy, secret: [u8; 16]) -> Result<Self, Vec<Diagnostic>> {
+        let mut problems = bucket::check_buckets(&policy.limits);
+        problems.extend(check_identities(policy));
+        let mut draft = RulesDraft {
             exempt: policy.exempt.clone(),
             deny: policy.deny.clone(),
             groups: policy.groups.clone(),
             routes: policy.routes.iter().map(|at| at.value.clone()).collect(),
             divergence_threshold: policy.divergence_threshold,
-            ..Draft::default()
+            ..RulesDraft::default()
         };
         for limit in &policy.limits {
             match limit::compile(policy, limit, secret) {
@@ -47,7 +47,9 @@ impl Rules {
         if problems.is_empty() {
             match Self::new(draft, secret) {
                 Ok(rules) => return Ok(rules),
-                Err(unfit) => problems.extend(unfit.iter().map(|unfit| misfit(policy, unfit))),
+                Err(unfit) => {
+                    problems.extend(unfit.iter().map(|unfit| rule_diagnostic(policy, unfit)))
+                }
             }
         }
         problems.sort();
@@ -57,7 +59,7 @@ impl Rules {
 }
 
 /// Two limits that do not share a bucket must not share a state.
-fn same_identities(policy: &Policy) -> Vec<Problem> {
+fn check_identities(policy: &Policy) -> Vec<Diagnostic> {
     let mut first = HashMap::new();
     let mut problems = Vec::new();
     for limit in policy.limits.iter().filter(|limit| limit.bucket.is_none()) {
@@ -66,8 +68,8 @@ fn same_identities(policy: &Policy) -> Vec<Problem> {
             continue;
         }
         let (field, place) = match &limit.id {
-            Some(id) => ("id", id.place),
-            None => ("name", limit.name.place),
+            Some(id) => ("id", id.location),
+            None => ("name", limit.name.location),
         };
         problems.push(problem(
             place,
@@ -82,21 +84,21 @@ fn same_identities(policy: &Policy) -> Vec<Problem> {
 }
 
 /// What is too large to be matched, where it stands.
-fn misfit(policy: &Policy, unfit: &Unfit) -> Problem {
+fn rule_diagnostic(policy: &Policy, unfit: &RuleError) -> Diagnostic {
     let of_match = |matching: &Match| {
         matching
             .conditions
             .first()
-            .map_or(Place::default(), |condition| condition.place)
+            .map_or(SourceLocation::default(), |condition| condition.location)
     };
     let place = match unfit.origin {
-        Origin::Limit(index) => policy.limits.get(index).map(|limit| limit.name.place),
-        Origin::Deny(index) => policy.deny.get(index).map(|deny| of_match(&deny.matching)),
-        Origin::Exempt(index) => policy.exempt.get(index).map(of_match),
-        Origin::Route(index) => policy.routes.get(index).map(|route| route.place),
+        RuleOrigin::Limit(index) => policy.limits.get(index).map(|limit| limit.name.location),
+        RuleOrigin::Deny(index) => policy.deny.get(index).map(|deny| of_match(&deny.matching)),
+        RuleOrigin::Exempt(index) => policy.exempt.get(index).map(of_match),
+        RuleOrigin::Route(index) => policy.routes.get(index).map(|route| route.location),
     };
-    Problem {
-        place: place.unwrap_or_default(),
+    Diagnostic {
+        location: place.unwrap_or_default(),
         message: unfit.to_string().into(),
         help: None,
     }

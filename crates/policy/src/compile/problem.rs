@@ -2,12 +2,12 @@
 //!
 //! Must not know: what is wrong.
 
-use crate::source::{Place, Problem};
+use crate::source::{Diagnostic, SourceLocation};
 
 /// What is wrong, where, and what would be right.
-pub(super) fn problem(place: Place, message: &str, help: &str) -> Problem {
-    Problem {
-        place,
+pub(super) fn problem(place: SourceLocation, message: &str, help: &str) -> Diagnostic {
+    Diagnostic {
+        location: place,
         message: message.into(),
         help: Some(help.into()),
     }

@@ -3,25 +3,25 @@
 //! Must not know: limits, tiers, keys. Whoever has several quotas for one state brings them together.
 
 use tollgate_core::limit::Limit;
-use tollgate_core::{Nanos, Unit, UtcOffset, Window};
+use tollgate_core::{Nanos, QuotaUnit, UtcOffset, Window};
 
 use super::problem::problem;
-use super::refused::{refused, refused_places};
+use super::quota_errors::{concurrency_error, rate_error};
 use crate::attributes::Attribute;
-use crate::model::{Algorithm, Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
-use crate::rules::{Formula, Shape};
-use crate::source::{At, Place, Problem};
-use crate::words_for::number;
+use crate::humanize::format_number;
+use crate::model::{Algorithm, Amount, Burst, ComputedRate, Period, QuotaSpec, RateSpec};
+use crate::rules::{AlgorithmSpec, QuotaBuilder};
+use crate::source::{Diagnostic, Located, SourceLocation};
 
 /// The fastest rate that whole nanoseconds can always express within 0.1 %: an interval of a microsecond.
-const ALWAYS_FINE: u64 = 1_000;
+const MIN_EXACT_INTERVAL: u64 = 1_000;
 
 /// What a quota grants, ready to be built.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Granted {
+pub enum QuotaGrant {
     /// One number per window, all of which must admit.
-    Windows(Vec<Granting>),
+    Windows(Vec<WindowGrant>),
     /// A number that is computed for each request.
     Computed(ComputedGrant),
     /// No limit.
@@ -30,11 +30,11 @@ pub enum Granted {
 
 /// One window and its number.
 #[derive(Clone, Copy, Debug)]
-pub struct Granting {
+pub struct WindowGrant {
     /// Where the file says it.
-    pub place: Place,
+    pub location: SourceLocation,
     /// How it is counted.
-    pub formula: Formula,
+    pub builder: QuotaBuilder,
     /// How many.
     pub units: u64,
     /// Whether the file said `month` or `year`.
@@ -45,9 +45,9 @@ pub struct Granting {
 #[derive(Clone, Debug)]
 pub struct ComputedGrant {
     /// Where the file says it.
-    pub place: Place,
+    pub location: SourceLocation,
     /// How it is counted.
-    pub formula: Formula,
+    pub builder: QuotaBuilder,
     /// What everyone gets.
     pub base: u64,
     /// What each unit of the attribute adds.
@@ -65,11 +65,14 @@ pub struct ComputedGrant {
 ///
 /// # Errors
 /// Everything that core refuses, where the file says it.
-pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<Problem>> {
-    let pairs = match granted(quota, overdraft)? {
-        Granted::Windows(windows) => windows.iter().map(|w| (w.formula, w.units)).collect(),
-        Granted::Computed(computed) => vec![(computed.formula, computed.base)],
-        Granted::Unlimited => Vec::new(),
+pub fn build_limits(
+    quota: &Located<QuotaSpec>,
+    overdraft: u64,
+) -> Result<Vec<Limit>, Vec<Diagnostic>> {
+    let pairs = match compile_quota(quota, overdraft)? {
+        QuotaGrant::Windows(windows) => windows.iter().map(|w| (w.builder, w.units)).collect(),
+        QuotaGrant::Computed(computed) => vec![(computed.builder, computed.base)],
+        QuotaGrant::Unlimited => Vec::new(),
     };
     // Everything was built once already, so nothing is lost where a window cannot be built again.
     Ok(pairs
@@ -80,22 +83,25 @@ pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<P
 
 /// What is wrong with a quota, without building it.
 #[must_use]
-pub fn problems(quota: &At<QuotaSpec>, overdraft: u64) -> Vec<Problem> {
-    granted(quota, overdraft).err().unwrap_or_default()
+pub fn quota_diagnostics(quota: &Located<QuotaSpec>, overdraft: u64) -> Vec<Diagnostic> {
+    compile_quota(quota, overdraft).err().unwrap_or_default()
 }
 
 /// The quota, checked: every number in it can be built.
 ///
 /// # Errors
 /// Everything that core refuses, where the file says it.
-pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Problem>> {
+pub fn compile_quota(
+    quota: &Located<QuotaSpec>,
+    overdraft: u64,
+) -> Result<QuotaGrant, Vec<Diagnostic>> {
     let spec = &quota.value;
     let mut problems = Vec::new();
     if let Some(burst) = &spec.burst
         && !has_burst(spec)
     {
         problems.push(problem(
-            burst.place,
+            burst.location,
             &format!(
                 "`burst` is only for {}: everything else admits its whole number at once",
                 Algorithm::names_with_burst()
@@ -104,10 +110,15 @@ pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Pro
         ));
     }
     let result = match &spec.amount {
-        Amount::Rates(rates) => windows(quota, rates, overdraft, &mut problems),
-        Amount::AtOnce { places, lease } => at_once(quota, *places, *lease, &mut problems),
-        Amount::Computed(computed) => self::computed(quota, computed, overdraft, &mut problems),
-        Amount::Unlimited => Some(Granted::Unlimited),
+        Amount::Rates(rates) => compile_windows(quota, rates, overdraft, &mut problems),
+        Amount::Concurrency {
+            permits: places,
+            lease,
+        } => compile_concurrency(quota, *places, *lease, &mut problems),
+        Amount::Computed(computed) => {
+            self::compile_computed(quota, computed, overdraft, &mut problems)
+        }
+        Amount::Unlimited => Some(QuotaGrant::Unlimited),
     };
     match result {
         Some(granted) if problems.is_empty() => Ok(granted),
@@ -116,18 +127,19 @@ pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Pro
 }
 
 fn has_burst(spec: &QuotaSpec) -> bool {
-    spec.algorithm.has_burst() && !matches!(spec.amount, Amount::AtOnce { .. } | Amount::Unlimited)
+    spec.algorithm.has_burst()
+        && !matches!(spec.amount, Amount::Concurrency { .. } | Amount::Unlimited)
 }
 
-fn windows(
-    quota: &At<QuotaSpec>,
-    rates: &[At<RateSpec>],
+fn compile_windows(
+    quota: &Located<QuotaSpec>,
+    rates: &[Located<RateSpec>],
     overdraft: u64,
-    problems: &mut Vec<Problem>,
-) -> Option<Granted> {
+    problems: &mut Vec<Diagnostic>,
+) -> Option<QuotaGrant> {
     if rates.is_empty() {
         problems.push(problem(
-            quota.place,
+            quota.location,
             "`rate` lists no rate",
             "say one, such as `rate: 100/min`",
         ));
@@ -138,28 +150,28 @@ fn windows(
     let shortest = rates
         .iter()
         .enumerate()
-        .min_by_key(|(_, rate)| rate.value.period.without_calendar())
+        .min_by_key(|(_, rate)| rate.value.period.fixed_length())
         .map(|(index, _)| index);
     let mut granted = Vec::with_capacity(rates.len());
     for (index, rate) in rates.iter().enumerate() {
-        let Some(shape) = shape(quota, rate.place, rate.value.period, problems) else {
+        let Some(shape) = algorithm_spec(quota, rate.location, rate.value.period, problems) else {
             continue;
         };
-        let mut formula = Formula::of(shape, quota.value.unit);
+        let mut formula = QuotaBuilder::new(shape, quota.value.unit);
         formula.overdraft = overdraft;
         formula.burst = burst_for(&quota.value, shortest == Some(index));
-        let formula = formula.in_blocks_for(rate.value.units);
+        let formula = formula.with_blocks_for(rate.value.units);
         match formula.build(rate.value.units) {
-            Ok(_) => granted.push(Granting {
-                place: rate.place,
-                formula,
+            Ok(_) => granted.push(WindowGrant {
+                location: rate.location,
+                builder: formula,
                 units: rate.value.units,
-                period: calendar_word(rate.value.period),
+                period: calendar_period(rate.value.period),
             }),
-            Err(error) => problems.push(refused(quota, rate, &error)),
+            Err(error) => problems.push(rate_error(quota, rate, &error)),
         }
     }
-    Some(Granted::Windows(granted))
+    Some(QuotaGrant::Windows(granted))
 }
 
 fn burst_for(spec: &QuotaSpec, is_shortest: bool) -> Option<Burst> {
@@ -167,45 +179,45 @@ fn burst_for(spec: &QuotaSpec, is_shortest: bool) -> Option<Burst> {
     burst.filter(|_| is_shortest && has_burst(spec))
 }
 
-const fn calendar_word(period: Period) -> Option<Period> {
+const fn calendar_period(period: Period) -> Option<Period> {
     match period {
         Period::Span(_) => None,
         Period::Month | Period::Year => Some(period),
     }
 }
 
-fn at_once(
-    quota: &At<QuotaSpec>,
+fn compile_concurrency(
+    quota: &Located<QuotaSpec>,
     places: u64,
     lease: Nanos,
-    problems: &mut Vec<Problem>,
-) -> Option<Granted> {
-    let formula = Formula::of(Shape::Concurrency(lease), quota.value.unit);
+    problems: &mut Vec<Diagnostic>,
+) -> Option<QuotaGrant> {
+    let formula = QuotaBuilder::new(AlgorithmSpec::Concurrency(lease), quota.value.unit);
     match formula.build(places) {
-        Ok(_) => Some(Granted::Windows(vec![Granting {
-            place: quota.place,
-            formula,
+        Ok(_) => Some(QuotaGrant::Windows(vec![WindowGrant {
+            location: quota.location,
+            builder: formula,
             units: places,
             period: None,
         }])),
         Err(error) => {
-            problems.push(refused_places(quota, lease, &error));
+            problems.push(concurrency_error(quota, lease, &error));
             None
         }
     }
 }
 
-fn computed(
-    quota: &At<QuotaSpec>,
-    computed: &Computed,
+fn compile_computed(
+    quota: &Located<QuotaSpec>,
+    computed: &ComputedRate,
     overdraft: u64,
-    problems: &mut Vec<Problem>,
-) -> Option<Granted> {
+    problems: &mut Vec<Diagnostic>,
+) -> Option<QuotaGrant> {
     let (base, each, most) = (&computed.base, &computed.each, &computed.at_most);
     for other in [each, most] {
         if other.value.period != base.value.period {
             problems.push(problem(
-                other.place,
+                other.location,
                 "a computed rate counts everything over one period",
                 "write the same period in all three places, as in `5000/h + 50/h × claim.repos, at most 12500/h`",
             ));
@@ -213,39 +225,40 @@ fn computed(
     }
     if most.value.units < base.value.units {
         problems.push(problem(
-            most.place,
+            most.location,
             &format!(
                 "`at most` is {}, below the {} that everyone gets",
-                number(most.value.units),
-                number(base.value.units)
+                format_number(most.value.units),
+                format_number(base.value.units)
             ),
             "make it at least as much as the base",
         ));
     }
-    let shape = shape(quota, base.place, base.value.period, problems)?;
-    let mut formula = Formula::of(shape, quota.value.unit);
+    let shape = algorithm_spec(quota, base.location, base.value.period, problems)?;
+    let mut formula = QuotaBuilder::new(shape, quota.value.unit);
     formula.overdraft = overdraft;
     formula.burst = burst_for(&quota.value, true);
-    let formula = formula.in_blocks_for(most.value.units);
+    let formula = formula.with_blocks_for(most.value.units);
     for rate in [base, most] {
         if let Err(error) = formula.build(rate.value.units) {
-            problems.push(refused(quota, rate, &error));
+            problems.push(rate_error(quota, rate, &error));
         }
     }
     if let Some(period) = formula.span()
-        && formula.shape.algorithm().has_burst()
-        && period.as_nanos().saturating_mul(formula.block) / most.value.units.max(1) < ALWAYS_FINE
-        && formula.unit == Unit::Requests
+        && formula.spec.algorithm().has_burst()
+        && period.as_nanos().saturating_mul(formula.block) / most.value.units.max(1)
+            < MIN_EXACT_INTERVAL
+        && formula.unit == QuotaUnit::Requests
     {
         problems.push(problem(
-            most.place,
+            most.location,
             "a computed rate above 1,000,000 a second passes through rates that whole nanoseconds cannot express within 0.1 %",
             "lower `at most`, or count `unit: bytes` or `unit: tokens`, which are charged in blocks",
         ));
     }
-    Some(Granted::Computed(ComputedGrant {
-        place: quota.place,
-        formula,
+    Some(QuotaGrant::Computed(ComputedGrant {
+        location: quota.location,
+        builder: formula,
         base: base.value.units,
         each: each.value.units,
         times: computed.times.clone(),
@@ -255,33 +268,37 @@ fn computed(
 }
 
 /// The rule that counts a rate over this period.
-fn shape(
-    quota: &At<QuotaSpec>,
-    place: Place,
+fn algorithm_spec(
+    quota: &Located<QuotaSpec>,
+    place: SourceLocation,
     period: Period,
-    problems: &mut Vec<Problem>,
-) -> Option<Shape> {
+    problems: &mut Vec<Diagnostic>,
+) -> Option<AlgorithmSpec> {
     let algorithm = quota.value.algorithm;
-    if algorithm.counts_places() {
+    if algorithm.is_concurrency() {
         problems.push(problem(
             place,
             "`algorithm: concurrency` counts how many at once, not how many per period",
             "say `concurrency: 20` instead of `rate`, or choose another algorithm",
         ));
     }
-    algorithm.shape(period, || window(quota, period, problems))
+    algorithm.spec(period, || window(quota, period, problems))
 }
 
 /// Where the windows of a period begin and end: weeks, months and years with the calendar, days too if they are to turn at
 /// another midnight than UTC's, and everything else on multiples of its length since 1970.
-fn window(quota: &At<QuotaSpec>, period: Period, problems: &mut Vec<Problem>) -> Option<Window> {
+fn window(
+    quota: &Located<QuotaSpec>,
+    period: Period,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Window> {
     use tollgate_core::Calendar;
     let minutes = quota.value.utc_offset_minutes;
     let offset = match UtcOffset::from_minutes(minutes) {
         Ok(offset) => offset,
         Err(_beyond_the_earth) => {
             problems.push(problem(
-                quota.place,
+                quota.location,
                 &format!("`utc_offset` is {minutes} minutes, and no place on earth is more than 14 hours from UTC"),
                 "write an offset from \"-14:00\" to \"+14:00\"",
             ));

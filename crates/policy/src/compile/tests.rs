@@ -3,12 +3,16 @@
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{Nanos, Timestamp};
 
-use crate::model::{Algorithm, Amount, At, Level, LimitRule, Override, Penalty, QuotaSpec, Tiers};
-use crate::rules::{Chosen, Found, KeyBuffer, Keyed, MeterRef, Role, Rules};
-use crate::source::Place;
-use crate::tests::sample::{
-    DAY, HOUR, MINUTE, Request, SECOND, bucket, computed, key, limit, named, of_amount, policy,
-    quota,
+use crate::model::{
+    Algorithm, Amount, Level, LimitRule, Located, Penalty, QuotaOverride, QuotaSpec, Tiers,
+};
+use crate::rules::{
+    KeyBuffer, KeyOutcome, MatchedRules, MeterRef, MeterRole, Rules, SelectedQuota,
+};
+use crate::source::SourceLocation;
+use crate::tests::fixtures::{
+    DAY, HOUR, MINUTE, Request, SECOND, attribute, bucket, computed, key, limit, policy, quota,
+    quota_of_amount,
 };
 
 const SECRET: [u8; 16] = [7; 16];
@@ -27,17 +31,17 @@ fn identities(rules: &Rules) -> Vec<String> {
     meters.map(|meter| meter.identity.to_string()).collect()
 }
 
-fn tiers(by: &str, tiers: &[(&str, At<QuotaSpec>)]) -> Option<Tiers> {
+fn tiers(by: &str, tiers: &[(&str, Located<QuotaSpec>)]) -> Option<Tiers> {
     let tiers = tiers
         .iter()
         .map(|(name, quota)| (Box::<str>::from(*name).into(), quota.clone()));
     Some(Tiers {
-        by: named(by).into(),
+        by: attribute(by).into(),
         tiers: tiers.collect(),
     })
 }
 
-fn level(name: &str, parts: &[&str], quota: At<QuotaSpec>) -> Level {
+fn level(name: &str, parts: &[&str], quota: Located<QuotaSpec>) -> Level {
     Level {
         name: Box::<str>::from(name).into(),
         key: key(parts),
@@ -45,8 +49,8 @@ fn level(name: &str, parts: &[&str], quota: At<QuotaSpec>) -> Level {
     }
 }
 
-fn overriding(values: &[&str], quota: At<QuotaSpec>) -> Override {
-    Override {
+fn overriding(values: &[&str], quota: Located<QuotaSpec>) -> QuotaOverride {
+    QuotaOverride {
         key: values
             .iter()
             .map(|value| Box::from(*value))
@@ -57,15 +61,18 @@ fn overriding(values: &[&str], quota: At<QuotaSpec>) -> Override {
 }
 
 /// What a request gets at each meter of the first rule.
-fn chosen(rules: &Rules, request: &Request) -> Vec<Chosen> {
-    let mut found = Found::new();
-    rules.find(request, &mut found);
+fn chosen(rules: &Rules, request: &Request) -> Vec<SelectedQuota> {
+    let mut found = MatchedRules::new();
+    rules.match_rules(request, &mut found);
     let mut buffer = KeyBuffer::new();
     let first = MeterRef { rule: 0, meter: 0 };
-    assert_eq!(rules.key(first, request, &found, &mut buffer), Keyed::Here);
+    assert_eq!(
+        rules.write_key(first, request, &found, &mut buffer),
+        KeyOutcome::Complete
+    );
     (0..rules.rules()[0].meters.len())
         .map(|meter| {
-            rules.quota(
+            rules.select_quota(
                 MeterRef { rule: 0, meter },
                 request,
                 &found,
@@ -78,9 +85,9 @@ fn chosen(rules: &Rules, request: &Request) -> Vec<Chosen> {
 /// The quota that a request gets at the first meter of the first rule.
 fn quota_for(rules: &Rules, request: &Request) -> Limit {
     match chosen(rules, request)[0] {
-        Chosen::Listed(index) => rules.rules()[0].meters[0].quotas[index],
-        Chosen::Computed(limit) => limit,
-        Chosen::Unlimited => panic!("it is limited"),
+        SelectedQuota::Index(index) => rules.rules()[0].meters[0].quotas[index],
+        SelectedQuota::Computed(limit) => limit,
+        SelectedQuota::Unlimited => panic!("it is limited"),
     }
 }
 
@@ -102,7 +109,7 @@ fn every_part_of_a_limit_has_a_state_with_an_identity_of_its_own() {
     login.candidate = Some(quota(Algorithm::SlidingWindow, &[(10, MINUTE), (90, HOUR)]));
     let mut scans = limit("scans", bucket(1_000, SECOND));
     scans.id = Some(7.into());
-    scans.distinct = Some(named("path").into());
+    scans.distinct = Some(attribute("path").into());
     let rules = rules(vec![login, scans]);
     assert_eq!(
         identities(&rules),
@@ -122,7 +129,7 @@ fn every_part_of_a_limit_has_a_state_with_an_identity_of_its_own() {
         .iter()
         .map(|meter| meter.role)
         .collect();
-    use Role::{Block, Candidate, Local, Main};
+    use MeterRole::{Block, Candidate, Local, Main};
     assert_eq!(roles, [Main, Main, Local, Candidate, Candidate, Block]);
     let block = &rules.rules()[0].meters[5].quotas[0];
     let Quota::TokenBucket(block) = block.quota() else {
@@ -135,7 +142,7 @@ fn every_part_of_a_limit_has_a_state_with_an_identity_of_its_own() {
     let numbers: Vec<_> = rules.rules()[1]
         .meters
         .iter()
-        .map(|meter| meter.number)
+        .map(|meter| meter.fixed_id)
         .collect();
     assert_eq!(numbers, [Some(7), None]);
 }
@@ -151,11 +158,11 @@ fn a_hierarchy_has_a_state_per_level_whose_keys_grow() {
     assert_eq!(identities(&rules), ["api/org", "api/project"]);
     assert_eq!(rules.rules()[0].meters[1].level.as_deref(), Some("project"));
     let request = Request::with(&[("claim.org", "acme"), ("claim.project", "web")]);
-    let mut found = Found::new();
-    rules.find(&request, &mut found);
+    let mut found = MatchedRules::new();
+    rules.match_rules(&request, &mut found);
     let key = |meter| {
         let mut buffer = KeyBuffer::new();
-        rules.key(MeterRef { rule: 0, meter }, &request, &found, &mut buffer);
+        rules.write_key(MeterRef { rule: 0, meter }, &request, &found, &mut buffer);
         buffer.as_bytes().to_vec()
     };
     assert!(key(1).starts_with(&key(0)) && key(1).len() > key(0).len());
@@ -171,7 +178,7 @@ fn an_override_comes_before_a_tier_and_a_tier_before_the_limits_own() {
             ("pro", bucket(5_000, MINUTE)),
             (
                 "partner",
-                of_amount(Algorithm::TokenBucket, Amount::Unlimited),
+                quota_of_amount(Algorithm::TokenBucket, Amount::Unlimited),
             ),
         ],
     );
@@ -187,7 +194,10 @@ fn an_override_comes_before_a_tier_and_a_tier_before_the_limits_own() {
     assert_eq!(most(&quota_for(&rules, &get("k", "none"))), 100);
     assert_eq!(most(&quota_for(&rules, &get("k", "pro"))), 5_000);
     assert_eq!(most(&quota_for(&rules, &get("abc", "pro"))), 9_000);
-    assert_eq!(chosen(&rules, &get("k", "partner")), [Chosen::Unlimited]);
+    assert_eq!(
+        chosen(&rules, &get("k", "partner")),
+        [SelectedQuota::Unlimited]
+    );
 }
 
 #[test]
@@ -209,10 +219,10 @@ fn windows_of_tiers_find_those_of_the_same_period_and_strangers_count_apart() {
     let rules = rules(vec![api]);
     assert_eq!(identities(&rules), ["api", "api#2", "api#3"]);
     let of = |plan| chosen(&rules, &Request::with(&[("header.x-plan", plan)]));
-    use Chosen::{Listed, Unlimited};
-    assert_eq!(of("none"), [Listed(0), Listed(0), Unlimited]);
-    assert_eq!(of("pro"), [Listed(1), Listed(1), Unlimited]);
-    assert_eq!(of("trial"), [Unlimited, Unlimited, Listed(0)]);
+    use SelectedQuota::{Index, Unlimited};
+    assert_eq!(of("none"), [Index(0), Index(0), Unlimited]);
+    assert_eq!(of("pro"), [Index(1), Index(1), Unlimited]);
+    assert_eq!(of("trial"), [Unlimited, Unlimited, Index(0)]);
 }
 
 /// How much a client gets in one instant that spends as a rich key and then asks again and again as a poor one, while the
@@ -251,13 +261,13 @@ fn changing_between_tiers_mints_nothing_because_all_share_the_largest_ceiling() 
     let shared = &rules.rules()[0].meters[0].quotas;
     assert_eq!(minted(shared[1], shared[0]), 5_000 + 166);
     // Without sharing, the poor quota forgives what the rich one has lent.
-    let apart = |spec: &At<QuotaSpec>| super::quota::limits(spec, 0).unwrap()[0];
+    let apart = |spec: &Located<QuotaSpec>| super::quota::build_limits(spec, 0).unwrap()[0];
     assert!(minted(apart(&rich), apart(&poor)) > 9_000);
 }
 
 #[test]
 fn a_computed_quota_follows_its_attribute_within_its_bounds() {
-    let spec = of_amount(
+    let spec = quota_of_amount(
         Algorithm::TokenBucket,
         computed(5_000, 50, "claim.repos", 12_500, HOUR),
     );
@@ -285,7 +295,7 @@ fn every_computed_quota_accepts_what_any_other_has_lent() {
         (Algorithm::LeakyQueue, 7, 3, 1_000, 2),
         (Algorithm::LeakyBucket, 1, 1, 997, 0),
     ] {
-        let spec = of_amount(algorithm, computed(base, each, "claim.n", at_most, SECOND));
+        let spec = quota_of_amount(algorithm, computed(base, each, "claim.n", at_most, SECOND));
         let mut api = limit("api", spec);
         api.overdraft = overdraft;
         let rules = rules(vec![api]);
@@ -358,7 +368,7 @@ fn the_whole_policy_and_a_limit_are_each_free_to_relax() {
 #[test]
 fn what_cannot_be_honoured_is_refused_all_at_once() {
     let mut first = limit("a", quota(Algorithm::SlidingLog, &[(20_000, MINUTE)]));
-    first.name.place = Place {
+    first.name.location = SourceLocation {
         line: 2,
         column: 1,
         width: 1,
@@ -372,7 +382,7 @@ fn what_cannot_be_honoured_is_refused_all_at_once() {
         overriding(&["a", "b"], bucket(1, SECOND)),
         overriding(&["nowhere"], bucket(1, SECOND)),
     ];
-    second.distinct = Some(named("path").into());
+    second.distinct = Some(attribute("path").into());
     let mut third = limit("c", bucket(1, SECOND));
     third.levels = vec![level("org", &["claim.org"], bucket(5, SECOND))];
     third.tiers = tiers("header.x-plan", &[("pro", bucket(5, SECOND))]);

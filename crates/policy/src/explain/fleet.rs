@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::window::WindowExplained;
-use crate::compile::whole_key;
+use super::window::WindowExplanation;
+use crate::compile::full_key;
+use crate::humanize::{format_big_number, format_duration, format_number};
 use crate::model::{Algorithm, Consistency, KeyPart, LimitRule, Mode, OnStoreFailure, Policy};
-use crate::words_for::{big_number, number, span};
 use tollgate_core::Nanos;
 
 /// By how much a fleet may admit more than the quota.
@@ -28,7 +28,7 @@ pub struct OverAdmission {
 pub(super) fn over_admission(
     consistency: Consistency,
     nodes: Option<u32>,
-    windows: &[WindowExplained],
+    windows: &[WindowExplanation],
 ) -> OverAdmission {
     let Consistency::Async(interval) = consistency else {
         let words = match consistency {
@@ -43,17 +43,21 @@ pub(super) fn over_admission(
     };
     let per_node = windows
         .iter()
-        .map(|window| window.at_once.saturating_add(refilled(window, interval)))
+        .map(|window| {
+            window
+                .at_once
+                .saturating_add(refilled_units(window, interval))
+        })
         .max()
         .unwrap_or(0);
     let units = nodes.map(|nodes| u64::from(nodes.saturating_sub(1)).saturating_mul(per_node));
-    let each = number(per_node);
-    let every = span(interval);
+    let each = format_number(per_node);
+    let every = format_duration(interval);
     let words = match (units, nodes) {
         (Some(units), Some(nodes)) => format!(
             "over-admission bound {} ({} other nodes × {each}, if they hear of each other every {every})",
-            number(units),
-            number(nodes.saturating_sub(1).into())
+            format_number(units),
+            format_number(nodes.saturating_sub(1).into())
         ),
         _ => format!(
             "over-admission bound {each} for each node beyond the first, if they hear of each other every {every}"
@@ -67,7 +71,7 @@ pub(super) fn over_admission(
 }
 
 /// What a window gives back in such a time, rounded up.
-fn refilled(window: &WindowExplained, time: Nanos) -> u64 {
+fn refilled_units(window: &WindowExplanation, time: Nanos) -> u64 {
     let time = u128::from(time.as_nanos());
     let units = match (window.every_ns, window.period_ns) {
         (Some(every), _) => time
@@ -82,21 +86,24 @@ fn refilled(window: &WindowExplained, time: Nanos) -> u64 {
 }
 
 /// What a limit decides while its store does not answer.
-pub(super) fn without_store(
+pub(super) fn describe_store_failure(
     limit: &LimitRule,
     nodes: Option<u32>,
-    windows: &[WindowExplained],
+    windows: &[WindowExplanation],
 ) -> String {
     match limit.on_store_failure {
         OnStoreFailure::Open => "without the store: admits everything".to_owned(),
         OnStoreFailure::Closed => "without the store: refuses with 503".to_owned(),
         OnStoreFailure::Local => {
             let count = nodes.unwrap_or(1).max(1);
-            let shares: Vec<_> = windows.iter().map(|window| share(window, count)).collect();
+            let shares: Vec<_> = windows
+                .iter()
+                .map(|window| describe_fallback(window, count))
+                .collect();
             let of = match nodes {
                 None => "1 node, because `fleet.nodes` is not said".to_owned(),
                 Some(1) => "1 node".to_owned(),
-                Some(nodes) => format!("{} nodes", number(nodes.into())),
+                Some(nodes) => format!("{} nodes", format_number(nodes.into())),
             };
             if shares.is_empty() {
                 return "without the store: admits everything".to_owned();
@@ -109,7 +116,7 @@ pub(super) fn without_store(
     }
 }
 
-fn share(window: &WindowExplained, nodes: u32) -> String {
+fn describe_fallback(window: &WindowExplanation, nodes: u32) -> String {
     let part = |units: u64| match units {
         0 => 0,
         _ => (units / 2 / u64::from(nodes)).max(1),
@@ -118,23 +125,23 @@ fn share(window: &WindowExplained, nodes: u32) -> String {
     if units == 0 {
         return "denies everything".to_owned();
     }
-    let named = Algorithm::NAMED
+    let named = Algorithm::BY_NAME
         .iter()
         .find(|(name, _)| *name == window.algorithm);
-    let stand_in = named.map_or("", |(_, algorithm)| algorithm.properties().fallback);
+    let stand_in = named.map_or("", |(_, algorithm)| algorithm.properties().fallback_note);
     match &window.period {
         Some(period) => format!(
             "at most {} at once, {} per {period}{stand_in}",
-            number(part(window.at_once)),
-            number(units)
+            format_number(part(window.at_once)),
+            format_number(units)
         ),
-        None => format!("at most {} at the same time", number(units)),
+        None => format!("at most {} at the same time", format_number(units)),
     }
 }
 
 /// Limits whose states live in one slot of a cluster and are asked in one round trip.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SlotExplained {
+pub struct SlotExplanation {
     /// What they have in common.
     pub by: String,
     /// The limits' names, with the level where it is one of several.
@@ -142,17 +149,17 @@ pub struct SlotExplained {
 }
 
 /// The slots that a request needs if every limit applies to it.
-pub(super) fn slots(policy: &Policy) -> Vec<SlotExplained> {
-    let mut slots: BTreeMap<String, SlotExplained> = BTreeMap::new();
+pub(super) fn explain_slots(policy: &Policy) -> Vec<SlotExplanation> {
+    let mut slots: BTreeMap<String, SlotExplanation> = BTreeMap::new();
     let mut order = Vec::new();
     for limit in &policy.limits {
-        if !asks_the_store(policy, limit) {
+        if !uses_store(policy, limit) {
             continue;
         }
-        for (name, tag, by) in states(limit) {
+        for (name, tag, by) in slot_states(limit) {
             let slot = slots.entry(tag.clone()).or_insert_with(|| {
                 order.push(tag);
-                SlotExplained {
+                SlotExplanation {
                     by,
                     limits: Vec::new(),
                 }
@@ -167,37 +174,40 @@ pub(super) fn slots(policy: &Policy) -> Vec<SlotExplained> {
 
 /// How many round trips a limit takes for each decision.
 pub(super) fn round_trips(policy: &Policy, limit: &LimitRule) -> u64 {
-    if !asks_the_store(policy, limit) {
+    if !uses_store(policy, limit) {
         return 0;
     }
-    let mut tags: Vec<_> = states(limit).into_iter().map(|(_, tag, _)| tag).collect();
+    let mut tags: Vec<_> = slot_states(limit)
+        .into_iter()
+        .map(|(_, tag, _)| tag)
+        .collect();
     tags.sort();
     tags.dedup();
     tags.len() as u64
 }
 
-fn asks_the_store(policy: &Policy, limit: &LimitRule) -> bool {
-    is_asked_exactly(limit) && limit.mode.max(policy.mode) != Mode::Off
+fn uses_store(policy: &Policy, limit: &LimitRule) -> bool {
+    asks_store_per_decision(limit) && limit.mode.max(policy.mode) != Mode::Off
 }
 
 /// Whether the store is asked for each decision: also by leased fixed windows, of which no slices are lent.
-fn is_asked_exactly(limit: &LimitRule) -> bool {
+fn asks_store_per_decision(limit: &LimitRule) -> bool {
     match limit.consistency.value {
         Consistency::Exact => true,
-        Consistency::Leased => !limit.quota.value.algorithm.properties().is_lent,
+        Consistency::Leased => !limit.quota.value.algorithm.properties().can_be_leased,
         Consistency::Async(_) => false,
     }
 }
 
 /// The states of a limit that a request asks: the name, what decides its slot, and that in words.
-fn states(limit: &LimitRule) -> Vec<(String, String, String)> {
+fn slot_states(limit: &LimitRule) -> Vec<(String, String, String)> {
     let name = limit.name.value.to_string();
     if let Some(by) = &limit.colocate {
         let by = format!("colocate {}", by.value);
         return vec![(name, by.clone(), by)];
     }
     let of = |name: String, key: &[KeyPart]| {
-        let by = super::matching::owner(key);
+        let by = super::matching::describe_key(key);
         // What is missing means something else in two keys that are otherwise alike, and the encoding is still the same.
         (name, by.clone(), by)
     };
@@ -206,14 +216,14 @@ fn states(limit: &LimitRule) -> Vec<(String, String, String)> {
         if let Some(distinct) = &limit.distinct {
             let by = format!(
                 "{} and each value of {}",
-                super::matching::owner(&limit.key),
+                super::matching::describe_key(&limit.key),
                 distinct.value
             );
             states.push((format!("{name} (values seen)"), by.clone(), by));
         }
         return states;
     }
-    let whole = whole_key(limit);
+    let whole = full_key(limit);
     let mut taken = limit.key.len();
     limit
         .levels
@@ -227,13 +237,13 @@ fn states(limit: &LimitRule) -> Vec<(String, String, String)> {
 }
 
 /// Round trips in words.
-pub(super) fn round_trip_words(limit: &LimitRule, round_trips: u64) -> String {
+pub(super) fn describe_round_trips(limit: &LimitRule, round_trips: u64) -> String {
     match (limit.consistency.value, round_trips) {
-        (Consistency::Leased, _) if !is_asked_exactly(limit) => {
+        (Consistency::Leased, _) if !asks_store_per_decision(limit) => {
             "no round trip while a slice lasts".to_owned()
         }
         (Consistency::Async(_), _) => "no round trip".to_owned(),
         (_, 1) => "1 round trip".to_owned(),
-        (_, many) => format!("{} round trips", big_number(many.into())),
+        (_, many) => format!("{} round trips", format_big_number(many.into())),
     }
 }

@@ -6,19 +6,20 @@ use serde::Serialize;
 
 use super::fleet::{self, OverAdmission};
 use super::matching;
-use super::window::{WindowExplained, explained};
-use crate::compile::quota::{ComputedGrant, Granted, Granting, granted};
-use crate::compile::whole_key;
+use super::window::{WindowExplanation, explain_window};
+use crate::compile::full_key;
+use crate::compile::quota::{ComputedGrant, QuotaGrant, WindowGrant, compile_quota};
+use crate::humanize::{format_duration, format_number};
 use crate::model::{
-    Apply, At, Cost, Count, LimitRule, Mode, Penalty, Percent, Policy, QuotaSpec, StatusClass,
+    Cost, Count, GroupSelection, LimitRule, Located, Mode, Penalty, Percent, Policy, QuotaSpec,
+    StatusClass,
 };
-use crate::rules::Price;
-use crate::source::Problem;
-use crate::words_for::{number, span};
+use crate::rules::CostRule;
+use crate::source::Diagnostic;
 
 /// One limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LimitExplained {
+pub struct LimitExplanation {
     /// As the file names it.
     pub name: String,
     /// Whether it decides.
@@ -28,7 +29,7 @@ pub struct LimitExplained {
     /// Whose quota it is.
     pub per: String,
     /// Its quotas: its own or its levels', then tiers and overrides, then what stands beside them.
-    pub quotas: Vec<QuotaExplained>,
+    pub quotas: Vec<QuotaExplanation>,
     /// By how much a fleet may exceed the limit's own quota.
     pub over_admission: OverAdmission,
     /// Round trips for each decision.
@@ -43,22 +44,25 @@ pub struct LimitExplained {
 
 /// One quota and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct QuotaExplained {
+pub struct QuotaExplanation {
     /// Who gets it.
     pub who: String,
     /// Its windows, all of which must admit. None: no limit.
-    pub windows: Vec<WindowExplained>,
+    pub windows: Vec<WindowExplanation>,
     /// In words.
     pub words: String,
 }
 
 /// So many overrides are explained one by one; a policy may have thousands.
-const OVERRIDES_SHOWN: usize = 20;
+const MAX_OVERRIDES_SHOWN: usize = 20;
 
-pub(super) fn explain(policy: &Policy, limit: &LimitRule) -> Result<LimitExplained, Vec<Problem>> {
-    let dearest = Price::of(&limit.cost).bounds().1;
-    let quota = |who: String, spec: &At<QuotaSpec>, overdraft| {
-        granted(spec, overdraft).map(|granted| self::quota(who, &granted, dearest))
+pub(super) fn explain(
+    policy: &Policy,
+    limit: &LimitRule,
+) -> Result<LimitExplanation, Vec<Diagnostic>> {
+    let dearest = CostRule::new(&limit.cost).bounds().1;
+    let quota = |who: String, spec: &Located<QuotaSpec>, overdraft| {
+        compile_quota(spec, overdraft).map(|granted| self::quota(who, &granted, dearest))
     };
     let mut quotas = Vec::new();
     if limit.levels.is_empty() {
@@ -77,7 +81,7 @@ pub(super) fn explain(policy: &Policy, limit: &LimitRule) -> Result<LimitExplain
         let who = format!("{} {}", by.unwrap_or_default(), name.value);
         quotas.push(quota(who, tier, limit.overdraft)?);
     }
-    for over in limit.overrides.iter().take(OVERRIDES_SHOWN) {
+    for over in limit.overrides.iter().take(MAX_OVERRIDES_SHOWN) {
         let who = format!("key {}", over.key.value.join(", "));
         quotas.push(quota(who, &over.quota, limit.overdraft)?);
     }
@@ -89,7 +93,7 @@ pub(super) fn explain(policy: &Policy, limit: &LimitRule) -> Result<LimitExplain
         quotas.push(quota(who, candidate, limit.overdraft)?);
     }
     if limit.charge_always {
-        quotas.iter_mut().take(mains).for_each(never_denies);
+        quotas.iter_mut().take(mains).for_each(mark_never_denies);
     }
     let windows: Vec<_> = quotas
         .iter()
@@ -99,15 +103,15 @@ pub(super) fn explain(policy: &Policy, limit: &LimitRule) -> Result<LimitExplain
     let over_admission = fleet::over_admission(limit.consistency.value, policy.nodes, &windows);
     let round_trips = fleet::round_trips(policy, limit);
     if let Some(first) = quotas.first_mut() {
-        let trips = fleet::round_trip_words(limit, round_trips);
+        let trips = fleet::describe_round_trips(limit, round_trips);
         first.words = format!("{}; {}; {trips}", first.words, over_admission.words);
     }
-    let (memory, redis) = bytes(limit, &quotas, mains);
-    Ok(LimitExplained {
+    let (memory, redis) = bytes_per_key(limit, &quotas, mains);
+    Ok(LimitExplanation {
         name: limit.name.value.to_string(),
-        mode: mode(limit.mode.max(policy.mode), limit.enforce),
-        applies_to: matching::requests(&limit.matching),
-        per: matching::owner(&whole_key(limit)),
+        mode: describe_mode(limit.mode.max(policy.mode), limit.enforce),
+        applies_to: matching::describe_match(&limit.matching),
+        per: matching::describe_key(&full_key(limit)),
         over_admission,
         round_trips,
         memory_bytes_per_key: memory,
@@ -126,32 +130,36 @@ pub(super) fn own_name(limit: &LimitRule) -> String {
 }
 
 /// A limit that only charges promises nothing about how much is admitted.
-fn never_denies(quota: &mut QuotaExplained) {
-    for window in &mut quota.windows {
+fn mark_never_denies(explain_quota: &mut QuotaExplanation) {
+    for window in &mut explain_quota.windows {
         window.most_in_any_period = None;
     }
-    let text = quota.words.split("; never ").next().unwrap_or_default();
-    quota.words = format!("never denies, only charges against: {text}");
+    let text = explain_quota
+        .words
+        .split("; never ")
+        .next()
+        .unwrap_or_default();
+    explain_quota.words = format!("never denies, only charges against: {text}");
 }
 
 /// A quota in words; every number in it was checked when it was granted.
-pub(super) fn quota(who: String, granted: &Granted, dearest: u64) -> QuotaExplained {
-    let window = |granting: &Granting| {
-        let limit = granting.formula.build(granting.units).ok()?;
-        Some(explained(granting, &limit, dearest))
+pub(super) fn quota(who: String, granted: &QuotaGrant, dearest: u64) -> QuotaExplanation {
+    let window = |granting: &WindowGrant| {
+        let limit = granting.builder.build(granting.units).ok()?;
+        Some(explain_window(granting, &limit, dearest))
     };
     let (windows, words) = match granted {
-        Granted::Unlimited => (Vec::new(), "not limited".to_owned()),
-        Granted::Windows(windows) => {
+        QuotaGrant::Unlimited => (Vec::new(), "not limited".to_owned()),
+        QuotaGrant::Windows(windows) => {
             let windows: Vec<_> = windows.iter().filter_map(window).collect();
             let words: Vec<_> = windows.iter().map(|window| window.words.as_str()).collect();
             let words = words.join("; and also ");
             (windows, words)
         }
-        Granted::Computed(computed) => {
-            let ends = [computed.base, computed.at_most].map(|units| Granting {
-                place: computed.place,
-                formula: computed.formula,
+        QuotaGrant::Computed(computed) => {
+            let ends = [computed.base, computed.at_most].map(|units| WindowGrant {
+                location: computed.location,
+                builder: computed.builder,
                 units,
                 period: match computed.period {
                     crate::model::Period::Span(_) => None,
@@ -163,17 +171,17 @@ pub(super) fn quota(who: String, granted: &Granted, dearest: u64) -> QuotaExplai
         }
     };
     match granted {
-        Granted::Computed(computed) => {
-            let words = computed_words(computed, &windows);
+        QuotaGrant::Computed(computed) => {
+            let words = describe_computed(computed, &windows);
             // The most that anyone gets is what bounds are about.
             let windows = windows.into_iter().skip(1).collect();
-            QuotaExplained {
+            QuotaExplanation {
                 who,
                 windows,
                 words,
             }
         }
-        _ => QuotaExplained {
+        _ => QuotaExplanation {
             who,
             windows,
             words,
@@ -181,24 +189,24 @@ pub(super) fn quota(who: String, granted: &Granted, dearest: u64) -> QuotaExplai
     }
 }
 
-fn computed_words(computed: &ComputedGrant, windows: &[WindowExplained]) -> String {
+fn describe_computed(computed: &ComputedGrant, windows: &[WindowExplanation]) -> String {
     let [base, most] = windows else {
         return "computed".to_owned();
     };
     let per = base.period.as_deref().unwrap_or("period");
     format!(
         "{} per {per} and {} more for each of {}, up to {} per {per}: at the least {}; at the most {}",
-        number(computed.base),
-        number(computed.each),
+        format_number(computed.base),
+        format_number(computed.each),
         computed.times,
-        number(computed.at_most),
+        format_number(computed.at_most),
         base.words,
         most.words
     )
 }
 
-fn bytes(limit: &LimitRule, quotas: &[QuotaExplained], mains: usize) -> (u64, u64) {
-    let fold = |quotas: &[QuotaExplained]| {
+fn bytes_per_key(limit: &LimitRule, quotas: &[QuotaExplanation], mains: usize) -> (u64, u64) {
+    let fold = |quotas: &[QuotaExplanation]| {
         quotas.iter().flat_map(|quota| &quota.windows).fold(
             (0_u64, 0_u64),
             |(memory, redis), window| {
@@ -224,7 +232,7 @@ fn bytes(limit: &LimitRule, quotas: &[QuotaExplained], mains: usize) -> (u64, u6
     (memory, redis)
 }
 
-pub(super) fn mode(mode: Mode, enforce: Percent) -> String {
+pub(super) fn describe_mode(mode: Mode, enforce: Percent) -> String {
     match mode {
         Mode::Off => "off: not asked".to_owned(),
         Mode::Shadow => "shadow: counted, never enforced".to_owned(),
@@ -233,10 +241,10 @@ pub(super) fn mode(mode: Mode, enforce: Percent) -> String {
     }
 }
 
-fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplained]) -> Vec<String> {
-    let mut notes = matching::missing(&whole_key(limit));
-    notes.extend(cost(&limit.cost));
-    notes.extend(count(&limit.count));
+fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplanation]) -> Vec<String> {
+    let mut notes = matching::describe_missing(&full_key(limit));
+    notes.extend(describe_cost(&limit.cost));
+    notes.extend(describe_count(&limit.count));
     if let Some(distinct) = &limit.distinct {
         notes.push(format!(
             "counts different values of {}, not requests",
@@ -246,36 +254,39 @@ fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplained]) -> Vec
     if limit.charge_always {
         notes.push(format!(
             "what is over goes into debt, down to {}",
-            number(limit.overdraft)
+            format_number(limit.overdraft)
         ));
     } else if limit.overdraft > 0 {
         notes.push(format!(
             "what is charged afterwards may go into debt, down to {}",
-            number(limit.overdraft)
+            format_number(limit.overdraft)
         ));
     }
     if let Some(wait) = &limit.wait {
         notes.push(format!(
             "a denial that would be over within {} becomes a wait",
-            span(wait.value)
+            format_duration(wait.value)
         ));
     }
     match limit.penalty.value {
         Penalty::None => {}
         Penalty::Count => notes.push("a denied request counts too".to_owned()),
         Penalty::Block(length) => {
-            notes.push(format!("a denial blocks the key for {}", span(length)));
+            notes.push(format!(
+                "a denial blocks the key for {}",
+                format_duration(length)
+            ));
         }
     }
-    notes.extend(togetherness(policy, limit));
-    let more = limit.overrides.len().saturating_sub(OVERRIDES_SHOWN);
+    notes.extend(describe_grouping(policy, limit));
+    let more = limit.overrides.len().saturating_sub(MAX_OVERRIDES_SHOWN);
     if more > 0 {
         notes.push(format!(
             "{} more keys have quotas of their own",
-            number(more as u64)
+            format_number(more as u64)
         ));
     }
-    notes.push(fleet::without_store(limit, policy.nodes, windows));
+    notes.push(fleet::describe_store_failure(limit, policy.nodes, windows));
     if limit.status != 429 || limit.message.is_some() {
         let message = limit
             .message
@@ -286,7 +297,7 @@ fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplained]) -> Vec
     notes
 }
 
-fn togetherness(policy: &Policy, limit: &LimitRule) -> Option<String> {
+fn describe_grouping(policy: &Policy, limit: &LimitRule) -> Option<String> {
     if let Some(bucket) = &limit.bucket {
         let others = policy.limits.iter().filter(|other| {
             other
@@ -310,7 +321,7 @@ fn togetherness(policy: &Policy, limit: &LimitRule) -> Option<String> {
         .find(|known| known.name.value == group.value)
         .map(|known| known.apply);
     Some(match apply {
-        Some(Apply::Narrowest) => format!(
+        Some(GroupSelection::Narrowest) => format!(
             "of the limits in group {} that match, only the one with the most conditions applies",
             group.value
         ),
@@ -318,10 +329,10 @@ fn togetherness(policy: &Policy, limit: &LimitRule) -> Option<String> {
     })
 }
 
-fn cost(cost: &Cost) -> Option<String> {
+fn describe_cost(cost: &Cost) -> Option<String> {
     Some(match cost {
         Cost::Fixed(1) => return None,
-        Cost::Fixed(units) => format!("a request costs {}", number(*units)),
+        Cost::Fixed(units) => format!("a request costs {}", format_number(*units)),
         Cost::ByValue {
             attribute,
             values,
@@ -329,12 +340,12 @@ fn cost(cost: &Cost) -> Option<String> {
         } => {
             let listed: Vec<_> = values
                 .iter()
-                .map(|(value, units)| format!("{value} {}", number(*units)))
+                .map(|(value, units)| format!("{value} {}", format_number(*units)))
                 .collect();
             format!(
                 "a request costs by {attribute}: {}, anything else {}",
                 listed.join(", "),
-                number(*otherwise)
+                format_number(*otherwise)
             )
         }
         Cost::Attribute {
@@ -344,9 +355,9 @@ fn cost(cost: &Cost) -> Option<String> {
             otherwise,
         } => format!(
             "a request costs what {attribute} says, from {} to {}; {} where it says no number",
-            number(*at_least),
-            number(*at_most),
-            number(*otherwise)
+            format_number(*at_least),
+            format_number(*at_most),
+            format_number(*otherwise)
         ),
         Cost::Response {
             header,
@@ -354,13 +365,13 @@ fn cost(cost: &Cost) -> Option<String> {
             at_most,
         } => format!(
             "a request costs {} until its response says how much in {header}, at most {}; what is more comes on top and is paid back before anything else is admitted",
-            number(*estimate),
-            number(*at_most)
+            format_number(*estimate),
+            format_number(*at_most)
         ),
     })
 }
 
-fn count(count: &Count) -> Option<String> {
+fn describe_count(count: &Count) -> Option<String> {
     match count {
         Count::Requests => None,
         Count::Denials => Some("counts only requests that a limit denied".to_owned()),
@@ -368,8 +379,8 @@ fn count(count: &Count) -> Option<String> {
             let classes: Vec<_> = classes
                 .iter()
                 .map(|class| match class {
-                    StatusClass::Exactly(status) => status.to_string(),
-                    StatusClass::Hundreds(first) => format!("{first}xx"),
+                    StatusClass::Code(status) => status.to_string(),
+                    StatusClass::Class(first) => format!("{first}xx"),
                 })
                 .collect();
             Some(format!(

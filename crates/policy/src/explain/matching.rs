@@ -3,68 +3,68 @@
 //! Must not know: how requests are matched and how keys are encoded.
 
 use crate::attributes::Attribute;
-use crate::model::{Condition, KeyPart, Match, Missing, Test};
+use crate::model::{Condition, KeyPart, Match, OnMissing, Test};
 
 /// So many values are named; of the rest only how many there are.
-const NAMED: usize = 6;
+const MAX_VALUES_SHOWN: usize = 6;
 
 /// Which requests a rule is about.
-pub(super) fn requests(matching: &Match) -> String {
+pub(super) fn describe_match(matching: &Match) -> String {
     if matching.conditions.is_empty() {
         return "every request".to_owned();
     }
     let all: Vec<_> = matching
         .conditions
         .iter()
-        .map(|at| condition(&at.value))
+        .map(|at| describe_condition(&at.value))
         .collect();
     format!("requests whose {}", all.join(" and "))
 }
 
 /// What one condition asks.
-pub(super) fn condition(condition: &Condition) -> String {
-    format!("{} {}", condition.attribute, test(&condition.test))
+pub(super) fn describe_condition(condition: &Condition) -> String {
+    format!("{} {}", condition.attribute, describe_test(&condition.test))
 }
 
-fn test(asked: &Test) -> String {
+fn describe_test(asked: &Test) -> String {
     match asked {
         Test::Present => "is there".to_owned(),
         Test::Absent => "is absent".to_owned(),
         Test::Not(inner) => match &**inner {
             Test::Present => "is both there and absent".to_owned(),
             Test::Absent => "is there".to_owned(),
-            Test::Not(twice) => format!("is there and {}", test(twice)),
-            once => format!("is there but {}", values(once, false)),
+            Test::Not(twice) => format!("is there and {}", describe_test(twice)),
+            once => format!("is there but {}", describe_values(once, false)),
         },
-        plain => values(plain, true),
+        plain => describe_values(plain, true),
     }
 }
 
 /// What the value must be, or must not be.
-fn values(asked: &Test, is_so: bool) -> String {
+fn describe_values(asked: &Test, is_so: bool) -> String {
     let verb = |yes, no| if is_so { yes } else { no };
     match asked {
         Test::OneOf(values) => {
-            let values = listed(values.iter().map(|value| quoted(value)));
+            let values = join_values(values.iter().map(|value| quote_if_needed(value)));
             format!("{} {values}", verb("is", "is not"))
         }
         Test::Glob(globs) => {
-            let globs = listed(globs.iter().map(|glob| glob.0.to_string()));
+            let globs = join_values(globs.iter().map(|glob| glob.0.to_string()));
             format!("{} {globs}", verb("looks like", "does not look like"))
         }
         Test::Route(routes) => {
-            let routes = listed(routes.iter().map(|route| route.0.to_string()));
+            let routes = join_values(routes.iter().map(|route| route.0.to_string()));
             format!("{} {routes}", verb("is", "is not"))
         }
         Test::Within(networks) => {
-            let networks = listed(networks.iter().map(ToString::to_string));
+            let networks = join_values(networks.iter().map(ToString::to_string));
             format!("{} {networks}", verb("lies in", "does not lie in"))
         }
-        Test::Present | Test::Absent | Test::Not(_) => test(asked),
+        Test::Present | Test::Absent | Test::Not(_) => describe_test(asked),
     }
 }
 
-fn quoted(value: &str) -> String {
+fn quote_if_needed(value: &str) -> String {
     let is_plain = !value.is_empty() && value.chars().all(|c| c.is_ascii_graphic());
     if is_plain {
         value.to_owned()
@@ -73,10 +73,14 @@ fn quoted(value: &str) -> String {
     }
 }
 
-fn listed(values: impl Iterator<Item = String>) -> String {
+fn join_values(values: impl Iterator<Item = String>) -> String {
     let all: Vec<_> = values.collect();
-    let more = all.len().saturating_sub(NAMED);
-    let named = all.into_iter().take(NAMED).collect::<Vec<_>>().join(" or ");
+    let more = all.len().saturating_sub(MAX_VALUES_SHOWN);
+    let named = all
+        .into_iter()
+        .take(MAX_VALUES_SHOWN)
+        .collect::<Vec<_>>()
+        .join(" or ");
     if more == 0 {
         named
     } else {
@@ -85,16 +89,16 @@ fn listed(values: impl Iterator<Item = String>) -> String {
 }
 
 /// Whose quota it is.
-pub(super) fn owner(key: &[KeyPart]) -> String {
+pub(super) fn describe_key(key: &[KeyPart]) -> String {
     if key.is_empty() {
         return "everyone together".to_owned();
     }
-    let parts: Vec<_> = key.iter().map(part).collect();
+    let parts: Vec<_> = key.iter().map(describe_key_part).collect();
     format!("each {}", parts.join(" and "))
 }
 
 /// One part of a key, with what is not as it came.
-pub(super) fn part(part: &KeyPart) -> String {
+pub(super) fn describe_key_part(part: &KeyPart) -> String {
     let mut ways = Vec::new();
     if part.attribute.value == Attribute::Ip {
         ways.push(format!("IPv4 /{}, IPv6 /{}", part.v4_bits, part.v6_bits));
@@ -114,11 +118,11 @@ pub(super) fn part(part: &KeyPart) -> String {
 }
 
 /// What it means that parts of a key are missing, one sentence for each meaning.
-pub(super) fn missing(key: &[KeyPart]) -> Vec<String> {
+pub(super) fn describe_missing(key: &[KeyPart]) -> Vec<String> {
     let meanings = [
-        (Missing::Shared, "all such requests share one quota"),
-        (Missing::Skip, "the limit does not apply"),
-        (Missing::Deny, "the request is refused"),
+        (OnMissing::Shared, "all such requests share one quota"),
+        (OnMissing::Skip, "the limit does not apply"),
+        (OnMissing::Deny, "the request is refused"),
     ];
     let mut sentences = Vec::new();
     for (meaning, words) in meanings {
@@ -138,13 +142,13 @@ pub(super) fn missing(key: &[KeyPart]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::model::Glob;
-    use crate::tests::sample::named;
+    use crate::tests::fixtures::attribute;
 
     #[test]
     fn every_test_has_its_words() {
         let words = |name: &str, test: Test| {
-            condition(&Condition {
-                attribute: named(name),
+            describe_condition(&Condition {
+                attribute: attribute(name),
                 test,
             })
         };

@@ -9,11 +9,11 @@
 //!
 //! Must not know: files, terminals, colours.
 
+mod display;
 mod fleet;
 mod limit;
 mod matching;
 mod request;
-mod show;
 mod window;
 
 #[cfg(test)]
@@ -21,16 +21,18 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use fleet::{OverAdmission, SlotExplained};
-pub use limit::{LimitExplained, QuotaExplained};
-pub use request::{ConditionSeen, KeySeen, LimitSeen, RequestExplained, explain_request};
-pub use window::WindowExplained;
+pub use fleet::{OverAdmission, SlotExplanation};
+pub use limit::{LimitExplanation, QuotaExplanation};
+pub use request::{
+    ConditionEvaluation, KeyPartEvaluation, LimitEvaluation, RequestExplanation, explain_request,
+};
+pub use window::WindowExplanation;
 
 use serde::Serialize;
 
 use crate::model::{Mode, Policy};
 use crate::rules::Rules;
-use crate::source::Problem;
+use crate::source::Diagnostic;
 
 /// A whole policy in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,16 +44,16 @@ pub struct Explanation {
     /// Requests that no limit applies to.
     pub exempt: Vec<String>,
     /// The limits, in the order of the file.
-    pub limits: Vec<LimitExplained>,
+    pub limits: Vec<LimitExplanation>,
     /// The slots of a cluster that a request needs under all limits that ask a store: as many round trips.
-    pub slots: Vec<SlotExplained>,
+    pub slots: Vec<SlotExplanation>,
 }
 
 /// Explains a policy.
 ///
 /// # Errors
 /// Everything for which the policy would not compile.
-pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Problem>> {
+pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Diagnostic>> {
     // Whatever does not compile has no effect that could be explained.
     Rules::compile(policy, [0; 16])?;
     let mut limits = Vec::with_capacity(policy.limits.len());
@@ -65,7 +67,7 @@ pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Problem>> {
             .map_or(String::new(), |text| format!(" and {text:?}"));
         format!(
             "{} with {}{message}",
-            matching::requests(&deny.matching),
+            matching::describe_match(&deny.matching),
             deny.status
         )
     });
@@ -76,8 +78,8 @@ pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Problem>> {
             Mode::Off => Some("everything is off: no limit is asked".to_owned()),
         },
         deny: deny.collect(),
-        exempt: policy.exempt.iter().map(matching::requests).collect(),
+        exempt: policy.exempt.iter().map(matching::describe_match).collect(),
         limits,
-        slots: fleet::slots(policy),
+        slots: fleet::explain_slots(policy),
     })
 }

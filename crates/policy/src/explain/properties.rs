@@ -7,8 +7,8 @@ use tollgate_core::Timestamp;
 use tollgate_core::limit::{Op, Quota, State};
 
 use super::{explain, explain_request};
-use crate::rules::{Chosen, Found, KeyBuffer, MeterRef, Rules};
-use crate::tests::generate::{any_policy, any_request};
+use crate::rules::{KeyBuffer, MatchedRules, MeterRef, Rules, SelectedQuota};
+use crate::tests::arbitrary::{any_policy, any_request};
 
 /// What a run finds is shown in full and becomes a case of its own, so no file remembers seeds.
 fn runner(cases: u32) -> TestRunner {
@@ -58,8 +58,8 @@ fn what_is_explained_of_a_request_is_what_the_rules_find() {
                 return Ok(());
             };
             let seen = explain_request(&policy, &rules, &request);
-            let mut found = Found::new();
-            rules.find(&request, &mut found);
+            let mut found = MatchedRules::new();
+            rules.match_rules(&request, &mut found);
             for (index, limit) in seen.limits.iter().enumerate() {
                 let is_found = found.rules().contains(&index);
                 let all_hold = limit.conditions.iter().all(|condition| condition.held);
@@ -90,17 +90,17 @@ fn every_quota_that_is_chosen_can_be_decided_by() {
             let Ok(rules) = Rules::compile(&policy, [3; 16]) else {
                 return Ok(());
             };
-            let mut found = Found::new();
-            rules.find(&request, &mut found);
+            let mut found = MatchedRules::new();
+            rules.match_rules(&request, &mut found);
             let mut buffer = KeyBuffer::new();
             for (rule, compiled) in rules.rules().iter().enumerate() {
                 for (index, meter) in compiled.meters.iter().enumerate() {
                     let at = MeterRef { rule, meter: index };
-                    rules.key(at, &request, &found, &mut buffer);
-                    let limit = match rules.quota(at, &request, &found, buffer.as_bytes()) {
-                        Chosen::Listed(listed) => meter.quotas[listed],
-                        Chosen::Computed(limit) => limit,
-                        Chosen::Unlimited => continue,
+                    rules.write_key(at, &request, &found, &mut buffer);
+                    let limit = match rules.select_quota(at, &request, &found, buffer.as_bytes()) {
+                        SelectedQuota::Index(listed) => meter.quotas[listed],
+                        SelectedQuota::Computed(limit) => limit,
+                        SelectedQuota::Unlimited => continue,
                     };
                     // Concurrency knows no spending; everything else does.
                     let now = Timestamp::from_secs(1_000_000);

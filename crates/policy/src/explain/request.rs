@@ -6,30 +6,33 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::limit::{self, QuotaExplained};
+use super::limit::{self, QuotaExplanation};
 use super::matching;
-use super::window::explained;
+use super::window::explain_window;
 use crate::attributes::{Attribute, Attributes};
-use crate::compile::quota::{Granting, granted};
-use crate::compile::whole_key;
-use crate::model::{Condition, KeyPart, LimitRule, Match, Missing, Policy};
-use crate::rules::{Draft, Found, Grant, KeyBuffer, Keyed, Listed, MeterRef, Rules, masked};
-use crate::source::At;
+use crate::compile::full_key;
+use crate::compile::quota::{WindowGrant, compile_quota};
+use crate::model::{Condition, KeyPart, LimitRule, Match, OnMissing, Policy};
+use crate::rules::{
+    KeyBuffer, KeyOutcome, ListVerdict, MatchedRules, MeterGrant, MeterRef, Rules, RulesDraft,
+    mask_address,
+};
+use crate::source::Located;
 
 /// What a policy does with one request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RequestExplained {
+pub struct RequestExplanation {
     /// What the lists say, or how many limits apply.
     pub verdict: String,
     /// The route that the request belongs to.
     pub route: Option<String>,
     /// Every limit, in the order of the file.
-    pub limits: Vec<LimitSeen>,
+    pub limits: Vec<LimitEvaluation>,
 }
 
 /// What one limit makes of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LimitSeen {
+pub struct LimitEvaluation {
     /// As the file names it.
     pub name: String,
     /// Whether it is asked.
@@ -37,11 +40,11 @@ pub struct LimitSeen {
     /// Why it is not, or what else decides.
     pub reason: Option<String>,
     /// Its conditions, each with what it saw.
-    pub conditions: Vec<ConditionSeen>,
+    pub conditions: Vec<ConditionEvaluation>,
     /// The parts of the key, readable; hashed ones as they are kept.
-    pub key: Vec<KeySeen>,
+    pub key: Vec<KeyPartEvaluation>,
     /// The quota that the request falls under; for a hierarchy the widest level's.
-    pub quota: Option<QuotaExplained>,
+    pub quota: Option<QuotaExplanation>,
     /// What the request costs.
     pub cost: u64,
     /// Whether the limit decides.
@@ -50,7 +53,7 @@ pub struct LimitSeen {
 
 /// One condition and what it saw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ConditionSeen {
+pub struct ConditionEvaluation {
     /// What was asked.
     pub condition: String,
     /// Whether it held.
@@ -61,7 +64,7 @@ pub struct ConditionSeen {
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeySeen {
+pub struct KeyPartEvaluation {
     /// The attribute.
     pub part: String,
     /// Its value as the key has it.
@@ -69,7 +72,7 @@ pub struct KeySeen {
 }
 
 /// So much of a value is shown.
-const SHOWN: usize = 80;
+const MAX_VALUE_SHOWN: usize = 80;
 
 /// Explains what a policy does with a request. The rules must be those of the policy.
 #[must_use]
@@ -77,10 +80,10 @@ pub fn explain_request(
     policy: &Policy,
     rules: &Rules,
     request: &dyn Attributes,
-) -> RequestExplained {
-    let mut found = Found::new();
-    rules.find(request, &mut found);
-    let seen = Seen {
+) -> RequestExplanation {
+    let mut found = MatchedRules::new();
+    rules.match_rules(request, &mut found);
+    let seen = RequestExplainer {
         policy,
         rules,
         request,
@@ -92,36 +95,36 @@ pub fn explain_request(
         .enumerate()
         .map(|(index, limit)| seen.limit(index, limit))
         .collect();
-    RequestExplained {
+    RequestExplanation {
         verdict: seen.verdict(limits.iter().filter(|limit| limit.applies).count()),
-        route: rules.route(request, &found).map(shown),
+        route: rules.route(request, &found).map(display_bytes),
         limits,
     }
 }
 
-struct Seen<'a> {
+struct RequestExplainer<'a> {
     policy: &'a Policy,
     rules: &'a Rules,
     request: &'a dyn Attributes,
-    found: &'a Found,
+    found: &'a MatchedRules,
 }
 
-impl Seen<'_> {
+impl RequestExplainer<'_> {
     fn verdict(&self, applying: usize) -> String {
-        match self.found.listed() {
-            Listed::Exempt => "exempt: no limit is asked".to_owned(),
-            Listed::Denied(index) => match self.policy.deny.get(index) {
+        match self.found.list_verdict() {
+            ListVerdict::Exempt => "exempt: no limit is asked".to_owned(),
+            ListVerdict::Denied(index) => match self.policy.deny.get(index) {
                 Some(deny) => format!(
                     "refused with {}: the list denies {}",
                     deny.status,
-                    matching::requests(&deny.matching)
+                    matching::describe_match(&deny.matching)
                 ),
                 None => "refused by the list".to_owned(),
             },
-            Listed::Limits if self.found.more_than_fit() => {
+            ListVerdict::Limits if self.found.is_truncated() => {
                 "more limits match than one request may fall under".to_owned()
             }
-            Listed::Limits => match applying {
+            ListVerdict::Limits => match applying {
                 0 => "no limit applies: admitted".to_owned(),
                 1 => "1 limit applies".to_owned(),
                 many => format!("{many} limits apply"),
@@ -129,53 +132,55 @@ impl Seen<'_> {
         }
     }
 
-    fn limit(&self, index: usize, limit: &LimitRule) -> LimitSeen {
+    fn limit(&self, index: usize, limit: &LimitRule) -> LimitEvaluation {
         let conditions: Vec<_> = limit
             .matching
             .conditions
             .iter()
             .map(|condition| self.condition(condition))
             .collect();
-        let key = whole_key(limit);
+        let key = full_key(limit);
         let first = MeterRef {
             rule: index,
             meter: 0,
         };
         let mut buffer = KeyBuffer::new();
-        let keyed = self.rules.key(first, self.request, self.found, &mut buffer);
+        let keyed = self
+            .rules
+            .write_key(first, self.request, self.found, &mut buffer);
         let is_found = self.found.rules().contains(&index);
         let reason = if is_found {
             self.missing(&key, keyed)
         } else {
             Some(self.why_not(limit, &conditions))
         };
-        LimitSeen {
+        LimitEvaluation {
             name: limit.name.value.to_string(),
-            applies: is_found && keyed != Keyed::Skip,
+            applies: is_found && keyed != KeyOutcome::Skip,
             reason,
             conditions,
             key: key.iter().map(|part| self.part(part)).collect(),
             quota: self.quota(index, limit, buffer.as_bytes()),
             cost: self.rules.cost(index, self.request, self.found),
-            mode: limit::mode(limit.mode.max(self.policy.mode), limit.enforce),
+            mode: limit::describe_mode(limit.mode.max(self.policy.mode), limit.enforce),
         }
     }
 
     /// A condition alone, asked through the same index as all of them.
-    fn condition(&self, condition: &At<Condition>) -> ConditionSeen {
-        let alone = Draft {
+    fn condition(&self, condition: &Located<Condition>) -> ConditionEvaluation {
+        let alone = RulesDraft {
             exempt: vec![Match {
                 conditions: vec![condition.clone()],
             }],
-            ..Draft::default()
+            ..RulesDraft::default()
         };
-        let mut found = Found::new();
+        let mut found = MatchedRules::new();
         let held = Rules::new(alone, [0; 16]).is_ok_and(|rules| {
-            rules.find(self.request, &mut found);
-            found.listed() == Listed::Exempt
+            rules.match_rules(self.request, &mut found);
+            found.list_verdict() == ListVerdict::Exempt
         });
-        ConditionSeen {
-            condition: matching::condition(&condition.value),
+        ConditionEvaluation {
+            condition: matching::describe_condition(&condition.value),
             held,
             seen: self.value(&condition.value.attribute),
         }
@@ -186,37 +191,42 @@ impl Seen<'_> {
         let value = match attribute {
             Attribute::Ip => self.request.ip().map(|ip| ip.to_canonical().to_string()),
             Attribute::Route => {
-                let route = self.rules.route(self.request, self.found).map(shown);
+                let route = self
+                    .rules
+                    .route(self.request, self.found)
+                    .map(display_bytes);
                 let path = || self.request.get(&Attribute::Path);
-                route.or_else(|| path().map(|path| format!("the path {}", shown(path))))
+                route.or_else(|| path().map(|path| format!("the path {}", display_bytes(path))))
             }
-            other => self.request.get(other).map(shown),
+            other => self.request.get(other).map(display_bytes),
         };
         value.map_or("absent".to_owned(), |value| format!("it is {value}"))
     }
 
-    fn why_not(&self, limit: &LimitRule, conditions: &[ConditionSeen]) -> String {
+    fn why_not(&self, limit: &LimitRule, conditions: &[ConditionEvaluation]) -> String {
         if let Some(failed) = conditions.iter().find(|condition| !condition.held) {
             return format!("`{}` does not hold", failed.condition);
         }
-        match (self.found.listed(), &limit.group) {
-            (Listed::Exempt, _) => "the request is exempt".to_owned(),
-            (Listed::Denied(_), _) => "the request is refused before any limit is asked".to_owned(),
-            (Listed::Limits, _) if self.found.more_than_fit() => {
+        match (self.found.list_verdict(), &limit.group) {
+            (ListVerdict::Exempt, _) => "the request is exempt".to_owned(),
+            (ListVerdict::Denied(_), _) => {
+                "the request is refused before any limit is asked".to_owned()
+            }
+            (ListVerdict::Limits, _) if self.found.is_truncated() => {
                 "more limits match than one request may fall under".to_owned()
             }
-            (Listed::Limits, Some(group)) => {
+            (ListVerdict::Limits, Some(group)) => {
                 format!("a narrower limit of group {} applies instead", group.value)
             }
-            (Listed::Limits, None) => "its conditions do not hold together".to_owned(),
+            (ListVerdict::Limits, None) => "its conditions do not hold together".to_owned(),
         }
     }
 
-    fn missing(&self, key: &[KeyPart], keyed: Keyed) -> Option<String> {
+    fn missing(&self, key: &[KeyPart], keyed: KeyOutcome) -> Option<String> {
         let (meaning, words) = match keyed {
-            Keyed::Here => return None,
-            Keyed::Skip => (Missing::Skip, "and the limit is skipped without it"),
-            Keyed::Deny => (Missing::Deny, "and the request is refused without it"),
+            KeyOutcome::Complete => return None,
+            KeyOutcome::Skip => (OnMissing::Skip, "and the limit is skipped without it"),
+            KeyOutcome::Deny => (OnMissing::Deny, "and the request is refused without it"),
         };
         let part = key
             .iter()
@@ -227,32 +237,37 @@ impl Seen<'_> {
     fn is_there(&self, attribute: &Attribute) -> bool {
         match attribute {
             Attribute::Ip => self.request.ip().is_some(),
-            other => self.rules.value(other, self.request, self.found).is_some(),
+            other => self
+                .rules
+                .attribute_value(other, self.request, self.found)
+                .is_some(),
         }
     }
 
-    fn part(&self, part: &KeyPart) -> KeySeen {
+    fn part(&self, part: &KeyPart) -> KeyPartEvaluation {
         let attribute = &part.attribute.value;
         let value = if *attribute == Attribute::Ip {
             let address = self.request.ip();
             address.map(|address| self.address(part, address))
         } else {
-            let value = self.rules.value(attribute, self.request, self.found);
+            let value = self
+                .rules
+                .attribute_value(attribute, self.request, self.found);
             value.map(|value| self.bytes(part, value))
         };
         let absent = match part.missing {
-            Missing::Shared => "missing, so it shares a quota with all such requests",
-            Missing::Skip => "missing, so the limit does not apply",
-            Missing::Deny => "missing, so the request is refused",
+            OnMissing::Shared => "missing, so it shares a quota with all such requests",
+            OnMissing::Skip => "missing, so the limit does not apply",
+            OnMissing::Deny => "missing, so the request is refused",
         };
-        KeySeen {
-            part: matching::part(part),
+        KeyPartEvaluation {
+            part: matching::describe_key_part(part),
             value: value.unwrap_or_else(|| absent.to_owned()),
         }
     }
 
     fn address(&self, part: &KeyPart, address: IpAddr) -> String {
-        let network = masked(address, part.v4_bits, part.v6_bits);
+        let network = mask_address(address, part.v4_bits, part.v6_bits);
         match network {
             IpAddr::V4(v4) if part.hash => self.hashed(&v4.octets()),
             IpAddr::V6(v6) if part.hash => self.hashed(&v6.octets()),
@@ -269,7 +284,7 @@ impl Seen<'_> {
         if part.hash {
             self.hashed(&value)
         } else {
-            shown(&value)
+            display_bytes(&value)
         }
     }
 
@@ -279,7 +294,7 @@ impl Seen<'_> {
     }
 
     /// The quota that the request falls under.
-    fn quota(&self, index: usize, limit: &LimitRule, key: &[u8]) -> Option<QuotaExplained> {
+    fn quota(&self, index: usize, limit: &LimitRule, key: &[u8]) -> Option<QuotaExplanation> {
         let rule = self.rules.rules().get(index)?;
         let variant = self.rules.variant(index, self.request, self.found, key);
         let tiers = limit.tiers.as_ref().map_or(&[][..], |tiers| &tiers.tiers);
@@ -298,28 +313,28 @@ impl Seen<'_> {
                 &over.quota,
             )
         };
-        let granted = granted(spec, limit.overdraft).ok()?;
-        let dearest = rule.price.bounds().1;
+        let granted = compile_quota(spec, limit.overdraft).ok()?;
+        let dearest = rule.cost.bounds().1;
         let computed = rule
             .meters
             .iter()
             .find_map(|meter| match meter.grants.get(variant)? {
-                Grant::Computed(computed) => Some(computed),
-                Grant::Listed(_) | Grant::Unlimited => None,
+                MeterGrant::Computed(computed) => Some(computed),
+                MeterGrant::Index(_) | MeterGrant::Unlimited => None,
             });
         let Some(computed) = computed else {
             return Some(limit::quota(who, &granted, dearest));
         };
         let route = self.rules.route(self.request, self.found);
-        let granting = Granting {
-            place: spec.place,
-            formula: computed.formula,
+        let granting = WindowGrant {
+            location: spec.location,
+            builder: computed.builder,
             units: computed.units(self.request, route),
             period: None,
         };
-        let built = granting.formula.build(granting.units).ok()?;
-        let window = explained(&granting, &built, dearest);
-        Some(QuotaExplained {
+        let built = granting.builder.build(granting.units).ok()?;
+        let window = explain_window(&granting, &built, dearest);
+        Some(QuotaExplanation {
             who: format!("{who}, computed by {}", computed.times),
             words: window.words.clone(),
             windows: vec![window],
@@ -328,14 +343,14 @@ impl Seen<'_> {
 }
 
 /// Bytes as far as they can be read, and not too many of them.
-fn shown(value: &[u8]) -> String {
+fn display_bytes(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     let mut shown: String = text
         .chars()
-        .take(SHOWN)
+        .take(MAX_VALUE_SHOWN)
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect();
-    if text.chars().nth(SHOWN).is_some() {
+    if text.chars().nth(MAX_VALUE_SHOWN).is_some() {
         shown.push('…');
     }
     if shown.is_empty() {

@@ -1,21 +1,21 @@
 //! The words themselves, as people read them.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use super::{explain, explain_request};
 use crate::model::{
-    Algorithm, Amount, Burst, Condition, Consistency, Cost, Count, Level, LimitRule, Match,
-    Missing, Mode, Override, Penalty, Percent, Period, StatusClass, Template, Test, Tiers,
+    Algorithm, Amount, Burst, Condition, Consistency, Cost, Count, Level, LimitRule, Match, Mode,
+    OnMissing, Penalty, Percent, Period, QuotaOverride, StatusClass, Template, Test, Tiers,
 };
 use crate::rules::Rules;
-use crate::tests::sample::{
-    DAY, HOUR, MINUTE, Request, SECOND, bucket, computed, key, limit, named, of_amount, policy,
-    quota,
+use crate::tests::fixtures::{
+    DAY, HOUR, MINUTE, Request, SECOND, attribute, bucket, computed, key, limit, policy, quota,
+    quota_of_amount,
 };
 
-fn condition(name: &str, test: Test) -> crate::source::At<Condition> {
+fn condition(name: &str, test: Test) -> crate::source::Located<Condition> {
     Condition {
-        attribute: named(name),
+        attribute: attribute(name),
         test,
     }
     .into()
@@ -39,23 +39,23 @@ fn per_user() -> LimitRule {
     user.quota.value.burst = Some(Burst::Units(200).into());
     user.key = key(&["header.x-api-key"]);
     user.key[0].hash = true;
-    user.key[0].missing = Missing::Skip;
+    user.key[0].missing = OnMissing::Skip;
     user.tiers = Some(Tiers {
-        by: named("header.x-plan").into(),
+        by: attribute("header.x-plan").into(),
         tiers: vec![
             (Box::<str>::from("free").into(), bucket(100, MINUTE)),
             (
                 Box::<str>::from("partner").into(),
-                of_amount(Algorithm::TokenBucket, Amount::Unlimited),
+                quota_of_amount(Algorithm::TokenBucket, Amount::Unlimited),
             ),
         ],
     });
-    user.overrides = vec![Override {
+    user.overrides = vec![QuotaOverride {
         key: vec![Box::from("k1")].into(),
         quota: bucket(9_000, MINUTE),
     }];
     user.cost = Cost::ByValue {
-        attribute: named("method"),
+        attribute: attribute("method"),
         values: vec![("POST".into(), 5)],
         otherwise: 1,
     };
@@ -63,7 +63,7 @@ fn per_user() -> LimitRule {
 }
 
 /// The words of one quota by itself.
-fn words(quota: crate::source::At<crate::model::QuotaSpec>) -> String {
+fn words(quota: crate::source::Located<crate::model::QuotaSpec>) -> String {
     let explained = explain(&policy(vec![limit("x", quota)])).unwrap();
     let words = explained.limits[0].quotas[0].words.clone();
     words.replace("; over-admission bound 0; 1 round trip", "")
@@ -141,16 +141,16 @@ fn every_algorithm_has_its_own_words() {
 
 #[test]
 fn what_is_not_a_plain_number_per_period_has_words_too() {
-    let places = Amount::AtOnce {
-        places: 20,
+    let places = Amount::Concurrency {
+        permits: 20,
         lease: Nanos::MINUTE,
     };
     assert_eq!(
-        words(of_amount(Algorithm::Concurrency, places)),
+        words(quota_of_amount(Algorithm::Concurrency, places)),
         "at most 20 at the same time, each held for at most 1 min unless it is renewed"
     );
     assert_eq!(
-        words(of_amount(
+        words(quota_of_amount(
             Algorithm::TokenBucket,
             computed(5_000, 50, "claim.repos", 12_500, HOUR)
         )),
@@ -159,7 +159,7 @@ fn what_is_not_a_plain_number_per_period_has_words_too() {
          at the most at most 12,500 at once, then one every 288 ms; never more than 25,000 in any hour"
     );
     let mut bytes = bucket(3_000_000, SECOND);
-    bytes.value.unit = Unit::Bytes;
+    bytes.value.unit = QuotaUnit::Bytes;
     assert_eq!(
         words(bytes),
         "at most 3,000,000 bytes at once, then 10 bytes every 3.334 µs; never more than 5,999,400 bytes in any second"
@@ -185,7 +185,7 @@ fn a_whole_policy_reads_like_this() {
         quota(Algorithm::TokenBucket, &[(10, SECOND), (100, HOUR)]),
     );
     scans.key = key(&["ip"]);
-    scans.count = Count::Responses(vec![StatusClass::Exactly(401), StatusClass::Hundreds(4)]);
+    scans.count = Count::Responses(vec![StatusClass::Code(401), StatusClass::Class(4)]);
     scans.enforce = Percent::from_hundredths(2_500);
     let mut policy = policy(vec![login(), per_user(), global, scans]);
     policy.nodes = Some(3);
@@ -211,7 +211,7 @@ fn a_hierarchy_names_its_levels_and_counts_its_slots() {
     let apart = explain(&policy(vec![api.clone()])).unwrap();
     assert_eq!(apart.limits[0].round_trips, 2);
     assert_eq!(apart.limits[0].quotas[1].who, "level project");
-    api.colocate = Some(named("claim.org").into());
+    api.colocate = Some(attribute("claim.org").into());
     let near = explain(&policy(vec![api])).unwrap();
     assert_eq!(near.limits[0].round_trips, 1);
     assert_eq!(near.slots.len(), 1);
@@ -302,7 +302,7 @@ fn a_request_is_told_what_applies_and_why() {
 
 #[test]
 fn a_request_is_told_the_number_that_was_computed_for_it() {
-    let spec = of_amount(
+    let spec = quota_of_amount(
         Algorithm::TokenBucket,
         computed(5_000, 50, "claim.repos", 12_500, HOUR),
     );

@@ -6,14 +6,14 @@ use serde::Serialize;
 use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 
-use crate::algorithm::{Explained, Refill};
-use crate::compile::quota::Granting;
+use crate::algorithm::{ExplainContext, Refill};
+use crate::compile::quota::WindowGrant;
+use crate::humanize::{format_amount, period_name};
 use crate::model::Period;
-use crate::words_for::{amount, period_name};
 
 /// What one window of a quota does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WindowExplained {
+pub struct WindowExplanation {
     /// As policies name it.
     pub algorithm: &'static str,
     /// What is counted.
@@ -41,10 +41,14 @@ pub struct WindowExplained {
 }
 
 /// What a window does where a request costs at most `dearest`.
-pub(super) fn explained(granting: &Granting, limit: &Limit, dearest: u64) -> WindowExplained {
-    let period = granting.formula.span();
-    let most = period.and_then(|period| most_in_any(granting, limit, period, dearest));
-    let properties = granting.formula.shape.properties();
+pub(super) fn explain_window(
+    granting: &WindowGrant,
+    limit: &Limit,
+    dearest: u64,
+) -> WindowExplanation {
+    let period = granting.builder.span();
+    let most = period.and_then(|period| max_in_any_span(granting, limit, period, dearest));
+    let properties = granting.builder.spec.properties();
     let refill = (properties.refill)(limit.quota()).unwrap_or(Refill {
         every: None,
         block: 1,
@@ -56,10 +60,10 @@ pub(super) fn explained(granting: &Granting, limit: &Limit, dearest: u64) -> Win
         false => refill.at_once,
     };
     let (memory_bytes, redis_bytes) =
-        (properties.bytes)(granting.units / granting.formula.block.max(1));
-    WindowExplained {
+        (properties.bytes)(granting.units / granting.builder.block.max(1));
+    WindowExplanation {
         algorithm: properties.name,
-        unit: granting.formula.unit.name(),
+        unit: granting.builder.unit.name(),
         at_once: if granting.units == 0 { 0 } else { at_once },
         every_ns: refill
             .every
@@ -67,45 +71,50 @@ pub(super) fn explained(granting: &Granting, limit: &Limit, dearest: u64) -> Win
             .map(Nanos::as_nanos),
         block: refill.block,
         units: granting.units,
-        period: granting.formula.shape.period_name(),
+        period: granting.builder.spec.period_name(),
         period_ns: period.map(Nanos::as_nanos),
         most_in_any_period: most,
         memory_bytes,
         redis_bytes,
-        words: words(granting, limit, most),
+        words: describe(granting, limit, most),
     }
 }
 
-fn most_in_any(granting: &Granting, limit: &Limit, period: Nanos, dearest: u64) -> Option<u64> {
-    (granting.formula.shape.properties().most_in_any)(limit.quota(), period, dearest)
+fn max_in_any_span(
+    granting: &WindowGrant,
+    limit: &Limit,
+    period: Nanos,
+    dearest: u64,
+) -> Option<u64> {
+    (granting.builder.spec.properties().max_in_any_span)(limit.quota(), period, dearest)
 }
 
-fn words(granting: &Granting, limit: &Limit, most: Option<u64>) -> String {
-    let formula = &granting.formula;
+fn describe(granting: &WindowGrant, limit: &Limit, most: Option<u64>) -> String {
+    let formula = &granting.builder;
     if granting.units == 0 {
         return "denies everything".to_owned();
     }
     let never = match (most, formula.span()) {
         (Some(most), Some(period)) => format!(
             "; never more than {} in any {}",
-            amount(most, formula.unit),
+            format_amount(most, formula.unit),
             period_name(period)
         ),
         _ => String::new(),
     };
-    let explained = Explained {
+    let explained = ExplainContext {
         formula,
-        never,
-        most,
+        never_clause: never,
+        max_in_period: most,
     };
-    let text = (formula.shape.properties().words)(limit.quota(), &explained);
-    text.unwrap_or(explained.never) + month_words(granting)
+    let text = (formula.spec.properties().describe)(limit.quota(), &explained);
+    text.unwrap_or(explained.never_clause) + calendar_note(granting)
 }
 
 /// A month or a year that no calendar counts is said to be what it is.
-const fn month_words(granting: &Granting) -> &'static str {
+const fn calendar_note(granting: &WindowGrant) -> &'static str {
     match granting.period {
-        _ if granting.formula.shape.properties().follows_calendar => "",
+        _ if granting.builder.spec.properties().follows_calendar => "",
         Some(Period::Month) => " (a month counts as 30 days)",
         Some(Period::Year) => " (a year counts as 365 days)",
         _ => "",

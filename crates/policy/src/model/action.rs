@@ -58,7 +58,7 @@ pub struct Percent(u16);
 
 impl Percent {
     /// Nothing.
-    pub const NONE: Self = Self(0);
+    pub const ZERO: Self = Self(0);
     /// Everything.
     pub const ALL: Self = Self(10_000);
 

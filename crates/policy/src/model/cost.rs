@@ -62,18 +62,18 @@ pub enum Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatusClass {
     /// `404`
-    Exactly(u16),
+    Code(u16),
     /// `4xx` is 4.
-    Hundreds(u8),
+    Class(u8),
 }
 
 impl StatusClass {
     /// Whether a response's status is meant.
     #[must_use]
-    pub const fn holds(self, status: u16) -> bool {
+    pub const fn matches(self, status: u16) -> bool {
         match self {
-            Self::Exactly(one) => one == status,
-            Self::Hundreds(first) => status / 100 == first as u16,
+            Self::Code(one) => one == status,
+            Self::Class(first) => status / 100 == first as u16,
         }
     }
 }
@@ -81,8 +81,8 @@ impl StatusClass {
 impl std::fmt::Display for StatusClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Exactly(status) => write!(f, "{status}"),
-            Self::Hundreds(first) => write!(f, "{first}xx"),
+            Self::Code(status) => write!(f, "{status}"),
+            Self::Class(first) => write!(f, "{first}xx"),
         }
     }
 }

@@ -5,13 +5,13 @@
 use ipnet::IpNet;
 
 use crate::attributes::Attribute;
-use crate::source::At;
+use crate::source::Located;
 
 /// Conditions that must all hold. None: every request.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Match {
     /// The conditions, at most one per attribute.
-    pub conditions: Vec<At<Condition>>,
+    pub conditions: Vec<Located<Condition>>,
 }
 
 /// What one attribute must be like.

@@ -11,14 +11,14 @@ mod quota;
 
 pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
 pub use cost::{Cost, Count, StatusClass};
-pub use key::{KeyPart, Missing};
+pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
-pub use quota::{Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
+pub use quota::{Amount, Burst, ComputedRate, Period, QuotaOverride, QuotaSpec, RateSpec, Tiers};
 
 pub use crate::algorithm::Algorithm;
-pub use crate::source::At;
+pub use crate::source::Located;
 pub use ipnet::IpNet;
 
 use crate::attributes::Attribute;
@@ -35,7 +35,7 @@ pub struct Policy {
     /// What holds for limits that name the group.
     pub groups: Vec<Group>,
     /// Route templates that exist though no limit matches by them.
-    pub routes: Vec<At<Template>>,
+    pub routes: Vec<Located<Template>>,
     /// `mode`: of everything at once; the strictest of this and a limit's own holds.
     pub mode: Mode,
     /// `fleet.nodes`: how many instances share the quotas, where nothing better is known.
@@ -80,14 +80,14 @@ pub struct DenyRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// As limits name it.
-    pub name: At<Box<str>>,
+    pub name: Located<Box<str>>,
     /// How its limits combine.
-    pub apply: Apply,
+    pub apply: GroupSelection,
 }
 
 /// How the limits of a group combine when several of them match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Apply {
+pub enum GroupSelection {
     /// All of them apply.
     #[default]
     All,
@@ -100,23 +100,23 @@ pub enum Apply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRule {
     /// Unique in the file, stable across reloads unless `id` is given.
-    pub name: At<Box<str>>,
+    pub name: Located<Box<str>>,
     /// The stable number, where the name may change or a shared store must agree on it.
-    pub id: Option<At<u16>>,
+    pub id: Option<Located<u16>>,
     /// Which requests it is about.
     pub matching: Match,
     /// The group it belongs to.
-    pub group: Option<At<Box<str>>>,
+    pub group: Option<Located<Box<str>>>,
     /// Limits that name the same bucket share its state.
-    pub bucket: Option<At<Box<str>>>,
+    pub bucket: Option<Located<Box<str>>>,
     /// Whose quota it is. Empty: everyone's together.
     pub key: Vec<KeyPart>,
     /// How much.
-    pub quota: At<QuotaSpec>,
+    pub quota: Located<QuotaSpec>,
     /// Other quotas by an attribute's value.
     pub tiers: Option<Tiers>,
     /// Other quotas for single keys.
-    pub overrides: Vec<Override>,
+    pub overrides: Vec<QuotaOverride>,
     /// Levels from the widest to the narrowest, each with its key and quota; then the limit's own are not given.
     pub levels: Vec<Level>,
     /// What a request costs.
@@ -124,19 +124,19 @@ pub struct LimitRule {
     /// What is counted.
     pub count: Count,
     /// Counts how many different values this attribute has, not requests.
-    pub distinct: Option<At<Attribute>>,
+    pub distinct: Option<Located<Attribute>>,
     /// A permissive bucket in this process, asked first.
-    pub local: Option<At<QuotaSpec>>,
+    pub local: Option<Located<QuotaSpec>>,
     /// A quota that is tried beside the enforced one, never enforced itself.
-    pub candidate: Option<At<QuotaSpec>>,
+    pub candidate: Option<Located<QuotaSpec>>,
     /// `enforce`, `shadow` or `off`.
     pub mode: Mode,
     /// The share of keys that it is enforced for; the others are shadowed.
     pub enforce: Percent,
     /// A denial that would be over sooner than this becomes a wait.
-    pub wait: Option<At<tollgate_core::Nanos>>,
+    pub wait: Option<Located<tollgate_core::Nanos>>,
     /// What a denial costs the denied.
-    pub penalty: At<Penalty>,
+    pub penalty: Located<Penalty>,
     /// `charge: always`: never denies and charges into debt down to the overdraft.
     pub charge_always: bool,
     /// How far below zero post-paid charges may go, in units.
@@ -144,9 +144,9 @@ pub struct LimitRule {
     /// What to decide when the shared store does not answer.
     pub on_store_failure: OnStoreFailure,
     /// How exactly a fleet shares the quota.
-    pub consistency: At<Consistency>,
+    pub consistency: Located<Consistency>,
     /// Limits with the same attribute here live in one slot of a cluster.
-    pub colocate: Option<At<Attribute>>,
+    pub colocate: Option<Located<Attribute>>,
     /// The status of a denial.
     pub status: u16,
     /// The message of a denial.
@@ -156,7 +156,7 @@ pub struct LimitRule {
 impl LimitRule {
     /// A limit that says no more than its name and how much: everyone together, every request, every default.
     #[must_use]
-    pub fn new(name: impl Into<At<Box<str>>>, quota: At<QuotaSpec>) -> Self {
+    pub fn new(name: impl Into<Located<Box<str>>>, quota: Located<QuotaSpec>) -> Self {
         Self {
             name: name.into(),
             id: None,
@@ -176,11 +176,11 @@ impl LimitRule {
             mode: Mode::default(),
             enforce: Percent::default(),
             wait: None,
-            penalty: At::default(),
+            penalty: Located::default(),
             charge_always: false,
             overdraft: 0,
             on_store_failure: OnStoreFailure::default(),
-            consistency: At::default(),
+            consistency: Located::default(),
             colocate: None,
             status: 429,
             message: None,
@@ -192,9 +192,9 @@ impl LimitRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     /// As verdicts name it when it is violated.
-    pub name: At<Box<str>>,
+    pub name: Located<Box<str>>,
     /// What this level adds to the key of the level above.
     pub key: Vec<KeyPart>,
     /// How much.
-    pub quota: At<QuotaSpec>,
+    pub quota: Located<QuotaSpec>,
 }

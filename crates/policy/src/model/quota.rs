@@ -2,11 +2,11 @@
 //!
 //! Must not know: core's compiled quotas; `compile` makes those.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use crate::algorithm::Algorithm;
 use crate::attributes::Attribute;
-use crate::source::At;
+use crate::source::Located;
 
 /// One quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub struct QuotaSpec {
     /// How much.
     pub amount: Amount,
     /// The most at once, where it is not the rate's own number.
-    pub burst: Option<At<Burst>>,
+    pub burst: Option<Located<Burst>>,
     /// What is counted.
-    pub unit: Unit,
+    pub unit: QuotaUnit,
     /// The offset from UTC at which calendar windows turn, in minutes.
     pub utc_offset_minutes: i16,
 }
@@ -28,16 +28,16 @@ pub struct QuotaSpec {
 #[non_exhaustive]
 pub enum Amount {
     /// One rate, or several that all hold.
-    Rates(Vec<At<RateSpec>>),
+    Rates(Vec<Located<RateSpec>>),
     /// So many at once, each held at most this long without being renewed.
-    AtOnce {
+    Concurrency {
         /// How many.
-        places: u64,
+        permits: u64,
         /// How long a place is held.
         lease: Nanos,
     },
     /// A rate that attributes of the request add to.
-    Computed(Computed),
+    Computed(ComputedRate),
     /// No limit at all (a tier or an override may say so).
     Unlimited,
 }
@@ -64,7 +64,7 @@ pub enum Period {
 
 impl Period {
     /// How long it is where no calendar counts: a month is 30 days, a year 365.
-    pub(crate) const fn without_calendar(self) -> Nanos {
+    pub(crate) const fn fixed_length(self) -> Nanos {
         match self {
             Self::Span(length) => length,
             Self::Month => Nanos::from_secs(30 * 86_400),
@@ -84,31 +84,31 @@ pub enum Burst {
 
 /// `5000/h + 50/h × claim.repos, at most 12500/h`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Computed {
+pub struct ComputedRate {
     /// What everyone gets.
-    pub base: At<RateSpec>,
+    pub base: Located<RateSpec>,
     /// What each unit of the attribute adds, over the same period as the base.
-    pub each: At<RateSpec>,
+    pub each: Located<RateSpec>,
     /// The attribute whose number is multiplied. Where it is absent or no number, it is zero.
     pub times: Attribute,
     /// The most that anyone gets, over the same period.
-    pub at_most: At<RateSpec>,
+    pub at_most: Located<RateSpec>,
 }
 
 /// Quotas by the value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiers {
     /// Whose value names the tier.
-    pub by: At<Attribute>,
+    pub by: Located<Attribute>,
     /// The tiers. A value that names none gets the limit's own quota.
-    pub tiers: Vec<(At<Box<str>>, At<QuotaSpec>)>,
+    pub tiers: Vec<(Located<Box<str>>, Located<QuotaSpec>)>,
 }
 
 /// Another quota for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Override {
+pub struct QuotaOverride {
     /// The values of the key's attributes, in the order of the key's parts.
-    pub key: At<Vec<Box<str>>>,
+    pub key: Located<Vec<Box<str>>>,
     /// Its quota.
-    pub quota: At<QuotaSpec>,
+    pub quota: Located<QuotaSpec>,
 }

@@ -5,15 +5,15 @@
 use serde_json::{Value as Json, json};
 use tollgate_core::Nanos;
 
-use super::Reader;
-use super::field::{Absent, Field, put};
+use super::TreeReader;
+use super::field_spec::{Field, FieldDefault, set_if_some};
 use super::limit::LimitDraft;
-use super::top::MODES;
+use super::policy::MODES;
 use crate::attributes::Attribute;
+use crate::grammar::{self, GrammarError, nearest_name, quote};
 use crate::model::{Consistency, OnStoreFailure, Penalty};
-use crate::schema::{enumeration, of};
-use crate::source::{At, Node};
-use crate::words::{self, Wrong, nearest, quoted};
+use crate::schema::{definition_ref, enumeration};
+use crate::source::{Located, SourceNode};
 
 const FAILURES: [(&str, OnStoreFailure); 3] = [
     ("local", OnStoreFailure::Local),
@@ -22,96 +22,98 @@ const FAILURES: [(&str, OnStoreFailure); 3] = [
 ];
 
 /// Whether a limit charges always: `request` or `always`.
-const CHARGES: [(&str, bool); 2] = [("request", false), ("always", true)];
+const CHARGE_MODES: [(&str, bool); 2] = [("request", false), ("always", true)];
 
 /// Whether its word counts and for whom, what happens when it has decided, and when it could not.
 pub(super) const ACTIONS: [Field<LimitDraft>; 10] = [
     Field::new(
         "mode",
-        Absent::Default("enforce"),
+        FieldDefault::Value("enforce"),
         "`enforce` (default), `shadow` (count and report only) or `off`.",
-        || of("mode"),
-        |reader, node, name, limit| put(&mut limit.rule.mode, reader.word(node, name, &MODES)),
+        || definition_ref("mode"),
+        |reader, node, name, limit| {
+            set_if_some(&mut limit.rule.mode, reader.keyword(node, name, &MODES))
+        },
     ),
     Field::new(
         "enforce",
-        Absent::Default("100%"),
+        FieldDefault::Value("100%"),
         "The share of keys that it is enforced for; the others are shadowed.",
-        || of("percent"),
+        || definition_ref("percent"),
         |reader, node, name, limit| {
-            let share = reader.parse(node, name, words::percent);
-            put(&mut limit.rule.enforce, share);
+            let share = reader.parse(node, name, grammar::parse_percent);
+            set_if_some(&mut limit.rule.enforce, share);
         },
     ),
     Field::new(
         "wait",
-        Absent::Nothing,
+        FieldDefault::None,
         "A denial that would be over sooner than this becomes a wait.",
-        || of("duration"),
+        || definition_ref("duration"),
         |reader, node, name, limit| {
-            let wait = reader.parse(node, name, words::duration);
-            limit.rule.wait = wait.map(|wait| At::new(wait, node.place));
+            let wait = reader.parse(node, name, grammar::parse_duration);
+            limit.rule.wait = wait.map(|wait| Located::new(wait, node.location));
         },
     ),
     Field::new(
         "penalty",
-        Absent::Default("none"),
+        FieldDefault::Value("none"),
         "What a denial costs: `none` (default), `count`, or `block 10m`.",
         penalty_schema,
         |reader, node, _, limit| {
-            let penalty = penalty(reader, node).unwrap_or_default();
-            limit.rule.penalty = At::new(penalty, node.place);
+            let penalty = read_penalty(reader, node).unwrap_or_default();
+            limit.rule.penalty = Located::new(penalty, node.location);
         },
     ),
     Field::new(
         "charge",
-        Absent::Default("request"),
+        FieldDefault::Value("request"),
         "`always`: never denies and charges into debt down to the overdraft.",
-        || enumeration(&CHARGES),
+        || enumeration(&CHARGE_MODES),
         |reader, node, name, limit| {
-            put(
+            set_if_some(
                 &mut limit.rule.charge_always,
-                reader.word(node, name, &CHARGES),
+                reader.keyword(node, name, &CHARGE_MODES),
             );
         },
     ),
     Field::new(
         "on_store_failure",
-        Absent::Default("local"),
+        FieldDefault::Value("local"),
         "While the shared store does not answer: `local` (default, a share of the quota), `open` or `closed`.",
         || enumeration(&FAILURES),
         |reader, node, name, limit| {
-            let failure = reader.word(node, name, &FAILURES);
-            put(&mut limit.rule.on_store_failure, failure);
+            let failure = reader.keyword(node, name, &FAILURES);
+            set_if_some(&mut limit.rule.on_store_failure, failure);
         },
     ),
     Field::new(
         "consistency",
-        Absent::Default("exact"),
+        FieldDefault::Value("exact"),
         "How exactly a fleet shares the quota: `exact` (default), `leased`, or `async 1s`.",
         consistency_schema,
         |reader, node, _, limit| {
-            let consistency = consistency(reader, node).unwrap_or_default();
-            limit.rule.consistency = At::new(consistency, node.place);
+            let consistency = read_consistency(reader, node).unwrap_or_default();
+            limit.rule.consistency = Located::new(consistency, node.location);
         },
     ),
     Field::new(
         "colocate",
-        Absent::Nothing,
+        FieldDefault::None,
         "Limits with the same attribute here live in one slot of a cluster.",
-        || of("attribute"),
-        |reader, node, name, limit| limit.rule.colocate = colocate(reader, node, name),
+        || definition_ref("attribute"),
+        |reader, node, name, limit| limit.rule.colocate = read_colocate(reader, node, name),
     ),
     Field::new(
         "status",
-        Absent::Default("429"),
+        FieldDefault::Value("429"),
         "The status of a denial (default 429).",
-        || of("status"),
-        |reader, node, _, limit| put(&mut limit.rule.status, reader.status(node)),
+        || definition_ref("status"),
+        |reader, node, _, limit| set_if_some(&mut limit.rule.status, reader.status(node)),
     ),
     Field::new(
         "message",
-        Absent::Nothing,
+        FieldDefault::None,
         "The message of a denial.",
         || json!({ "type": "string" }),
         |reader, node, _, limit| limit.rule.message = reader.message(node),
@@ -128,12 +130,12 @@ fn penalty_schema() -> Json {
 }
 
 /// `none`, `count`, or `block 10m`.
-fn penalty(reader: &mut Reader, node: &Node) -> Option<Penalty> {
-    reader.parse(node, "penalty", |text| match split(text) {
+fn read_penalty(reader: &mut TreeReader, node: &SourceNode) -> Option<Penalty> {
+    reader.parse(node, "penalty", |text| match split_keyword(text) {
         ("none", "") => Ok(Penalty::None),
         ("count", "") => Ok(Penalty::Count),
-        ("block", span) => with_span("block", span, "10m").map(Penalty::Block),
-        _ => Err(unknown(
+        ("block", span) => parse_keyword_duration("block", span, "10m").map(Penalty::Block),
+        _ => Err(unknown_keyword(
             text,
             &["none", "count", "block"],
             "it may be `none`, `count` or `block 10m`",
@@ -151,12 +153,12 @@ fn consistency_schema() -> Json {
 }
 
 /// `exact`, `leased`, or `async 1s`.
-fn consistency(reader: &mut Reader, node: &Node) -> Option<Consistency> {
-    reader.parse(node, "consistency", |text| match split(text) {
+fn read_consistency(reader: &mut TreeReader, node: &SourceNode) -> Option<Consistency> {
+    reader.parse(node, "consistency", |text| match split_keyword(text) {
         ("exact", "") => Ok(Consistency::Exact),
         ("leased", "") => Ok(Consistency::Leased),
-        ("async", span) => with_span("async", span, "1s").map(Consistency::Async),
-        _ => Err(unknown(
+        ("async", span) => parse_keyword_duration("async", span, "1s").map(Consistency::Async),
+        _ => Err(unknown_keyword(
             text,
             &["exact", "leased", "async"],
             "it may be `exact`, `leased` or `async 1s`",
@@ -164,11 +166,15 @@ fn consistency(reader: &mut Reader, node: &Node) -> Option<Consistency> {
     })
 }
 
-fn colocate(reader: &mut Reader, node: &Node, name: &str) -> Option<At<Attribute>> {
+fn read_colocate(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    name: &str,
+) -> Option<Located<Attribute>> {
     let attribute = reader.attribute(node, name)?;
     if attribute.value == Attribute::Path {
-        reader.report.say(
-            node.place,
+        reader.diagnostics.add(
+            node.location,
             "`colocate` cannot be the raw `path`",
             "name an attribute of the key",
         );
@@ -176,31 +182,31 @@ fn colocate(reader: &mut Reader, node: &Node, name: &str) -> Option<At<Attribute
     Some(attribute)
 }
 
-fn split(text: &str) -> (&str, &str) {
+fn split_keyword(text: &str) -> (&str, &str) {
     let (word, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     (word, rest.trim())
 }
 
-fn with_span(word: &str, span: &str, example: &str) -> Result<Nanos, Wrong> {
+fn parse_keyword_duration(word: &str, span: &str, example: &str) -> Result<Nanos, GrammarError> {
     if span.is_empty() {
-        return Err(Wrong::with(
+        return Err(GrammarError::with_help(
             format!("`{word}` does not say how long"),
             format!("write `{word} {example}`"),
         ));
     }
-    words::duration(span)
+    grammar::parse_duration(span)
 }
 
-fn unknown(text: &str, known: &[&str], help: &str) -> Wrong {
-    let (word, rest) = split(text);
-    match nearest(word, known.iter().copied()) {
+fn unknown_keyword(text: &str, known: &[&str], help: &str) -> GrammarError {
+    let (word, rest) = split_keyword(text);
+    match nearest_name(word, known.iter().copied()) {
         Some(meant) if meant != word => {
             let meant = format!("{meant} {rest}");
-            Wrong::with(
-                format!("it cannot be {}", quoted(text)),
-                format!("did you mean {}?", quoted(meant.trim())),
+            GrammarError::with_help(
+                format!("it cannot be {}", quote(text)),
+                format!("did you mean {}?", quote(meant.trim())),
             )
         }
-        _ => Wrong::with(format!("it cannot be {}", quoted(text)), help),
+        _ => GrammarError::with_help(format!("it cannot be {}", quote(text)), help),
     }
 }

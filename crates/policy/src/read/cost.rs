@@ -3,24 +3,24 @@
 //! Must not know: how costs are charged.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
-use super::Reader;
-use super::field::{Absent, Field, about};
-use super::fields::Fields;
-use super::scalar::found;
-use super::tiers::spelled;
+use super::TreeReader;
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, field_specs};
+use super::scalar::describe_node;
+use super::tiers::canonical_value;
 use crate::attributes::Attribute;
+use crate::grammar;
 use crate::model::{Cost, Count, StatusClass};
-use crate::schema::{enumeration, named_values, object, of, one_or_list};
-use crate::source::{Node, Value};
-use crate::words;
+use crate::schema::{definition_ref, enumeration, object, object_with_values, one_or_list};
+use crate::source::{SourceNode, SourceValue};
 
 const FORMS: &str = "write `cost: 5`, `cost: { by: method, POST: 5, otherwise: 1 }`, `cost: { from: header.x-cost }` or `cost: { response: x-tokens-used }`";
 
 /// A cost while it is read. Each form has some of it.
 pub(crate) struct CostDraft {
-    unit: Unit,
+    unit: QuotaUnit,
     attribute: Option<Attribute>,
     header: Option<Box<str>>,
     otherwise: Option<u64>,
@@ -33,16 +33,18 @@ pub(crate) struct CostDraft {
 pub(crate) const BY_VALUE: [Field<CostDraft>; 2] = [
     Field::new(
         "by",
-        Absent::Required("method"),
+        FieldDefault::Required("method"),
         "The attribute whose value chooses the cost.",
-        || of("attribute"),
-        |reader, node, name, cost| cost.attribute = reader.textual(node, name).map(|at| at.value),
+        || definition_ref("attribute"),
+        |reader, node, name, cost| {
+            cost.attribute = reader.text_attribute(node, name).map(|at| at.value)
+        },
     ),
     Field::new(
         "otherwise",
-        Absent::Default("1"),
+        FieldDefault::Value("1"),
         "The cost of any other value, or of none.",
-        || of("number"),
+        || definition_ref("number"),
         |reader, node, name, cost| cost.otherwise = reader.units(node, name, cost.unit),
     ),
 ];
@@ -51,24 +53,26 @@ pub(crate) const BY_VALUE: [Field<CostDraft>; 2] = [
 pub(crate) const FROM_ATTRIBUTE: [Field<CostDraft>; 4] = [
     Field::new(
         "from",
-        Absent::Required("header.x-cost"),
+        FieldDefault::Required("header.x-cost"),
         "The attribute that says the cost.",
-        || of("attribute"),
-        |reader, node, name, cost| cost.attribute = reader.textual(node, name).map(|at| at.value),
+        || definition_ref("attribute"),
+        |reader, node, name, cost| {
+            cost.attribute = reader.text_attribute(node, name).map(|at| at.value)
+        },
     ),
     Field::new(
         "at_least",
-        Absent::Default("1"),
+        FieldDefault::Value("1"),
         "Never less than this.",
-        || of("number"),
+        || definition_ref("number"),
         |reader, node, name, cost| cost.at_least = reader.units(node, name, cost.unit),
     ),
     AT_MOST,
     Field::new(
         "otherwise",
-        Absent::Means("`at_least`"),
+        FieldDefault::Description("`at_least`"),
         "Where there is no number.",
-        || of("number"),
+        || definition_ref("number"),
         |reader, node, name, cost| cost.otherwise = reader.units(node, name, cost.unit),
     ),
 ];
@@ -77,20 +81,20 @@ pub(crate) const FROM_ATTRIBUTE: [Field<CostDraft>; 4] = [
 pub(crate) const FROM_RESPONSE: [Field<CostDraft>; 3] = [
     Field::new(
         "response",
-        Absent::Required("x-tokens-used"),
+        FieldDefault::Required("x-tokens-used"),
         "The header of the response that says the cost.",
         || json!({ "type": "string" }),
         |reader, node, name, cost| {
             cost.header = reader.parse(node, name, |text| {
-                words::header(text.strip_prefix("header.").unwrap_or(text))
+                grammar::parse_header_name(text.strip_prefix("header.").unwrap_or(text))
             });
         },
     ),
     Field::new(
         "estimate",
-        Absent::Default("1"),
+        FieldDefault::Value("1"),
         "Charged when the request arrives.",
-        || of("number"),
+        || definition_ref("number"),
         |reader, node, name, cost| cost.estimate = reader.units(node, name, cost.unit),
     ),
     AT_MOST,
@@ -98,16 +102,16 @@ pub(crate) const FROM_RESPONSE: [Field<CostDraft>; 3] = [
 
 const AT_MOST: Field<CostDraft> = Field::new(
     "at_most",
-    Absent::Nothing,
+    FieldDefault::None,
     "Never more than this.",
-    || of("number"),
+    || definition_ref("number"),
     |reader, node, name, cost| cost.at_most = reader.units(node, name, cost.unit),
 );
 
 /// The fields of `count`.
 pub(crate) const COUNT: [Field<Option<Vec<StatusClass>>>; 1] = [Field::new(
     "responses",
-    Absent::Required("[401, 5xx]"),
+    FieldDefault::Required("[401, 5xx]"),
     "Statuses such as 401, or classes such as 4xx.",
     || {
         let whole = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
@@ -123,28 +127,32 @@ const COUNTS: [(&str, bool); 2] = [("requests", false), ("denials", true)];
 /// The schema of `cost`.
 pub(crate) fn cost_schema() -> Json {
     json!({ "anyOf": [
-        of("number"),
-        named_values(about(&BY_VALUE), &of("number")),
-        object(about(&FROM_ATTRIBUTE)),
-        object(about(&FROM_RESPONSE)),
+        definition_ref("number"),
+        object_with_values(field_specs(&BY_VALUE), &definition_ref("number")),
+        object(field_specs(&FROM_ATTRIBUTE)),
+        object(field_specs(&FROM_RESPONSE)),
     ] })
 }
 
 /// The schema of `count`.
 pub(crate) fn count_schema() -> Json {
-    json!({ "anyOf": [enumeration(&COUNTS), object(about(&COUNT))] })
+    json!({ "anyOf": [enumeration(&COUNTS), object(field_specs(&COUNT))] })
 }
 
 /// `cost`: a number, or by a value, from an attribute or from the response.
-pub(super) fn cost(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Cost> {
-    if let Value::Scalar { .. } = node.value {
+pub(super) fn read_cost(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    unit: QuotaUnit,
+) -> Option<Cost> {
+    if let SourceValue::Scalar { .. } = node.value {
         return reader.units(node, "cost", unit).map(Cost::Fixed);
     }
-    let fields = Fields::open(reader, node, "`cost`", "cost: 5")?;
+    let fields = FieldReader::open(reader, node, "`cost`", "cost: 5")?;
     let forms = ["by", "from", "response"];
     if forms.iter().filter(|form| fields.has(form)).count() != 1 {
-        reader.report.say(
-            node.place,
+        reader.diagnostics.add(
+            node.location,
             "`cost` must have one of `by`, `from` and `response`",
             FORMS,
         );
@@ -160,24 +168,28 @@ pub(super) fn cost(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Cost>
         estimate: None,
     };
     if fields.has("by") {
-        by_value(reader, fields, draft)
+        read_cost_by_value(reader, fields, draft)
     } else if fields.has("from") {
-        from_attribute(reader, fields, draft)
+        read_cost_from_attribute(reader, fields, draft)
     } else {
-        from_response(reader, fields, draft)
+        read_cost_from_response(reader, fields, draft)
     }
 }
 
-fn by_value(reader: &mut Reader, mut fields: Fields<'_>, mut draft: CostDraft) -> Option<Cost> {
+fn read_cost_by_value(
+    reader: &mut TreeReader,
+    mut fields: FieldReader<'_>,
+    mut draft: CostDraft,
+) -> Option<Cost> {
     fields.read(reader, &BY_VALUE, &mut draft);
     let mut values = Vec::new();
-    for entry in fields.rest() {
+    for entry in fields.unread_entries() {
         let cost = reader.units(&entry.value, &entry.name.value, draft.unit);
-        let value = spelled(draft.attribute.as_ref(), &entry.name.value);
+        let value = canonical_value(draft.attribute.as_ref(), &entry.name.value);
         values.extend(cost.map(|cost| (value, cost)));
     }
-    if fields.rest().next().is_none() {
-        reader.report.say(
+    if fields.unread_entries().next().is_none() {
+        reader.diagnostics.add(
             fields.place,
             "`cost` names no value",
             "add one for each value that costs something else: `POST: 5`",
@@ -190,9 +202,9 @@ fn by_value(reader: &mut Reader, mut fields: Fields<'_>, mut draft: CostDraft) -
     })
 }
 
-fn from_attribute(
-    reader: &mut Reader,
-    mut fields: Fields<'_>,
+fn read_cost_from_attribute(
+    reader: &mut TreeReader,
+    mut fields: FieldReader<'_>,
     mut draft: CostDraft,
 ) -> Option<Cost> {
     fields.read(reader, &FROM_ATTRIBUTE, &mut draft);
@@ -206,9 +218,9 @@ fn from_attribute(
     })
 }
 
-fn from_response(
-    reader: &mut Reader,
-    mut fields: Fields<'_>,
+fn read_cost_from_response(
+    reader: &mut TreeReader,
+    mut fields: FieldReader<'_>,
     mut draft: CostDraft,
 ) -> Option<Cost> {
     fields.read(reader, &FROM_RESPONSE, &mut draft);
@@ -220,38 +232,42 @@ fn from_response(
     })
 }
 
-impl Reader {
+impl TreeReader {
     /// A number of units.
-    pub(super) fn units(&mut self, node: &Node, field: &str, unit: Unit) -> Option<u64> {
-        self.parse(node, field, |text| words::amount(text, unit))
+    pub(super) fn units(&mut self, node: &SourceNode, field: &str, unit: QuotaUnit) -> Option<u64> {
+        self.parse(node, field, |text| grammar::parse_amount(text, unit))
     }
 }
 
 /// `count: requests`, `count: denials`, `count: { responses: [401, 5xx] }`
-pub(super) fn count(reader: &mut Reader, node: &Node) -> Option<Count> {
-    if let Value::Scalar { .. } = node.value {
-        let denials = reader.word(node, "count", &COUNTS)?;
+pub(super) fn read_count(reader: &mut TreeReader, node: &SourceNode) -> Option<Count> {
+    if let SourceValue::Scalar { .. } = node.value {
+        let denials = reader.keyword(node, "count", &COUNTS)?;
         return Some(if denials {
             Count::Denials
         } else {
             Count::Requests
         });
     }
-    let mut fields = Fields::open(reader, node, "`count`", "count: { responses: [401, 5xx] }")?;
+    let mut fields =
+        FieldReader::open(reader, node, "`count`", "count: { responses: [401, 5xx] }")?;
     let mut classes = None;
     fields.read(reader, &COUNT, &mut classes);
     fields.finish(reader);
     classes.map(Count::Responses)
 }
 
-fn responses(reader: &mut Reader, node: &Node) -> Option<Vec<StatusClass>> {
+fn responses(reader: &mut TreeReader, node: &SourceNode) -> Option<Vec<StatusClass>> {
     let nodes = match &node.value {
-        Value::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
-        Value::Scalar { .. } => std::slice::from_ref(node),
+        SourceValue::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        SourceValue::Scalar { .. } => std::slice::from_ref(node),
         _ => {
-            reader.report.say(
-                node.place,
-                format!("`responses` must have statuses, found {}", found(node)),
+            reader.diagnostics.add(
+                node.location,
+                format!(
+                    "`responses` must have statuses, found {}",
+                    describe_node(node)
+                ),
                 "write them in brackets: `[401, 5xx]`",
             );
             return None;
@@ -259,7 +275,7 @@ fn responses(reader: &mut Reader, node: &Node) -> Option<Vec<StatusClass>> {
     };
     let classes: Vec<StatusClass> = nodes
         .iter()
-        .filter_map(|node| reader.parse(node, "responses", words::status_class))
+        .filter_map(|node| reader.parse(node, "responses", grammar::parse_status_class))
         .collect();
     (classes.len() == nodes.len()).then_some(classes)
 }

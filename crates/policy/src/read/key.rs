@@ -4,117 +4,124 @@
 
 use serde_json::{Value as Json, json};
 
-use super::Reader;
-use super::field::{Absent, Field, about, put};
-use super::fields::Fields;
-use super::scalar::found;
+use super::TreeReader;
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
+use super::scalar::describe_node;
 use crate::attributes::Attribute;
-use crate::model::{KeyPart, Missing};
-use crate::schema::{enumeration, object, of, one_or_list};
-use crate::source::{At, Node, Place, Value};
+use crate::model::{KeyPart, OnMissing};
+use crate::schema::{definition_ref, enumeration, object, one_or_list};
+use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
 
 /// As many parts as anybody needs; each costs room in every key.
-const MOST_PARTS: usize = 8;
+const MAX_PARTS: usize = 8;
 
 /// What a missing attribute may mean.
-pub(crate) const MISSING: [(&str, Missing); 3] = [
-    ("shared", Missing::Shared),
-    ("skip", Missing::Skip),
-    ("deny", Missing::Deny),
+pub(crate) const MISSING: [(&str, OnMissing); 3] = [
+    ("shared", OnMissing::Shared),
+    ("skip", OnMissing::Skip),
+    ("deny", OnMissing::Deny),
 ];
 
 /// A part of a key while it is read in its long form.
 pub(crate) struct PartDraft {
     part: KeyPart,
-    attribute: Option<At<Attribute>>,
-    v4: Option<Place>,
-    v6: Option<Place>,
+    attribute: Option<Located<Attribute>>,
+    v4: Option<SourceLocation>,
+    v6: Option<SourceLocation>,
 }
 
 /// The fields of a part of a key in its long form.
 pub(crate) const PART: [Field<PartDraft>; 6] = [
     Field::new(
         "attribute",
-        Absent::Required("ip"),
+        FieldDefault::Required("ip"),
         "Which attribute.",
-        || of("attribute"),
-        |reader, node, _, draft| draft.attribute = keyed_by(reader, node),
+        || definition_ref("attribute"),
+        |reader, node, _, draft| draft.attribute = read_key_attribute(reader, node),
     ),
     Field::new(
         "lower",
-        Absent::Default("false"),
+        FieldDefault::Value("false"),
         "Letters A to Z count as a to z.",
         || json!({ "type": "boolean" }),
-        |reader, node, name, draft| put(&mut draft.part.lower, reader.truth(node, name)),
+        |reader, node, name, draft| set_if_some(&mut draft.part.lower, reader.boolean(node, name)),
     ),
     Field::new(
         "hash",
-        Absent::Default("false"),
+        FieldDefault::Value("false"),
         "Only a keyed digest of the value is kept and shown.",
         || json!({ "type": "boolean" }),
-        |reader, node, name, draft| put(&mut draft.part.hash, reader.truth(node, name)),
+        |reader, node, name, draft| set_if_some(&mut draft.part.hash, reader.boolean(node, name)),
     ),
     Field::new(
         "v4",
-        Absent::Default("32"),
+        FieldDefault::Value("32"),
         "How many leading bits of an IPv4 address count (default 32).",
-        || bits(32),
+        || bits_schema(32),
         |reader, node, name, draft| {
-            draft.v4 = Some(node.place);
-            put(&mut draft.part.v4_bits, reader.bits(node, name, 32));
+            draft.v4 = Some(node.location);
+            set_if_some(&mut draft.part.v4_bits, reader.bits(node, name, 32));
         },
     ),
     Field::new(
         "v6",
-        Absent::Default("64"),
+        FieldDefault::Value("64"),
         "How many leading bits of an IPv6 address count (default 64).",
-        || bits(128),
+        || bits_schema(128),
         |reader, node, name, draft| {
-            draft.v6 = Some(node.place);
-            put(&mut draft.part.v6_bits, reader.bits(node, name, 128));
+            draft.v6 = Some(node.location);
+            set_if_some(&mut draft.part.v6_bits, reader.bits(node, name, 128));
         },
     ),
     Field::new(
         "missing",
-        Absent::Means("the limit's `missing`"),
+        FieldDefault::Description("the limit's `missing`"),
         "What it means if the attribute is absent.",
         || enumeration(&MISSING),
         |reader, node, name, draft| {
-            put(&mut draft.part.missing, reader.word(node, name, &MISSING));
+            set_if_some(
+                &mut draft.part.missing,
+                reader.keyword(node, name, &MISSING),
+            );
         },
     ),
 ];
 
-fn bits(most: u8) -> Json {
+fn bits_schema(most: u8) -> Json {
     json!({ "type": "integer", "minimum": 0, "maximum": most })
 }
 
 /// The schema of a key.
 pub(crate) fn schema() -> Json {
-    one_or_list(&json!({ "anyOf": [of("attribute"), object(about(&PART))] }))
+    one_or_list(&json!({ "anyOf": [definition_ref("attribute"), object(field_specs(&PART))] }))
 }
 
 /// One name, one map, or a list of them.
-pub(super) fn key(reader: &mut Reader, node: &Node, missing: Missing) -> Vec<KeyPart> {
+pub(super) fn read_key(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    missing: OnMissing,
+) -> Vec<KeyPart> {
     let nodes = match &node.value {
-        Value::List(nodes) => nodes.as_slice(),
+        SourceValue::List(nodes) => nodes.as_slice(),
         _ => std::slice::from_ref(node),
     };
-    if nodes.len() > MOST_PARTS {
-        reader.report.say(
-            node.place,
+    if nodes.len() > MAX_PARTS {
+        reader.diagnostics.add(
+            node.location,
             format!("`key` has {} parts", nodes.len()),
-            format!("a key has at most {MOST_PARTS}"),
+            format!("a key has at most {MAX_PARTS}"),
         );
     }
     let mut parts: Vec<KeyPart> = Vec::new();
     for node in nodes {
-        let Some(part) = part(reader, node, missing) else {
+        let Some(part) = read_part(reader, node, missing) else {
             continue;
         };
         if parts.iter().any(|first| first.attribute == part.attribute) {
-            reader.report.say(
-                part.attribute.place,
+            reader.diagnostics.add(
+                part.attribute.location,
                 format!("`key` names `{}` twice", part.attribute.value),
                 "leave one out: the second adds nothing",
             );
@@ -125,22 +132,22 @@ pub(super) fn key(reader: &mut Reader, node: &Node, missing: Missing) -> Vec<Key
     parts
 }
 
-fn part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
+fn read_part(reader: &mut TreeReader, node: &SourceNode, missing: OnMissing) -> Option<KeyPart> {
     match &node.value {
-        Value::Scalar { .. } => {
-            let attribute = keyed_by(reader, node)?;
+        SourceValue::Scalar { .. } => {
+            let attribute = read_key_attribute(reader, node)?;
             Some(KeyPart {
                 missing,
-                ..KeyPart::plain(attribute)
+                ..KeyPart::new(attribute)
             })
         }
-        Value::Map(_) => long_part(reader, node, missing),
-        Value::Nothing | Value::List(_) => {
-            reader.report.say(
-                node.place,
+        SourceValue::Map(_) => read_long_part(reader, node, missing),
+        SourceValue::Null | SourceValue::List(_) => {
+            reader.diagnostics.add(
+                node.location,
                 format!(
                     "a part of `key` must be an attribute, found {}",
-                    found(node)
+                    describe_node(node)
                 ),
                 "write its name, as in `key: [ip, header.x-api-key]`",
             );
@@ -149,12 +156,17 @@ fn part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
     }
 }
 
-fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
-    let mut fields = Fields::open(reader, node, "a part of `key`", "{ attribute: ip, v6: 56 }")?;
+fn read_long_part(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    missing: OnMissing,
+) -> Option<KeyPart> {
+    let mut fields =
+        FieldReader::open(reader, node, "a part of `key`", "{ attribute: ip, v6: 56 }")?;
     let mut draft = PartDraft {
         part: KeyPart {
             missing,
-            ..KeyPart::plain(At::from(Attribute::Ip))
+            ..KeyPart::new(Located::from(Attribute::Ip))
         },
         attribute: None,
         v4: None,
@@ -169,7 +181,7 @@ fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPa
         if let Some(place) = place
             && !is_ip
         {
-            reader.report.say(
+            reader.diagnostics.add(
                 place,
                 format!(
                     "`{name}` is for `ip`, and `{}` is no address",
@@ -180,8 +192,8 @@ fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPa
         }
     }
     if is_ip && part.lower {
-        reader.report.say(
-            node.place,
+        reader.diagnostics.add(
+            node.location,
             "`lower` says nothing about `ip`: addresses have no letters to lower",
             "leave `lower` out",
         );
@@ -189,22 +201,22 @@ fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPa
     Some(part)
 }
 
-impl Reader {
+impl TreeReader {
     /// How many leading bits of an address count.
-    fn bits(&mut self, node: &Node, field: &str, most: u8) -> Option<u8> {
+    fn bits(&mut self, node: &SourceNode, field: &str, most: u8) -> Option<u8> {
         let bits = self.number(node, field, 1, most.into())?;
         u8::try_from(bits).ok()
     }
 }
 
 /// An attribute that may be keyed by. Raw paths may not: every identifier in them would make a new key.
-fn keyed_by(reader: &mut Reader, node: &Node) -> Option<At<Attribute>> {
+fn read_key_attribute(reader: &mut TreeReader, node: &SourceNode) -> Option<Located<Attribute>> {
     let attribute = reader.attribute(node, "key")?;
     if attribute.value != Attribute::Path {
         return Some(attribute);
     }
-    reader.report.say(
-        node.place,
+    reader.diagnostics.add(
+        node.location,
         "`key` cannot be the raw `path`: every id in a path would be a key of its own, and no limit would ever be reached",
         "use `route`, the template that the path belongs to; list templates under `routes`",
     );

@@ -3,41 +3,45 @@
 //! Must not know: other limits.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::action::ACTIONS;
-use super::cost::{cost, count};
-use super::field::{About, Absent, Field, about, put};
-use super::fields::Fields;
-use super::key::{MISSING, key};
-use super::matching::conditions;
-use super::quota::{AMOUNT, Kind, TERMS, Terms, quota, terms};
-use super::{Reader, tiers};
-use crate::model::{Algorithm, Amount, LimitRule, Missing, QuotaSpec};
-use crate::schema::{enumeration, list_of, name_pattern, object, of, some_of};
-use crate::source::{At, Node, Place};
+use super::cost::{read_cost, read_count};
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, FieldSpec, field_specs, set_if_some};
+use super::key::{MISSING, read_key};
+use super::matching::read_match;
+use super::quota::{
+    AMOUNT_FIELDS, OPTION_FIELDS, QuotaContext, QuotaOptions, read_quota, read_quota_options,
+};
+use super::{TreeReader, tiers};
+use crate::model::{Algorithm, Amount, LimitRule, OnMissing, QuotaSpec};
+use crate::schema::{
+    definition_ref, enumeration, list_of, name_pattern, non_empty_list_of, object,
+};
+use crate::source::{Located, SourceLocation, SourceNode};
 
 /// The largest number that a limit may be given; those above are for limits that give none.
-const MOST_ID: u64 = 60_000;
+const MAX_ID: u64 = 60_000;
 
 /// A limit while it is read.
 pub(crate) struct LimitDraft {
     pub(super) rule: LimitRule,
-    name: Option<At<Box<str>>>,
+    name: Option<Located<Box<str>>>,
     /// What its key does where an attribute is missing, and where it says so.
-    missing: Missing,
-    missing_at: Option<Place>,
-    terms: Terms,
-    levels_at: Option<Place>,
+    missing: OnMissing,
+    missing_location: Option<SourceLocation>,
+    quota_options: QuotaOptions,
+    levels_location: Option<SourceLocation>,
     /// The quota that tiers and others take over from. Where it could not be read it is a blank one, so that their own
     /// mistakes are still reported.
-    own: QuotaSpec,
+    own_quota: QuotaSpec,
 }
 
 /// The name, which comes first because messages name the limit by it.
 const NAME: [Field<LimitDraft>; 1] = [Field::new(
     "name",
-    Absent::Required("per-user"),
+    FieldDefault::Required("per-user"),
     "Unique in the file. State is kept by it, unless there is an `id`.",
     name_pattern,
     |reader, node, name, limit| limit.name = reader.name(node, name),
@@ -47,90 +51,98 @@ const NAME: [Field<LimitDraft>; 1] = [Field::new(
 const SUBJECT: [Field<LimitDraft>; 6] = [
     Field::new(
         "id",
-        Absent::Means("the name decides"),
+        FieldDefault::Description("the name decides"),
         "A stable number for the state, so that the name may change.",
-        || json!({ "type": "integer", "minimum": 1, "maximum": MOST_ID }),
+        || json!({ "type": "integer", "minimum": 1, "maximum": MAX_ID }),
         |reader, node, name, limit| {
-            let id = reader.number(node, name, 1, MOST_ID);
+            let id = reader.number(node, name, 1, MAX_ID);
             let id = id.and_then(|id| u16::try_from(id).ok());
-            limit.rule.id = id.map(|id| At::new(id, node.place));
+            limit.rule.id = id.map(|id| Located::new(id, node.location));
         },
     ),
     Field::new(
         "match",
-        Absent::Means("all requests"),
+        FieldDefault::Description("all requests"),
         "Which requests it is about. Left out: all.",
-        || of("match"),
-        |reader, node, _, limit| put(&mut limit.rule.matching, conditions(reader, node)),
+        || definition_ref("match"),
+        |reader, node, _, limit| set_if_some(&mut limit.rule.matching, read_match(reader, node)),
     ),
     Field::new(
         "group",
-        Absent::Nothing,
+        FieldDefault::None,
         "The group it belongs to; see `groups`.",
         name_pattern,
         |reader, node, name, limit| limit.rule.group = reader.name(node, name),
     ),
     Field::new(
         "bucket",
-        Absent::Nothing,
+        FieldDefault::None,
         "Limits that name the same bucket share its state.",
         name_pattern,
         |reader, node, name, limit| limit.rule.bucket = reader.name(node, name),
     ),
     Field::new(
         "missing",
-        Absent::Default("shared"),
+        FieldDefault::Value("shared"),
         "What it means if an attribute of the key is absent: `shared` (default), `skip` or `deny`.",
         || enumeration(&MISSING),
         |reader, node, name, limit| {
-            limit.missing_at = Some(node.place);
-            put(&mut limit.missing, reader.word(node, name, &MISSING));
+            limit.missing_location = Some(node.location);
+            set_if_some(&mut limit.missing, reader.keyword(node, name, &MISSING));
         },
     ),
     Field::new(
         "key",
-        Absent::Means("everyone's together"),
+        FieldDefault::Description("everyone's together"),
         "Whose quota it is: attributes that together make up the key. Left out: everyone's together.",
-        || of("key"),
-        |reader, node, _, limit| limit.rule.key = key(reader, node, limit.missing),
+        || definition_ref("key"),
+        |reader, node, _, limit| limit.rule.key = read_key(reader, node, limit.missing),
     ),
 ];
 
 /// Quotas beside the limit's own.
-const BESIDE: [Field<LimitDraft>; 5] = [
+const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
     Field::new(
         "tiers",
-        Absent::Nothing,
+        FieldDefault::None,
         "Other quotas by the value of an attribute.",
-        || of("tiers"),
-        |reader, node, _, limit| limit.rule.tiers = tiers::tiers(reader, node, &limit.own),
+        || definition_ref("tiers"),
+        |reader, node, _, limit| {
+            limit.rule.tiers = tiers::read_tiers(reader, node, &limit.own_quota)
+        },
     ),
     Field::new(
         "overrides",
-        Absent::Nothing,
+        FieldDefault::None,
         "Other quotas for single keys.",
-        || list_of(&of("override")),
-        |reader, node, _, limit| limit.rule.overrides = tiers::overrides(reader, node, &limit.own),
+        || list_of(&definition_ref("override")),
+        |reader, node, _, limit| {
+            limit.rule.overrides = tiers::read_overrides(reader, node, &limit.own_quota)
+        },
     ),
     Field::new(
         "local",
-        Absent::Nothing,
+        FieldDefault::None,
         "A permissive bucket in this process, asked first.",
-        || of("quota"),
-        |reader, node, _, limit| limit.rule.local = tiers::local(reader, node, &limit.own),
+        || definition_ref("quota"),
+        |reader, node, _, limit| {
+            limit.rule.local = tiers::read_local(reader, node, &limit.own_quota)
+        },
     ),
     Field::new(
         "candidate",
-        Absent::Nothing,
+        FieldDefault::None,
         "A quota that is tried beside the enforced one and never enforced.",
-        || of("quota"),
-        |reader, node, _, limit| limit.rule.candidate = tiers::candidate(reader, node, &limit.own),
+        || definition_ref("quota"),
+        |reader, node, _, limit| {
+            limit.rule.candidate = tiers::read_candidate(reader, node, &limit.own_quota)
+        },
     ),
     Field::new(
         "distinct",
-        Absent::Nothing,
+        FieldDefault::None,
         "Counts how many different values this attribute has, not requests.",
-        || of("attribute"),
+        || definition_ref("attribute"),
         |reader, node, name, limit| limit.rule.distinct = reader.attribute(node, name),
     ),
 ];
@@ -138,12 +150,12 @@ const BESIDE: [Field<LimitDraft>; 5] = [
 /// Keys and quotas instead of the limit's own.
 const LEVELS: [Field<LimitDraft>; 1] = [Field::new(
     "levels",
-    Absent::Nothing,
+    FieldDefault::None,
     "A hierarchy, widest first; each level adds to the key of the one above. Instead of `key` and `rate`.",
-    || some_of(&of("level")),
+    || non_empty_list_of(&definition_ref("level")),
     |reader, node, _, limit| {
-        limit.levels_at = Some(node.place);
-        limit.rule.levels = tiers::levels(reader, node, limit.terms, limit.missing);
+        limit.levels_location = Some(node.location);
+        limit.rule.levels = tiers::read_levels(reader, node, limit.quota_options, limit.missing);
     },
 )];
 
@@ -151,40 +163,45 @@ const LEVELS: [Field<LimitDraft>; 1] = [Field::new(
 const COUNTING: [Field<LimitDraft>; 3] = [
     Field::new(
         "cost",
-        Absent::Default("1"),
+        FieldDefault::Value("1"),
         "What a request costs (default 1).",
-        || of("cost"),
-        |reader, node, _, limit| put(&mut limit.rule.cost, cost(reader, node, limit.terms.unit)),
+        || definition_ref("cost"),
+        |reader, node, _, limit| {
+            set_if_some(
+                &mut limit.rule.cost,
+                read_cost(reader, node, limit.quota_options.unit),
+            )
+        },
     ),
     Field::new(
         "count",
-        Absent::Default("requests"),
+        FieldDefault::Value("requests"),
         "What is counted: `requests`, `denials`, or chosen responses.",
-        || of("count"),
-        |reader, node, _, limit| put(&mut limit.rule.count, count(reader, node)),
+        || definition_ref("count"),
+        |reader, node, _, limit| set_if_some(&mut limit.rule.count, read_count(reader, node)),
     ),
     Field::new(
         "overdraft",
-        Absent::Default("0"),
+        FieldDefault::Value("0"),
         "How far below zero later charges may go.",
-        || of("number"),
+        || definition_ref("number"),
         |reader, node, name, limit| {
-            let units = reader.units(node, name, limit.terms.unit);
-            put(&mut limit.rule.overdraft, units);
+            let units = reader.units(node, name, limit.quota_options.unit);
+            set_if_some(&mut limit.rule.overdraft, units);
         },
     ),
 ];
 
 /// All fields of a limit.
-pub(crate) fn fields() -> impl Iterator<Item = About> {
-    about(&NAME)
-        .chain(about(&SUBJECT))
-        .chain(about(&TERMS))
-        .chain(about(&AMOUNT))
-        .chain(about(&BESIDE))
-        .chain(about(&LEVELS))
-        .chain(about(&COUNTING))
-        .chain(about(&ACTIONS))
+pub(crate) fn fields() -> impl Iterator<Item = FieldSpec> {
+    field_specs(&NAME)
+        .chain(field_specs(&SUBJECT))
+        .chain(field_specs(&OPTION_FIELDS))
+        .chain(field_specs(&AMOUNT_FIELDS))
+        .chain(field_specs(&ALTERNATIVE_QUOTAS))
+        .chain(field_specs(&LEVELS))
+        .chain(field_specs(&COUNTING))
+        .chain(field_specs(&ACTIONS))
 }
 
 /// The schema of a limit.
@@ -204,48 +221,54 @@ impl LimitDraft {
     /// A limit of which nothing is said.
     fn blank() -> Self {
         Self {
-            rule: LimitRule::new(Box::from(""), At::from(none_of_its_own())),
+            rule: LimitRule::new(Box::from(""), Located::from(no_own_quota())),
             name: None,
-            missing: Missing::default(),
-            missing_at: None,
-            terms: Terms::default(),
-            levels_at: None,
-            own: none_of_its_own(),
+            missing: OnMissing::default(),
+            missing_location: None,
+            quota_options: QuotaOptions::default(),
+            levels_location: None,
+            own_quota: no_own_quota(),
         }
     }
 }
 
 /// Reads one limit. Everything in it is looked at, even if its name or quota is wrong.
-pub(super) fn limit(reader: &mut Reader, node: &Node) -> Option<LimitRule> {
-    let mut fields = Fields::open(reader, node, "a limit", "{ name: everyone, rate: 100/s }")?;
+pub(super) fn read_limit(reader: &mut TreeReader, node: &SourceNode) -> Option<LimitRule> {
+    let mut fields = FieldReader::open(reader, node, "a limit", "{ name: everyone, rate: 100/s }")?;
     let mut limit = LimitDraft::blank();
     fields.read(reader, &NAME, &mut limit);
     if let Some(name) = &limit.name {
-        fields.of = format!("limit `{}`", name.value);
+        fields.subject = format!("limit `{}`", name.value);
     }
     fields.read(reader, &SUBJECT, &mut limit);
-    if let Some(place) = limit.missing_at
+    if let Some(place) = limit.missing_location
         && !fields.has("key")
         && !fields.has("levels")
     {
-        reader.report.say(
+        reader.diagnostics.add(
             place,
             format!(
                 "{}: `missing` is about attributes of the key, and there is no `key`",
-                fields.of
+                fields.subject
             ),
             "add a `key`, or leave `missing` out",
         );
     }
-    limit.terms = terms(reader, &mut fields, Terms::default());
+    limit.quota_options = read_quota_options(reader, &mut fields, QuotaOptions::default());
     let quota = if fields.has("levels") {
-        hierarchy(reader, &mut fields, &mut limit)
+        read_levels_only(reader, &mut fields, &mut limit)
     } else {
-        let quota = quota(reader, &mut fields, limit.terms, None, Kind::Own);
+        let quota = read_quota(
+            reader,
+            &mut fields,
+            limit.quota_options,
+            None,
+            QuotaContext::Own,
+        );
         if let Some(quota) = &quota {
-            limit.own = quota.value.clone();
+            limit.own_quota = quota.value.clone();
         }
-        fields.read(reader, &BESIDE, &mut limit);
+        fields.read(reader, &ALTERNATIVE_QUOTAS, &mut limit);
         // There are none; read so that the name is known.
         fields.read(reader, &LEVELS, &mut limit);
         quota
@@ -260,47 +283,47 @@ pub(super) fn limit(reader: &mut Reader, node: &Node) -> Option<LimitRule> {
 }
 
 /// The quota of a limit whose levels have theirs: unlimited in itself.
-fn none_of_its_own() -> QuotaSpec {
+fn no_own_quota() -> QuotaSpec {
     QuotaSpec {
         algorithm: Algorithm::default(),
         amount: Amount::Unlimited,
         burst: None,
-        unit: Unit::default(),
+        unit: QuotaUnit::default(),
         utc_offset_minutes: 0,
     }
 }
 
 /// `levels`, which have keys and quotas of their own.
-fn hierarchy(
-    reader: &mut Reader,
-    fields: &mut Fields<'_>,
+fn read_levels_only(
+    reader: &mut TreeReader,
+    fields: &mut FieldReader<'_>,
     limit: &mut LimitDraft,
-) -> Option<At<QuotaSpec>> {
+) -> Option<Located<QuotaSpec>> {
     fields.read(reader, &LEVELS, limit);
-    let place = limit.levels_at?;
-    let of_each = about(&AMOUNT).map(|field| field.name);
+    let place = limit.levels_location?;
+    let of_each = field_specs(&AMOUNT_FIELDS).map(|field| field.name);
     for name in ["key"].into_iter().chain(of_each) {
         let help = format!("give each level its own `{name}`");
-        refuse_beside_levels(reader, fields, name, &help);
+        reject_beside_levels(reader, fields, name, &help);
     }
-    let of_none = about(&BESIDE).map(|field| field.name);
+    let of_none = field_specs(&ALTERNATIVE_QUOTAS).map(|field| field.name);
     for name in of_none.chain(["bucket"]) {
         let help = format!("leave `{name}` out, or write a limit of its own for it");
-        refuse_beside_levels(reader, fields, name, &help);
+        reject_beside_levels(reader, fields, name, &help);
     }
-    Some(At::new(none_of_its_own(), place))
+    Some(Located::new(no_own_quota(), place))
 }
 
-fn refuse_beside_levels(
-    reader: &mut Reader,
-    fields: &mut Fields<'_>,
+fn reject_beside_levels(
+    reader: &mut TreeReader,
+    fields: &mut FieldReader<'_>,
     name: &'static str,
     help: &str,
 ) {
     if let Some(node) = fields.take(reader, name) {
-        reader.report.say(
-            node.place,
-            format!("{}: `{name}` cannot stand beside `levels`", fields.of),
+        reader.diagnostics.add(
+            node.location,
+            format!("{}: `{name}` cannot stand beside `levels`", fields.subject),
             help,
         );
     }

@@ -4,55 +4,58 @@
 
 use serde_json::json;
 
-use super::field::{Absent, Field, put};
-use super::fields::Fields;
-use super::matching::{conditions, networks};
-use super::scalar::found;
-use super::{Places, Reader};
-use crate::model::{Apply, DenyRule, Group, Match, Template};
-use crate::schema::{enumeration, of};
-use crate::source::{At, Node, Value};
-use crate::words;
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, set_if_some};
+use super::matching::{read_match, read_networks};
+use super::scalar::describe_node;
+use super::{FieldLocations, TreeReader};
+use crate::grammar;
+use crate::model::{DenyRule, Group, GroupSelection, Match, Template};
+use crate::schema::{definition_ref, enumeration};
+use crate::source::{Located, SourceNode, SourceValue};
 
-const APPLY: [(&str, Apply); 2] = [("all", Apply::All), ("narrowest", Apply::Narrowest)];
+const APPLY: [(&str, GroupSelection); 2] = [
+    ("all", GroupSelection::All),
+    ("narrowest", GroupSelection::Narrowest),
+];
 
 /// The fields of a group.
-pub(crate) const GROUP: [Field<Option<Apply>>; 1] = [Field::new(
+pub(crate) const GROUP: [Field<Option<GroupSelection>>; 1] = [Field::new(
     "apply",
-    Absent::Required("narrowest"),
+    FieldDefault::Required("narrowest"),
     "`all` (the default), or `narrowest`: only the limit with the most conditions.",
     || enumeration(&APPLY),
-    |reader, node, name, apply| *apply = reader.word(node, name, &APPLY),
+    |reader, node, name, apply| *apply = reader.keyword(node, name, &APPLY),
 )];
 
 /// The fields of an `exempt` entry in its long form.
 pub(crate) const EXEMPT: [Field<Option<Match>>; 1] = [Field::new(
     "match",
-    Absent::Required("{ ip: 10.0.0.0/8 }"),
+    FieldDefault::Required("{ ip: 10.0.0.0/8 }"),
     "Which requests.",
-    || of("match"),
-    |reader, node, _, matching| *matching = conditions(reader, node),
+    || definition_ref("match"),
+    |reader, node, _, matching| *matching = read_match(reader, node),
 )];
 
 /// The fields of a `deny` entry in its long form.
 pub(crate) const DENY: [Field<DenyDraft>; 3] = [
     Field::new(
         "match",
-        Absent::Required("{ ip: 10.0.0.0/8 }"),
+        FieldDefault::Required("{ ip: 10.0.0.0/8 }"),
         "Which requests.",
-        || of("match"),
-        |reader, node, _, draft| draft.matching = conditions(reader, node),
+        || definition_ref("match"),
+        |reader, node, _, draft| draft.matching = read_match(reader, node),
     ),
     Field::new(
         "status",
-        Absent::Default("403"),
+        FieldDefault::Value("403"),
         "The status of the answer (default 403).",
-        || of("status"),
-        |reader, node, _, draft| put(&mut draft.rule.status, reader.status(node)),
+        || definition_ref("status"),
+        |reader, node, _, draft| set_if_some(&mut draft.rule.status, reader.status(node)),
     ),
     Field::new(
         "message",
-        Absent::Nothing,
+        FieldDefault::None,
         "The message of the answer.",
         || json!({ "type": "string" }),
         |reader, node, _, draft| draft.rule.message = reader.message(node),
@@ -66,27 +69,34 @@ pub(crate) struct DenyDraft {
 }
 
 /// `lists`: networks by name, to be used as `{ in: NAME }`.
-pub(super) fn lists(reader: &mut Reader, node: &Node) {
-    let Some(fields) = Fields::open(reader, node, "`lists`", "lists: { office: [10.0.0.0/8] }")
+pub(super) fn read_lists(reader: &mut TreeReader, node: &SourceNode) {
+    let Some(fields) =
+        FieldReader::open(reader, node, "`lists`", "lists: { office: [10.0.0.0/8] }")
     else {
         return;
     };
     for entry in fields.entries {
-        let name = reader.made(entry.name.place, "lists", words::name(&entry.name.value));
+        let name = reader.ok_or_report(
+            entry.name.location,
+            "lists",
+            grammar::parse_name(&entry.name.value),
+        );
         let networks = match &entry.value.value {
-            Value::List(nodes) if !nodes.is_empty() => networks(reader, nodes, &entry.name.value),
-            Value::Scalar { .. } => networks(
+            SourceValue::List(nodes) if !nodes.is_empty() => {
+                read_networks(reader, nodes, &entry.name.value)
+            }
+            SourceValue::Scalar { .. } => read_networks(
                 reader,
                 std::slice::from_ref(&entry.value),
                 &entry.name.value,
             ),
             _ => {
-                reader.report.say(
-                    entry.value.place,
+                reader.diagnostics.add(
+                    entry.value.location,
                     format!(
                         "list `{}` must have networks, found {}",
                         entry.name.value,
-                        found(&entry.value)
+                        describe_node(&entry.value)
                     ),
                     "write them in brackets: `[10.0.0.0/8, \"2001:db8::/32\"]`",
                 );
@@ -101,9 +111,9 @@ pub(super) fn lists(reader: &mut Reader, node: &Node) {
 }
 
 /// `groups`: how the limits of each combine.
-pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
+pub(super) fn read_groups(reader: &mut TreeReader, node: &SourceNode) -> Vec<Group> {
     let mut groups = Vec::new();
-    let Some(fields) = Fields::open(
+    let Some(fields) = FieldReader::open(
         reader,
         node,
         "`groups`",
@@ -112,9 +122,13 @@ pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
         return groups;
     };
     for entry in fields.entries {
-        let name = reader.made(entry.name.place, "groups", words::name(&entry.name.value));
+        let name = reader.ok_or_report(
+            entry.name.location,
+            "groups",
+            grammar::parse_name(&entry.name.value),
+        );
         let of = format!("group `{}`", entry.name.value);
-        let Some(mut fields) = Fields::open(reader, &entry.value, of, "{ apply: narrowest }")
+        let Some(mut fields) = FieldReader::open(reader, &entry.value, of, "{ apply: narrowest }")
         else {
             continue;
         };
@@ -123,7 +137,7 @@ pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
         fields.finish(reader);
         if let (Some(name), Some(apply)) = (name, apply) {
             groups.push(Group {
-                name: At::new(name, entry.name.place),
+                name: Located::new(name, entry.name.location),
                 apply,
             });
         }
@@ -132,17 +146,17 @@ pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
 }
 
 /// `routes`: templates that no limit matches by.
-pub(super) fn routes(reader: &mut Reader, node: &Node) -> Vec<At<Template>> {
-    let mut routes: Vec<At<Template>> = Vec::new();
+pub(super) fn read_routes(reader: &mut TreeReader, node: &SourceNode) -> Vec<Located<Template>> {
+    let mut routes: Vec<Located<Template>> = Vec::new();
     for node in reader.list(node, "routes").unwrap_or_default() {
-        if let Some(template) = reader.parse(node, "routes", words::template) {
-            let route = At::new(template, node.place);
+        if let Some(template) = reader.parse(node, "routes", grammar::parse_template) {
+            let route = Located::new(template, node.location);
             if let Some(first) = routes.iter().find(|first| **first == route) {
-                reader.report.say(
-                    node.place,
+                reader.diagnostics.add(
+                    node.location,
                     format!(
                         "`routes` lists `{}` twice; first on line {}",
-                        route.value.0, first.place.line
+                        route.value.0, first.location.line
                     ),
                     "keep one of the two",
                 );
@@ -154,12 +168,16 @@ pub(super) fn routes(reader: &mut Reader, node: &Node) -> Vec<At<Template>> {
 }
 
 /// `exempt`: conditions, under `match` or bare.
-pub(super) fn exempt(reader: &mut Reader, node: &Node, places: &mut Places) -> Vec<Match> {
+pub(super) fn read_exempt(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    places: &mut FieldLocations,
+) -> Vec<Match> {
     let mut rules = Vec::new();
     for node in reader.list(node, "exempt").unwrap_or_default() {
-        let before = reader.report.len();
-        let matching = if has_match(node) {
-            let Some(mut fields) = Fields::open(
+        let before = reader.diagnostics.len();
+        let matching = if is_long_form(node) {
+            let Some(mut fields) = FieldReader::open(
                 reader,
                 node,
                 "an `exempt` entry",
@@ -172,48 +190,52 @@ pub(super) fn exempt(reader: &mut Reader, node: &Node, places: &mut Places) -> V
             fields.finish(reader);
             matching
         } else {
-            conditions(reader, node)
+            read_match(reader, node)
         };
         let Some(matching) = matching else { continue };
-        if matching.conditions.is_empty() && reader.report.len() == before {
-            reader.report.say(
-                node.place,
+        if matching.conditions.is_empty() && reader.diagnostics.len() == before {
+            reader.diagnostics.add(
+                node.location,
                 "an `exempt` entry without conditions exempts every request",
                 "say which requests; to switch all limits off say `mode: off`",
             );
         }
-        if reader.report.len() == before {
+        if reader.diagnostics.len() == before {
             rules.push(matching);
-            places.exempt.push(node.place);
+            places.exempt.push(node.location);
         }
     }
     rules
 }
 
 /// `deny`: conditions, with a status and a message, or bare.
-pub(super) fn deny(reader: &mut Reader, node: &Node, places: &mut Places) -> Vec<DenyRule> {
+pub(super) fn read_deny(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    places: &mut FieldLocations,
+) -> Vec<DenyRule> {
     let mut rules = Vec::new();
     for node in reader.list(node, "deny").unwrap_or_default() {
-        let before = reader.report.len();
-        let Some(rule) = deny_rule(reader, node) else {
+        let before = reader.diagnostics.len();
+        let Some(rule) = read_deny_rule(reader, node) else {
             continue;
         };
-        if rule.matching.conditions.is_empty() && reader.report.len() == before {
-            reader.report.say(
-                node.place,
+        if rule.matching.conditions.is_empty() && reader.diagnostics.len() == before {
+            reader.diagnostics.add(
+                node.location,
                 "a `deny` entry without conditions refuses every request",
                 "say which requests; a limit with `rate: 0/s` refuses everything too, and can be shadowed",
             );
         }
-        if reader.report.len() == before {
+        if reader.diagnostics.len() == before {
             rules.push(rule);
-            places.deny.push(node.place);
+            places.deny.push(node.location);
         }
     }
     rules
 }
 
-fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
+fn read_deny_rule(reader: &mut TreeReader, node: &SourceNode) -> Option<DenyRule> {
     let mut draft = DenyDraft {
         rule: DenyRule {
             matching: Match::default(),
@@ -222,11 +244,11 @@ fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
         },
         matching: None,
     };
-    if !has_match(node) {
-        draft.rule.matching = conditions(reader, node)?;
+    if !is_long_form(node) {
+        draft.rule.matching = read_match(reader, node)?;
         return Some(draft.rule);
     }
-    let mut fields = Fields::open(
+    let mut fields = FieldReader::open(
         reader,
         node,
         "a `deny` entry",
@@ -239,6 +261,6 @@ fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
 }
 
 /// No attribute is called `match`, so its name tells the long form from the bare one.
-fn has_match(node: &Node) -> bool {
-    matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| &*entry.name.value == "match"))
+fn is_long_form(node: &SourceNode) -> bool {
+    matches!(&node.value, SourceValue::Map(entries) if entries.iter().any(|entry| &*entry.name.value == "match"))
 }

@@ -7,38 +7,38 @@
 
 mod action;
 mod cost;
-mod field;
-mod fields;
+mod diagnostic_sink;
+mod field_reader;
+mod field_spec;
 mod key;
 mod limit;
 mod lists;
+mod locations;
 mod matching;
-mod places;
+mod policy;
 mod quota;
 mod rate;
-mod report;
 mod scalar;
 mod tiers;
-mod top;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use field::{About, Absent};
-pub use fields::Fields;
+pub(crate) use diagnostic_sink::DiagnosticSink;
+pub use field_reader::FieldReader;
+pub(crate) use field_spec::{FieldDefault, FieldSpec};
+pub(crate) use locations::FieldLocations;
 pub(crate) use matching::test_schema;
-pub(crate) use places::Places;
-pub(crate) use report::Report;
-pub use scalar::found;
-pub(crate) use top::{MODES, schema};
+pub(crate) use policy::{MODES, schema};
+pub use scalar::describe_node;
 
 use serde_json::Value;
 
 use crate::model::{IpNet, Policy};
 use crate::rules::Rules;
-use crate::source::{Node, Place, Problem, given_twice};
-use field::about;
-use quota::{AMOUNT, TERMS, UNLIMITED};
+use crate::source::{Diagnostic, SourceLocation, SourceNode, find_duplicate_names};
+use field_spec::field_specs;
+use quota::{AMOUNT_FIELDS, OPTION_FIELDS, UNLIMITED_FIELD};
 
 /// The schemas of the parts of a policy, by the names that other schemas refer to them with.
 pub(crate) fn schemas() -> [(&'static str, Value); 9] {
@@ -56,40 +56,40 @@ pub(crate) fn schemas() -> [(&'static str, Value); 9] {
 }
 
 /// The maps of a policy and their fields.
-pub(crate) fn tables() -> [(&'static str, Vec<About>); 16] {
-    let quota = || about(&TERMS).chain(about(&AMOUNT));
+pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 16] {
+    let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
-        ("policy", about(&top::POLICY).collect()),
-        ("fleet", about(&top::FLEET).collect()),
-        ("group", about(&lists::GROUP).collect()),
-        ("exempt", about(&lists::EXEMPT).collect()),
-        ("deny", about(&lists::DENY).collect()),
+        ("policy", field_specs(&policy::POLICY).collect()),
+        ("fleet", field_specs(&policy::FLEET).collect()),
+        ("group", field_specs(&lists::GROUP).collect()),
+        ("exempt", field_specs(&lists::EXEMPT).collect()),
+        ("deny", field_specs(&lists::DENY).collect()),
         ("limit", limit::fields().collect()),
-        ("tiers", about(&tiers::TIERS).collect()),
-        ("level", about(&tiers::LEVEL).chain(quota()).collect()),
+        ("tiers", field_specs(&tiers::TIERS).collect()),
+        ("level", field_specs(&tiers::LEVEL).chain(quota()).collect()),
         (
             "override",
-            about(&tiers::OVERRIDE)
+            field_specs(&tiers::OVERRIDE)
                 .chain(quota())
-                .chain(about(&UNLIMITED))
+                .chain(field_specs(&UNLIMITED_FIELD))
                 .collect(),
         ),
-        ("key", about(&key::PART).collect()),
-        ("computed", about(&rate::COMPUTED).collect()),
-        ("cost-by", about(&cost::BY_VALUE).collect()),
-        ("cost-from", about(&cost::FROM_ATTRIBUTE).collect()),
-        ("cost-response", about(&cost::FROM_RESPONSE).collect()),
-        ("count", about(&cost::COUNT).collect()),
-        ("test", about(&matching::TEST).collect()),
+        ("key", field_specs(&key::PART).collect()),
+        ("computed", field_specs(&rate::COMPUTED_RATE).collect()),
+        ("cost-by", field_specs(&cost::BY_VALUE).collect()),
+        ("cost-from", field_specs(&cost::FROM_ATTRIBUTE).collect()),
+        ("cost-response", field_specs(&cost::FROM_RESPONSE).collect()),
+        ("count", field_specs(&cost::COUNT).collect()),
+        ("test", field_specs(&matching::TEST).collect()),
     ]
 }
 
 /// Reads and checks a policy.
 ///
 /// ```
-/// use tollgate_policy::source::{Format, parse};
+/// use tollgate_policy::source::{SourceFormat, parse};
 ///
-/// let tree = parse("limits: [{ name: all, rate: 100/s, brust: 5, burst: 1O }]", Format::Yaml).unwrap();
+/// let tree = parse("limits: [{ name: all, rate: 100/s, brust: 5, burst: 1O }]", SourceFormat::Yaml).unwrap();
 /// let problems = tollgate_policy::read::policy(&tree).unwrap_err();
 /// assert_eq!(problems.len(), 2);
 /// assert_eq!(problems[0].help.as_deref(), Some("did you mean `burst`?"));
@@ -98,11 +98,11 @@ pub(crate) fn tables() -> [(&'static str, Vec<About>); 16] {
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the file.
-pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
-    let mut reader = Reader::new(node);
-    let (policy, places) = top::policy(&mut reader, node);
-    let mut report = reader.report;
-    crate::check::policy(&policy, &places, &mut report);
+pub fn read_policy(node: &SourceNode) -> Result<Policy, Vec<Diagnostic>> {
+    let mut reader = TreeReader::new(node);
+    let (policy, places) = policy::read_root(&mut reader, node);
+    let mut report = reader.diagnostics;
+    crate::check::check_policy(&policy, &places, &mut report);
     if report.len() == 0
         && let Err(problems) = Rules::compile(&policy, [0; 16])
     {
@@ -123,12 +123,12 @@ pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
 /// read with it too.
 ///
 /// ```
-/// use tollgate_policy::read::{Fields, Reader};
-/// use tollgate_policy::source::{Format, parse};
+/// use tollgate_policy::read::{FieldReader, TreeReader};
+/// use tollgate_policy::source::{SourceFormat, parse};
 ///
-/// let tree = parse("{ send: 5, exepct: allowed }", Format::Yaml).unwrap();
-/// let mut reader = Reader::new(&tree);
-/// let mut fields = Fields::open(&mut reader, &tree, "a step", "{ send: 5 }").unwrap();
+/// let tree = parse("{ send: 5, exepct: allowed }", SourceFormat::Yaml).unwrap();
+/// let mut reader = TreeReader::new(&tree);
+/// let mut fields = FieldReader::open(&mut reader, &tree, "a step", "{ send: 5 }").unwrap();
 /// let send = fields.take(&mut reader, "send").and_then(|node| reader.number(node, "send", 0, 9));
 /// fields.take(&mut reader, "expect");
 /// fields.finish(&mut reader);
@@ -136,46 +136,51 @@ pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
 /// assert_eq!(reader.finish()[0].help.as_deref(), Some("did you mean `expect`?"));
 /// ```
 #[derive(Default)]
-pub struct Reader {
+pub struct TreeReader {
     /// What is wrong so far.
-    report: Report,
+    diagnostics: DiagnosticSink,
     /// The named networks of a policy.
     lists: Vec<(Box<str>, Vec<IpNet>)>,
 }
 
-impl Reader {
+impl TreeReader {
     /// Begins to read a tree. A name that stands in a map twice is wrong in every file.
     #[must_use]
-    pub fn new(tree: &Node) -> Self {
+    pub fn new(tree: &SourceNode) -> Self {
         let mut reader = Self::default();
-        for twice in given_twice(tree) {
-            reader.report.push(twice);
+        for twice in find_duplicate_names(tree) {
+            reader.diagnostics.push(twice);
         }
         reader
     }
 
     /// Reports what is wrong at a place, and what would be right.
-    pub fn say(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.report.say(place, message, help);
+    pub fn report(
+        &mut self,
+        place: SourceLocation,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.diagnostics.add(place, message, help);
     }
 
     /// Whether nothing is wrong so far.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.report.len() == 0
+        self.diagnostics.len() == 0
     }
 
     /// Everything that is wrong, in the order of the file.
     #[must_use]
-    pub fn finish(self) -> Vec<Problem> {
-        self.report.finish()
+    pub fn finish(self) -> Vec<Diagnostic> {
+        self.diagnostics.finish()
     }
 }
 
-impl std::fmt::Debug for Reader {
+impl std::fmt::Debug for TreeReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader")
-            .field("problems", &self.report.len())
+            .field("problems", &self.diagnostics.len())
             .finish_non_exhaustive()
     }
 }

@@ -3,29 +3,29 @@
 //! Must not know: whether core can honour it; `check` asks.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
-use super::Reader;
-use super::field::{Absent, Field, about, put};
-use super::fields::Fields;
+use super::TreeReader;
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
 use super::rate::read_rate;
-use super::scalar::found;
+use super::scalar::describe_node;
+use crate::grammar;
 use crate::model::{Algorithm, Amount, Burst, QuotaSpec};
-use crate::schema::{enumeration, object, of, some_of};
-use crate::source::{At, Node, Place, Value};
-use crate::words;
+use crate::schema::{definition_ref, enumeration, non_empty_list_of, object};
+use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
 
 /// How long a place is held without being renewed, unless the file says otherwise.
-const LEASE: Nanos = Nanos::from_secs(60);
-const UNITS: [(&str, Unit); 3] = [
-    ("requests", Unit::Requests),
-    ("bytes", Unit::Bytes),
-    ("tokens", Unit::Tokens),
+const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
+const UNITS: [(&str, QuotaUnit); 3] = [
+    ("requests", QuotaUnit::Requests),
+    ("bytes", QuotaUnit::Bytes),
+    ("tokens", QuotaUnit::Tokens),
 ];
 
 /// What a quota may leave out or say beyond a plain one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum QuotaContext {
     /// A limit's own or a level's: it says how much.
     Own,
     /// A tier's or an override's: it may also be unlimited.
@@ -36,39 +36,41 @@ pub(super) enum Kind {
 
 /// What everything else in a quota is about: read first, because rates and bursts are written in units.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Terms {
+pub(crate) struct QuotaOptions {
     pub(super) algorithm: Option<Algorithm>,
-    pub(super) unit: Unit,
+    pub(super) unit: QuotaUnit,
     pub(super) utc_offset_minutes: i16,
 }
 
 /// The fields of a quota that say how it is counted.
-pub(crate) const TERMS: [Field<Terms>; 3] = [
+pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
     Field::new(
         "algorithm",
-        Absent::Default("token_bucket"),
+        FieldDefault::Value("token_bucket"),
         "How the rate is counted (default token_bucket).",
-        || enumeration(&Algorithm::NAMED),
+        || enumeration(&Algorithm::BY_NAME),
         |reader, node, name, terms| {
-            let algorithm = reader.word(node, name, &Algorithm::NAMED);
+            let algorithm = reader.keyword(node, name, &Algorithm::BY_NAME);
             terms.algorithm = algorithm.or(terms.algorithm);
         },
     ),
     Field::new(
         "unit",
-        Absent::Default("requests"),
+        FieldDefault::Value("requests"),
         "What is counted (default requests).",
         || enumeration(&UNITS),
-        |reader, node, name, terms| put(&mut terms.unit, reader.word(node, name, &UNITS)),
+        |reader, node, name, terms| {
+            set_if_some(&mut terms.unit, reader.keyword(node, name, &UNITS))
+        },
     ),
     Field::new(
         "utc_offset",
-        Absent::Default("+00:00"),
+        FieldDefault::Value("+00:00"),
         "The offset from UTC at which calendar windows turn, such as \"+02:00\".",
         || json!({ "type": "string" }),
         |reader, node, name, terms| {
-            let minutes = reader.parse(node, name, words::utc_offset);
-            put(&mut terms.utc_offset_minutes, minutes);
+            let minutes = reader.parse(node, name, grammar::parse_utc_offset);
+            set_if_some(&mut terms.utc_offset_minutes, minutes);
         },
     ),
 ];
@@ -76,49 +78,49 @@ pub(crate) const TERMS: [Field<Terms>; 3] = [
 /// The fields of a quota that say how much. Read together, because some exclude others.
 #[derive(Default)]
 pub(crate) struct AmountDraft {
-    rate: Option<Node>,
-    concurrency: Option<Node>,
-    lease: Option<Node>,
-    burst: Option<Node>,
-    unlimited: Option<Node>,
+    rate: Option<SourceNode>,
+    concurrency: Option<SourceNode>,
+    lease: Option<SourceNode>,
+    burst: Option<SourceNode>,
+    unlimited: Option<SourceNode>,
 }
 
 /// The fields of a quota that say how much.
-pub(crate) const AMOUNT: [Field<AmountDraft>; 4] = [
+pub(crate) const AMOUNT_FIELDS: [Field<AmountDraft>; 4] = [
     Field::new(
         "rate",
-        Absent::Means("required, unless there is `concurrency` or `levels`"),
+        FieldDefault::Description("required, unless there is `concurrency` or `levels`"),
         "So many per period; several rates all hold. Or computed: `5000/h + 50/h × claim.repos, at most 12500/h`.",
-        || of("rates"),
+        || definition_ref("rates"),
         |_, node, _, amount| amount.rate = Some(node.clone()),
     ),
     Field::new(
         "concurrency",
-        Absent::Nothing,
+        FieldDefault::None,
         "So many at once, instead of a rate.",
-        || of("number"),
+        || definition_ref("number"),
         |_, node, _, amount| amount.concurrency = Some(node.clone()),
     ),
     Field::new(
         "lease",
-        Absent::Default("60s"),
+        FieldDefault::Value("60s"),
         "How long a place is held without being renewed (default 60s).",
-        || of("duration"),
+        || definition_ref("duration"),
         |_, node, _, amount| amount.lease = Some(node.clone()),
     ),
     Field::new(
         "burst",
-        Absent::Means("the rate's number"),
+        FieldDefault::Description("the rate's number"),
         "The most at once, where it is not the rate's own number; `auto` is ten seconds' worth.",
-        || json!({ "anyOf": [{ "const": "auto" }, of("number")] }),
+        || json!({ "anyOf": [{ "const": "auto" }, definition_ref("number")] }),
         |_, node, _, amount| amount.burst = Some(node.clone()),
     ),
 ];
 
 /// The field of tiers and overrides that limit nothing. Others may not have it, and are told so.
-pub(crate) const UNLIMITED: [Field<AmountDraft>; 1] = [Field::new(
+pub(crate) const UNLIMITED_FIELD: [Field<AmountDraft>; 1] = [Field::new(
     "unlimited",
-    Absent::Nothing,
+    FieldDefault::None,
     "No limit at all.",
     || json!({ "const": true }),
     |_, node, _, amount| amount.unlimited = Some(node.clone()),
@@ -127,21 +129,29 @@ pub(crate) const UNLIMITED: [Field<AmountDraft>; 1] = [Field::new(
 /// The schema of a quota beside a limit's own: a rate, `unlimited`, its fields, or how many at once where the limit says
 /// that.
 pub(crate) fn schema() -> Json {
-    let fields = object(about(&UNLIMITED).chain(about(&TERMS)).chain(about(&AMOUNT)));
+    let fields = object(
+        field_specs(&UNLIMITED_FIELD)
+            .chain(field_specs(&OPTION_FIELDS))
+            .chain(field_specs(&AMOUNT_FIELDS)),
+    );
     let unlimited = json!({ "const": "unlimited" });
-    json!({ "anyOf": [of("rate"), unlimited, some_of(&of("rate")), of("number"), fields] })
+    json!({ "anyOf": [definition_ref("rate"), unlimited, non_empty_list_of(&definition_ref("rate")), definition_ref("number"), fields] })
 }
 
 /// `algorithm`, `unit` and `utc_offset`; what is left out is as in `above`.
-pub(super) fn terms(reader: &mut Reader, fields: &mut Fields<'_>, above: Terms) -> Terms {
+pub(super) fn read_quota_options(
+    reader: &mut TreeReader,
+    fields: &mut FieldReader<'_>,
+    above: QuotaOptions,
+) -> QuotaOptions {
     let mut terms = above;
-    fields.read(reader, &TERMS, &mut terms);
+    fields.read(reader, &OPTION_FIELDS, &mut terms);
     terms
 }
 
 /// The terms that a quota was read with, for those that stand inside it.
-pub(super) const fn terms_of(quota: &QuotaSpec) -> Terms {
-    Terms {
+pub(super) const fn options_of(quota: &QuotaSpec) -> QuotaOptions {
+    QuotaOptions {
         algorithm: Some(quota.algorithm),
         unit: quota.unit,
         utc_offset_minutes: quota.utc_offset_minutes,
@@ -149,27 +159,27 @@ pub(super) const fn terms_of(quota: &QuotaSpec) -> Terms {
 }
 
 /// A quota out of the fields of a map. `limits` is the quota of the limit that it stands in, where it does.
-pub(super) fn quota(
-    reader: &mut Reader,
-    fields: &mut Fields<'_>,
-    terms: Terms,
+pub(super) fn read_quota(
+    reader: &mut TreeReader,
+    fields: &mut FieldReader<'_>,
+    terms: QuotaOptions,
     limits: Option<&QuotaSpec>,
-    kind: Kind,
-) -> Option<At<QuotaSpec>> {
+    kind: QuotaContext,
+) -> Option<Located<QuotaSpec>> {
     let mut draft = AmountDraft::default();
-    fields.read(reader, &AMOUNT, &mut draft);
-    fields.read(reader, &UNLIMITED, &mut draft);
+    fields.read(reader, &AMOUNT_FIELDS, &mut draft);
+    fields.read(reader, &UNLIMITED_FIELD, &mut draft);
     let (rate, places) = (draft.rate.as_ref(), draft.concurrency.as_ref());
     let (lease, unlimited) = (draft.lease.as_ref(), draft.unlimited.as_ref());
-    let lease_span = lease.and_then(|node| reader.parse(node, "lease", words::duration));
+    let lease_span = lease.and_then(|node| reader.parse(node, "lease", grammar::parse_duration));
     if let (Some(node), None) = (lease, places) {
-        reader.report.say(
-            node.place,
+        reader.diagnostics.add(
+            node.location,
             "`lease` is for `concurrency`: it is how long a place is held without being renewed",
             "leave `lease` out, or say `concurrency` instead of `rate`",
         );
     }
-    only_one(
+    reject_several(
         reader,
         &[
             ("rate", rate),
@@ -180,32 +190,38 @@ pub(super) fn quota(
     let burst = draft.burst.as_ref();
     let burst = burst.and_then(|node| read_burst(reader, node, terms.unit));
     let (place, amount) = if let Some(node) = rate {
-        (node.place, read_rate(reader, node, terms.unit)?)
+        (node.location, read_rate(reader, node, terms.unit)?)
     } else if let Some(node) = places {
         let lease = lease_span.unwrap_or(match limits.map(|quota| &quota.amount) {
-            Some(Amount::AtOnce { lease, .. }) => *lease,
-            _ => LEASE,
+            Some(Amount::Concurrency { lease, .. }) => *lease,
+            _ => DEFAULT_LEASE,
         });
-        let places = reader.parse(node, "concurrency", words::count)?;
-        (node.place, Amount::AtOnce { places, lease })
+        let places = reader.parse(node, "concurrency", grammar::parse_count)?;
+        (
+            node.location,
+            Amount::Concurrency {
+                permits: places,
+                lease,
+            },
+        )
     } else if let Some(node) = unlimited {
-        (node.place, read_unlimited(reader, node, kind)?)
-    } else if let (Kind::Candidate, Some(quota)) = (kind, limits) {
+        (node.location, read_unlimited(reader, node, kind)?)
+    } else if let (QuotaContext::Candidate, Some(quota)) = (kind, limits) {
         (fields.place, quota.amount.clone())
     } else if fields.has("rate") || fields.has("concurrency") {
         // The name stands there without a value, which is already reported.
         return None;
     } else {
-        reader.report.say(
+        reader.diagnostics.add(
             fields.place,
-            format!("{} does not say how much", fields.of),
+            format!("{} does not say how much", fields.subject),
             "add `rate: 100/min`, or `concurrency: 20`",
         );
         return None;
     };
-    let algorithm = algorithm(reader, fields, terms, &amount, place)?;
+    let algorithm = resolve_algorithm(reader, fields, terms, &amount, place)?;
     let burst = burst.or_else(|| {
-        limits.and_then(|limits| burst_above(limits, algorithm, &amount, rate.is_none()))
+        limits.and_then(|limits| inherited_burst(limits, algorithm, &amount, rate.is_none()))
     });
     let spec = QuotaSpec {
         algorithm,
@@ -214,24 +230,24 @@ pub(super) fn quota(
         unit: terms.unit,
         utc_offset_minutes: terms.utc_offset_minutes,
     };
-    Some(At::new(spec, place))
+    Some(Located::new(spec, place))
 }
 
 /// A quota as a single value: `100/min`, `unlimited`, or how many at once where the limit counts that.
-pub(super) fn short(
-    reader: &mut Reader,
-    node: &Node,
+pub(super) fn read_short_quota(
+    reader: &mut TreeReader,
+    node: &SourceNode,
     field: &str,
     limits: &QuotaSpec,
-) -> Option<At<QuotaSpec>> {
-    let terms = terms_of(limits);
+) -> Option<Located<QuotaSpec>> {
+    let terms = options_of(limits);
     let text = match &node.value {
-        Value::Scalar { text, .. } => &**text,
-        Value::List(_) => "",
-        Value::Nothing | Value::Map(_) => {
-            reader.report.say(
-                node.place,
-                format!("`{field}` must say how much, found {}", found(node)),
+        SourceValue::Scalar { text, .. } => &**text,
+        SourceValue::List(_) => "",
+        SourceValue::Null | SourceValue::Map(_) => {
+            reader.diagnostics.add(
+                node.location,
+                format!("`{field}` must say how much, found {}", describe_node(node)),
                 "write a rate such as `100/min`, or `unlimited`",
             );
             return None;
@@ -239,9 +255,9 @@ pub(super) fn short(
     };
     let amount = match (&limits.amount, text) {
         (_, "unlimited") => Amount::Unlimited,
-        (Amount::AtOnce { lease, .. }, text) if !text.is_empty() && !text.contains('/') => {
-            Amount::AtOnce {
-                places: reader.parse(node, field, words::count)?,
+        (Amount::Concurrency { lease, .. }, text) if !text.is_empty() && !text.contains('/') => {
+            Amount::Concurrency {
+                permits: reader.parse(node, field, grammar::parse_count)?,
                 lease: *lease,
             }
         }
@@ -251,7 +267,7 @@ pub(super) fn short(
         (Amount::Rates(_) | Amount::Computed(_), Algorithm::Concurrency) => Algorithm::default(),
         (_, algorithm) => algorithm,
     };
-    let burst = burst_above(limits, algorithm, &amount, false);
+    let burst = inherited_burst(limits, algorithm, &amount, false);
     let spec = QuotaSpec {
         algorithm,
         amount,
@@ -259,31 +275,31 @@ pub(super) fn short(
         unit: terms.unit,
         utc_offset_minutes: terms.utc_offset_minutes,
     };
-    Some(At::new(spec, node.place))
+    Some(Located::new(spec, node.location))
 }
 
 /// `auto` is a rule that holds for every rate; a number belongs to the rate that it stands beside.
-fn burst_above(
+fn inherited_burst(
     limits: &QuotaSpec,
     algorithm: Algorithm,
     amount: &Amount,
     same_rate: bool,
-) -> Option<At<Burst>> {
+) -> Option<Located<Burst>> {
     let rates = matches!(amount, Amount::Rates(_) | Amount::Computed(_));
     limits
         .burst
         .filter(|burst| algorithm.has_burst() && rates && (same_rate || burst.value == Burst::Auto))
 }
 
-fn only_one(reader: &mut Reader, given: &[(&str, Option<&Node>)]) -> Option<()> {
+fn reject_several(reader: &mut TreeReader, given: &[(&str, Option<&SourceNode>)]) -> Option<()> {
     let mut given = given
         .iter()
         .filter_map(|(name, node)| Some((*name, (*node)?)));
     let first = given.next();
     let second = given.next();
     if let (Some((first, _)), Some((name, node))) = (first, second) {
-        reader.report.say(
-            node.place,
+        reader.diagnostics.add(
+            node.location,
             format!("`{name}` and `{first}` exclude each other"),
             "keep one of them; two limits with the same key may have one each",
         );
@@ -292,28 +308,28 @@ fn only_one(reader: &mut Reader, given: &[(&str, Option<&Node>)]) -> Option<()> 
     Some(())
 }
 
-fn algorithm(
-    reader: &mut Reader,
-    fields: &Fields<'_>,
-    terms: Terms,
+fn resolve_algorithm(
+    reader: &mut TreeReader,
+    fields: &FieldReader<'_>,
+    terms: QuotaOptions,
     amount: &Amount,
-    place: Place,
+    place: SourceLocation,
 ) -> Option<Algorithm> {
     match (amount, terms.algorithm) {
-        (Amount::AtOnce { .. }, Some(other))
+        (Amount::Concurrency { .. }, Some(other))
             if other != Algorithm::Concurrency && fields.has("algorithm") =>
         {
-            reader.report.say(
+            reader.diagnostics.add(
                 place,
                 format!(
                     "{}: `concurrency` is counted by itself, not by an algorithm",
-                    fields.of
+                    fields.subject
                 ),
                 "leave `algorithm` out, or say `rate` instead of `concurrency`",
             );
             None
         }
-        (Amount::AtOnce { .. }, _) => Some(Algorithm::Concurrency),
+        (Amount::Concurrency { .. }, _) => Some(Algorithm::Concurrency),
         (Amount::Rates(_) | Amount::Computed(_), Some(Algorithm::Concurrency)) => {
             Some(Algorithm::default())
         }
@@ -321,23 +337,31 @@ fn algorithm(
     }
 }
 
-fn read_unlimited(reader: &mut Reader, node: &Node, kind: Kind) -> Option<Amount> {
-    let is_true = reader.truth(node, "unlimited")?;
-    if is_true && kind == Kind::Tier {
+fn read_unlimited(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    kind: QuotaContext,
+) -> Option<Amount> {
+    let is_true = reader.boolean(node, "unlimited")?;
+    if is_true && kind == QuotaContext::Tier {
         return Some(Amount::Unlimited);
     }
-    reader.report.say(
-        node.place,
+    reader.diagnostics.add(
+        node.location,
         "`unlimited` is for tiers and overrides: a limit that limits nothing is none",
         "say `rate: 100/min`, or switch the limit off with `mode: off`",
     );
     None
 }
 
-fn read_burst(reader: &mut Reader, node: &Node, unit: Unit) -> Option<At<Burst>> {
+fn read_burst(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    unit: QuotaUnit,
+) -> Option<Located<Burst>> {
     let burst = reader.parse(node, "burst", |text| match text {
         "auto" => Ok(Burst::Auto),
-        text => words::amount(text, unit).map(Burst::Units),
+        text => grammar::parse_amount(text, unit).map(Burst::Units),
     })?;
-    Some(At::new(burst, node.place))
+    Some(Located::new(burst, node.location))
 }

@@ -3,114 +3,131 @@
 //! Must not know: what stands beside a rate.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
-use super::Reader;
-use super::field::{Absent, Field, about};
-use super::fields::Fields;
+use super::TreeReader;
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, field_specs};
 use crate::attributes::Attribute;
-use crate::model::{Amount, Computed, RateSpec};
-use crate::schema::{object, of, some_of};
-use crate::source::{At, Node, Value};
-use crate::words;
+use crate::grammar;
+use crate::model::{Amount, ComputedRate, RateSpec};
+use crate::schema::{definition_ref, non_empty_list_of, object};
+use crate::source::{Located, SourceNode, SourceValue};
 
 /// As many windows as anybody needs; each is a state per key.
-const MOST_RATES: usize = 8;
+const MAX_RATES: usize = 8;
 
 /// A computed rate while it is read in its long form.
 #[derive(Default)]
 pub(crate) struct ComputedDraft {
-    unit: Unit,
-    base: Option<At<RateSpec>>,
-    each: Option<At<RateSpec>>,
+    unit: QuotaUnit,
+    base: Option<Located<RateSpec>>,
+    each: Option<Located<RateSpec>>,
     times: Option<Attribute>,
-    at_most: Option<At<RateSpec>>,
+    at_most: Option<Located<RateSpec>>,
 }
 
 /// The fields of a computed rate in its long form.
-pub(crate) const COMPUTED: [Field<ComputedDraft>; 4] = [
+pub(crate) const COMPUTED_RATE: [Field<ComputedDraft>; 4] = [
     Field::new(
         "base",
-        Absent::Required("5000/h"),
+        FieldDefault::Required("5000/h"),
         "What everyone gets.",
-        || of("rate"),
-        |reader, node, name, rate| rate.base = one_rate(reader, node, name, rate.unit),
+        || definition_ref("rate"),
+        |reader, node, name, rate| rate.base = read_one_rate(reader, node, name, rate.unit),
     ),
     Field::new(
         "each",
-        Absent::Required("50/h"),
+        FieldDefault::Required("50/h"),
         "What each unit of the attribute adds.",
-        || of("rate"),
-        |reader, node, name, rate| rate.each = one_rate(reader, node, name, rate.unit),
+        || definition_ref("rate"),
+        |reader, node, name, rate| rate.each = read_one_rate(reader, node, name, rate.unit),
     ),
     Field::new(
         "times",
-        Absent::Required("claim.repos"),
+        FieldDefault::Required("claim.repos"),
         "The attribute whose number is multiplied.",
-        || of("attribute"),
-        |reader, node, name, rate| rate.times = reader.textual(node, name).map(|at| at.value),
+        || definition_ref("attribute"),
+        |reader, node, name, rate| {
+            rate.times = reader.text_attribute(node, name).map(|at| at.value)
+        },
     ),
     Field::new(
         "at_most",
-        Absent::Required("12500/h"),
+        FieldDefault::Required("12500/h"),
         "The most that anyone gets.",
-        || of("rate"),
-        |reader, node, name, rate| rate.at_most = one_rate(reader, node, name, rate.unit),
+        || definition_ref("rate"),
+        |reader, node, name, rate| rate.at_most = read_one_rate(reader, node, name, rate.unit),
     ),
 ];
 
 /// The schema of `rate`: one, several, or a computed one.
 pub(crate) fn schema() -> Json {
-    json!({ "anyOf": [of("rate"), some_of(&of("rate")), object(about(&COMPUTED))] })
+    json!({ "anyOf": [definition_ref("rate"), non_empty_list_of(&definition_ref("rate")), object(field_specs(&COMPUTED_RATE))] })
 }
 
 /// One rate, several, or a computed one.
-pub(super) fn read_rate(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount> {
+pub(super) fn read_rate(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    unit: QuotaUnit,
+) -> Option<Amount> {
     match &node.value {
-        Value::Scalar { text, .. } if words::is_computed(text) => {
-            let (base, each, times, at_most) =
-                reader.parse(node, "rate", |text| words::computed(text, unit))?;
-            not_an_address(reader, node, &times)?;
-            Some(Amount::Computed(Computed {
-                base: At::new(base, node.place),
-                each: At::new(each, node.place),
+        SourceValue::Scalar { text, .. } if grammar::is_computed_rate(text) => {
+            let (base, each, times, at_most) = reader.parse(node, "rate", |text| {
+                grammar::parse_computed_rate(text, unit)
+            })?;
+            reject_ip(reader, node, &times)?;
+            Some(Amount::Computed(ComputedRate {
+                base: Located::new(base, node.location),
+                each: Located::new(each, node.location),
                 times,
-                at_most: At::new(at_most, node.place),
+                at_most: Located::new(at_most, node.location),
             }))
         }
-        Value::List(nodes) => read_rates(reader, node, nodes, unit),
-        Value::Map(_) => read_computed(reader, node, unit),
-        Value::Nothing | Value::Scalar { .. } => {
-            Some(Amount::Rates(vec![one_rate(reader, node, "rate", unit)?]))
-        }
+        SourceValue::List(nodes) => read_rates(reader, node, nodes, unit),
+        SourceValue::Map(_) => read_computed(reader, node, unit),
+        SourceValue::Null | SourceValue::Scalar { .. } => Some(Amount::Rates(vec![read_one_rate(
+            reader, node, "rate", unit,
+        )?])),
     }
 }
 
-fn one_rate(reader: &mut Reader, node: &Node, field: &str, unit: Unit) -> Option<At<RateSpec>> {
-    let rate = reader.parse(node, field, |text| words::rate(text, unit))?;
-    Some(At::new(rate, node.place))
+fn read_one_rate(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    field: &str,
+    unit: QuotaUnit,
+) -> Option<Located<RateSpec>> {
+    let rate = reader.parse(node, field, |text| grammar::parse_rate(text, unit))?;
+    Some(Located::new(rate, node.location))
 }
 
-fn read_rates(reader: &mut Reader, node: &Node, nodes: &[Node], unit: Unit) -> Option<Amount> {
-    if nodes.is_empty() || nodes.len() > MOST_RATES {
-        reader.report.say(
-            node.place,
+fn read_rates(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    nodes: &[SourceNode],
+    unit: QuotaUnit,
+) -> Option<Amount> {
+    if nodes.is_empty() || nodes.len() > MAX_RATES {
+        reader.diagnostics.add(
+            node.location,
             format!("`rate` lists {} rates", nodes.len()),
-            format!("list from 1 to {MOST_RATES}, as in `[10/s, 1000/h]`"),
+            format!("list from 1 to {MAX_RATES}, as in `[10/s, 1000/h]`"),
         );
         return None;
     }
-    let mut rates: Vec<At<RateSpec>> = Vec::new();
+    let mut rates: Vec<Located<RateSpec>> = Vec::new();
     for node in nodes {
-        let Some(rate) = one_rate(reader, node, "rate", unit) else {
+        let Some(rate) = read_one_rate(reader, node, "rate", unit) else {
             continue;
         };
         if rates
             .iter()
             .any(|first| first.value.period == rate.value.period)
         {
-            reader.report.say(
-                node.place,
+            reader.diagnostics.add(
+                node.location,
                 "`rate` lists two rates for the same period",
                 "keep the smaller: it is the one that would decide",
             );
@@ -121,16 +138,16 @@ fn read_rates(reader: &mut Reader, node: &Node, nodes: &[Node], unit: Unit) -> O
 }
 
 /// The long form of a computed rate.
-fn read_computed(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount> {
+fn read_computed(reader: &mut TreeReader, node: &SourceNode, unit: QuotaUnit) -> Option<Amount> {
     let example = "{ base: 5000/h, each: 50/h, times: claim.repos, at_most: 12500/h }";
-    let mut fields = Fields::open(reader, node, "a computed `rate`", example)?;
+    let mut fields = FieldReader::open(reader, node, "a computed `rate`", example)?;
     let mut draft = ComputedDraft {
         unit,
         ..ComputedDraft::default()
     };
-    fields.read(reader, &COMPUTED, &mut draft);
+    fields.read(reader, &COMPUTED_RATE, &mut draft);
     fields.finish(reader);
-    Some(Amount::Computed(Computed {
+    Some(Amount::Computed(ComputedRate {
         base: draft.base?,
         each: draft.each?,
         times: draft.times?,
@@ -138,12 +155,12 @@ fn read_computed(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount>
     }))
 }
 
-fn not_an_address(reader: &mut Reader, node: &Node, times: &Attribute) -> Option<()> {
+fn reject_ip(reader: &mut TreeReader, node: &SourceNode, times: &Attribute) -> Option<()> {
     if *times != Attribute::Ip {
         return Some(());
     }
-    reader.report.say(
-        node.place,
+    reader.diagnostics.add(
+        node.location,
         "`rate` cannot be computed from `ip`: an address is no number",
         "name a claim or a header whose value is a number",
     );

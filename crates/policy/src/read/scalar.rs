@@ -2,36 +2,39 @@
 //!
 //! Must not know: which fields there are.
 
-use super::Reader;
-use super::fields::list;
+use super::TreeReader;
+use super::field_reader::join_names;
 use crate::attributes::Attribute;
-use crate::source::{At, Node, Place, Value};
-use crate::words::{self, Wrong, nearest, quoted};
+use crate::grammar::{self, GrammarError, nearest_name, quote};
+use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
 
 /// Attributes that have a name of their own after a dot.
 pub(super) const FAMILIES: [&str; 5] = ["header", "query", "cookie", "claim", "descriptor"];
 
 /// What stands there, in messages.
 #[must_use]
-pub fn found(node: &Node) -> String {
+pub fn describe_node(node: &SourceNode) -> String {
     match &node.value {
-        Value::Nothing => "nothing".to_owned(),
-        Value::Scalar { text, .. } => quoted(text),
-        Value::List(nodes) if nodes.is_empty() => "an empty list".to_owned(),
-        Value::List(_) => "a list".to_owned(),
-        Value::Map(_) => "a map".to_owned(),
+        SourceValue::Null => "nothing".to_owned(),
+        SourceValue::Scalar { text, .. } => quote(text),
+        SourceValue::List(nodes) if nodes.is_empty() => "an empty list".to_owned(),
+        SourceValue::List(_) => "a list".to_owned(),
+        SourceValue::Map(_) => "a map".to_owned(),
     }
 }
 
-impl Reader {
+impl TreeReader {
     /// The text of a single value.
-    pub fn text<'a>(&mut self, node: &'a Node, field: &str) -> Option<&'a str> {
-        if let Value::Scalar { text, .. } = &node.value {
+    pub fn text<'a>(&mut self, node: &'a SourceNode, field: &str) -> Option<&'a str> {
+        if let SourceValue::Scalar { text, .. } = &node.value {
             return Some(text);
         }
-        self.report.say(
-            node.place,
-            format!("`{field}` must be a single value, found {}", found(node)),
+        self.diagnostics.add(
+            node.location,
+            format!(
+                "`{field}` must be a single value, found {}",
+                describe_node(node)
+            ),
             format!("write one value after `{field}:`"),
         );
         None
@@ -40,52 +43,57 @@ impl Reader {
     /// What one of the small languages makes of a single value.
     pub fn parse<T>(
         &mut self,
-        node: &Node,
+        node: &SourceNode,
         field: &str,
-        grammar: impl FnOnce(&str) -> Result<T, Wrong>,
+        grammar: impl FnOnce(&str) -> Result<T, GrammarError>,
     ) -> Option<T> {
         let text = self.text(node, field)?;
-        self.made(node.place, field, grammar(text))
+        self.ok_or_report(node.location, field, grammar(text))
     }
 
     /// What a small language made, or its complaint in the report.
-    pub(super) fn made<T>(
+    pub(super) fn ok_or_report<T>(
         &mut self,
-        place: Place,
+        place: SourceLocation,
         field: &str,
-        result: Result<T, Wrong>,
+        result: Result<T, GrammarError>,
     ) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(wrong) => {
-                self.report.wrong(place, field, wrong);
+                self.diagnostics.add_field_error(place, field, wrong);
                 None
             }
         }
     }
 
     /// One of a few words.
-    pub fn word<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)]) -> Option<T> {
+    pub fn keyword<T: Copy>(
+        &mut self,
+        node: &SourceNode,
+        field: &str,
+        words: &[(&str, T)],
+    ) -> Option<T> {
         let text = self.text(node, field)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
         }
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let help = match nearest(text, names.iter().copied()) {
+        let help = match nearest_name(text, names.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("it may be {}", list(&names, "or")),
+            None => format!("it may be {}", join_names(&names, "or")),
         };
-        self.report.say(
-            node.place,
-            format!("`{field}` cannot be {}", quoted(text)),
+        self.diagnostics.add(
+            node.location,
+            format!("`{field}` cannot be {}", quote(text)),
             help,
         );
         None
     }
 
     /// `true` or `false`, not in quotes.
-    pub(super) fn truth(&mut self, node: &Node, field: &str) -> Option<bool> {
-        if let Value::Scalar {
+    pub(super) fn boolean(&mut self, node: &SourceNode, field: &str) -> Option<bool> {
+        if let SourceValue::Scalar {
             text,
             quoted: false,
         } = &node.value
@@ -96,22 +104,25 @@ impl Reader {
                 _ => {}
             }
         }
-        self.report.say(
-            node.place,
-            format!("`{field}` must be true or false, found {}", found(node)),
+        self.diagnostics.add(
+            node.location,
+            format!(
+                "`{field}` must be true or false, found {}",
+                describe_node(node)
+            ),
             format!("write `{field}: true` or leave it out"),
         );
         None
     }
 
     /// A whole number within bounds.
-    pub fn number(&mut self, node: &Node, field: &str, least: u64, most: u64) -> Option<u64> {
-        let number = self.parse(node, field, words::count)?;
+    pub fn number(&mut self, node: &SourceNode, field: &str, least: u64, most: u64) -> Option<u64> {
+        let number = self.parse(node, field, grammar::parse_count)?;
         if (least..=most).contains(&number) {
             return Some(number);
         }
-        self.report.say(
-            node.place,
+        self.diagnostics.add(
+            node.location,
             format!("`{field}` cannot be {number}"),
             match least {
                 0 => format!("write a number up to {most}"),
@@ -122,26 +133,26 @@ impl Reader {
     }
 
     /// The status of a refusal.
-    pub(super) fn status(&mut self, node: &Node) -> Option<u16> {
+    pub(super) fn status(&mut self, node: &SourceNode) -> Option<u16> {
         let number = self.number(node, "status", 400, 599)?;
         u16::try_from(number).ok()
     }
 
     /// A message for people: not endless, and without characters that would garble a terminal or a header.
-    pub(super) fn message(&mut self, node: &Node) -> Option<Box<str>> {
+    pub(super) fn message(&mut self, node: &SourceNode) -> Option<Box<str>> {
         const LONGEST: usize = 1_000;
         let text = self.text(node, "message")?;
         if text.chars().count() > LONGEST {
-            self.report.say(
-                node.place,
+            self.diagnostics.add(
+                node.location,
                 "`message` is too long",
                 format!("write at most {LONGEST} characters"),
             );
             return None;
         }
         if text.chars().any(|c| c.is_control() && c != '\n') {
-            self.report.say(
-                node.place,
+            self.diagnostics.add(
+                node.location,
                 "`message` has control characters",
                 "write plain text; lines may end",
             );
@@ -151,36 +162,41 @@ impl Reader {
     }
 
     /// A name by the rules for names.
-    pub(super) fn name(&mut self, node: &Node, field: &str) -> Option<At<Box<str>>> {
-        let name = self.parse(node, field, words::name)?;
-        Some(At::new(name, node.place))
+    pub(super) fn name(&mut self, node: &SourceNode, field: &str) -> Option<Located<Box<str>>> {
+        let name = self.parse(node, field, grammar::parse_name)?;
+        Some(Located::new(name, node.location))
     }
 
     /// An attribute by its name.
-    pub(super) fn attribute(&mut self, node: &Node, field: &str) -> Option<At<Attribute>> {
+    pub(super) fn attribute(
+        &mut self,
+        node: &SourceNode,
+        field: &str,
+    ) -> Option<Located<Attribute>> {
         let text = self.text(node, field)?;
-        let attribute = self.attribute_named(text, node.place, field)?;
-        Some(At::new(attribute, node.place))
+        let attribute = self.parse_attribute(text, node.location, field)?;
+        Some(Located::new(attribute, node.location))
     }
 
     /// The attribute that a text names, with the one that was probably meant where it names none.
-    pub(super) fn attribute_named(
+    pub(super) fn parse_attribute(
         &mut self,
         text: &str,
-        place: Place,
+        place: SourceLocation,
         field: &str,
     ) -> Option<Attribute> {
-        match Attribute::named(text) {
+        match Attribute::parse(text) {
             Some(Attribute::Header(header)) => {
-                let header = self.made(place, field, words::header(&header))?;
+                let header =
+                    self.ok_or_report(place, field, grammar::parse_header_name(&header))?;
                 Some(Attribute::Header(header))
             }
             Some(attribute) => Some(attribute),
             None => {
-                self.report.say(
+                self.diagnostics.add(
                     place,
-                    format!("`{field}`: there is no attribute {}", quoted(text)),
-                    meant_attribute(text),
+                    format!("`{field}`: there is no attribute {}", quote(text)),
+                    suggest_attribute(text),
                 );
                 None
             }
@@ -188,13 +204,17 @@ impl Reader {
     }
 
     /// An attribute whose value is a text; an address is none.
-    pub(super) fn textual(&mut self, node: &Node, field: &str) -> Option<At<Attribute>> {
+    pub(super) fn text_attribute(
+        &mut self,
+        node: &SourceNode,
+        field: &str,
+    ) -> Option<Located<Attribute>> {
         let attribute = self.attribute(node, field)?;
         if attribute.value != Attribute::Ip {
             return Some(attribute);
         }
-        self.report.say(
-            node.place,
+        self.diagnostics.add(
+            node.location,
             format!("`{field}` cannot be `ip`: an address is no word and no number"),
             "name a header, a claim or another attribute",
         );
@@ -202,11 +222,11 @@ impl Reader {
     }
 }
 
-fn meant_attribute(text: &str) -> String {
+fn suggest_attribute(text: &str) -> String {
     const SINGLE: [&str; 6] = ["ip", "method", "host", "route", "path", "domain"];
     if let Some((family, rest)) = text.split_once('.')
         && !rest.is_empty()
-        && let Some(family) = nearest(family, FAMILIES)
+        && let Some(family) = nearest_name(family, FAMILIES)
     {
         return format!("did you mean `{family}.{rest}`?");
     }
@@ -227,8 +247,8 @@ fn meant_attribute(text: &str) -> String {
     {
         return format!("say which one: `{family}.NAME`");
     }
-    match nearest(text, SINGLE) {
+    match nearest_name(text, SINGLE) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("there are {}", list(&Attribute::NAMES, "and")),
+        None => format!("there are {}", join_names(&Attribute::NAMES, "and")),
     }
 }

@@ -3,7 +3,7 @@
 //! Must not know: single messages; the corpus has those.
 
 use crate::load;
-use crate::source::Format;
+use crate::source::SourceFormat;
 
 const EVERYTHING: &str = include_str!("../../corpus/right/everything.yaml");
 
@@ -104,7 +104,7 @@ fn s_30_what_is_no_number_is_refused_in_every_field_and_the_field_is_named() {
                 number
             };
             let text = form.replace('@', number);
-            let problems = load(&text, "a.yaml", Format::Yaml).expect_err(&text);
+            let problems = load(&text, "a.yaml", SourceFormat::Yaml).expect_err(&text);
             let named = problems
                 .list
                 .iter()
@@ -125,7 +125,7 @@ fn control_the_same_fields_accept_a_number() {
             "7"
         };
         let text = form.replace('@', number);
-        load(&text, "a.yaml", Format::Yaml).unwrap_or_else(|problems| panic!("{problems}"));
+        load(&text, "a.yaml", SourceFormat::Yaml).unwrap_or_else(|problems| panic!("{problems}"));
     }
 }
 
@@ -136,7 +136,7 @@ fn s_41_a_policy_that_was_cut_off_never_panics_the_reader() {
         .step_by(13)
         .filter(|end| EVERYTHING.is_char_boundary(*end))
     {
-        refused += usize::from(load(&EVERYTHING[..end], "a.yaml", Format::Yaml).is_err());
+        refused += usize::from(load(&EVERYTHING[..end], "a.yaml", SourceFormat::Yaml).is_err());
     }
     assert!(refused > 100);
 }
@@ -154,7 +154,7 @@ fn any_value_in_any_place_is_answered() {
             let changed = format!("{name}: {value}");
             let mut text = lines.clone();
             text[index] = &changed;
-            refused += usize::from(load(&text.join("\n"), "a.yaml", Format::Yaml).is_err());
+            refused += usize::from(load(&text.join("\n"), "a.yaml", SourceFormat::Yaml).is_err());
         }
     }
     assert!(refused > 200, "only {refused} were refused");
@@ -163,7 +163,7 @@ fn any_value_in_any_place_is_answered() {
 #[test]
 fn all_problems_of_a_file_are_told_at_once() {
     let text = "mode: on\nlimits:\n  - { name: a b, rate: 1, brust: 2 }\n  - { name: c, rate: 1/s, burst: x, key: path }\n";
-    let problems = load(text, "a.yaml", Format::Yaml).unwrap_err();
+    let problems = load(text, "a.yaml", SourceFormat::Yaml).unwrap_err();
     assert_eq!(problems.list.len(), 6, "{problems}");
-    assert!(problems.list.is_sorted_by_key(|problem| problem.place));
+    assert!(problems.list.is_sorted_by_key(|problem| problem.location));
 }

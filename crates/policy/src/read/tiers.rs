@@ -4,86 +4,99 @@
 
 use serde_json::Value as Json;
 
-use super::Reader;
-use super::field::{Absent, Field, about};
-use super::fields::Fields;
-use super::key::key;
-use super::quota::{AMOUNT, Kind, TERMS, Terms, UNLIMITED, quota, short, terms, terms_of};
-use super::scalar::found;
+use super::TreeReader;
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, field_specs};
+use super::key::read_key;
+use super::quota::{
+    AMOUNT_FIELDS, OPTION_FIELDS, QuotaContext, QuotaOptions, UNLIMITED_FIELD, options_of,
+    read_quota, read_quota_options, read_short_quota,
+};
+use super::scalar::describe_node;
 use crate::attributes::Attribute;
-use crate::model::{Algorithm, Amount, KeyPart, Level, Missing, Override, QuotaSpec, Tiers};
-use crate::schema::{name_pattern, named_values, object, of, one_or_list};
-use crate::source::{At, Node, Value};
-use crate::words;
+use crate::grammar;
+use crate::model::{Algorithm, Amount, KeyPart, Level, OnMissing, QuotaOverride, QuotaSpec, Tiers};
+use crate::schema::{definition_ref, name_pattern, object, object_with_values, one_or_list};
+use crate::source::{Located, SourceNode, SourceValue};
 
 /// As many levels as a batch has room for beside other limits.
-const MOST_LEVELS: usize = 8;
+const MAX_LEVELS: usize = 8;
 
 /// The field of `tiers` that is no tier.
-pub(crate) const TIERS: [Field<Option<At<Attribute>>>; 1] = [Field::new(
+pub(crate) const TIERS: [Field<Option<Located<Attribute>>>; 1] = [Field::new(
     "by",
-    Absent::Required("header.x-plan"),
+    FieldDefault::Required("header.x-plan"),
     "The attribute whose value names the tier. A value that names none gets the limit's own quota.",
-    || of("attribute"),
-    |reader, node, name, by| *by = reader.textual(node, name),
+    || definition_ref("attribute"),
+    |reader, node, name, by| *by = reader.text_attribute(node, name),
 )];
 
 /// The values of the key that an override is for.
-type OverrideKey = At<Vec<Box<str>>>;
+type OverrideKey = Located<Vec<Box<str>>>;
 
 /// The field of an override that is none of its quota's.
 pub(crate) const OVERRIDE: [Field<Option<OverrideKey>>; 1] = [Field::new(
     "key",
-    Absent::Required("abc"),
+    FieldDefault::Required("abc"),
     "The values of the key's attributes, in the order of its parts.",
-    || one_or_list(&of("scalar")),
-    |reader, node, _, key| *key = override_key(reader, node),
+    || one_or_list(&definition_ref("scalar")),
+    |reader, node, _, key| *key = read_override_key(reader, node),
 )];
 
 /// A level while it is read.
 pub(crate) struct LevelDraft {
-    name: Option<At<Box<str>>>,
+    name: Option<Located<Box<str>>>,
     key: Vec<KeyPart>,
-    missing: Missing,
+    missing: OnMissing,
 }
 
 /// The fields of a level that are none of its quota's. The name comes first, because messages name the level by it.
 pub(crate) const LEVEL: [Field<LevelDraft>; 2] = [
     Field::new(
         "name",
-        Absent::Required("org"),
+        FieldDefault::Required("org"),
         "As verdicts name it when it is violated.",
         name_pattern,
         |reader, node, name, level| level.name = reader.name(node, name),
     ),
     Field::new(
         "key",
-        Absent::Nothing,
+        FieldDefault::None,
         "What this level adds to the key of the level above.",
-        || of("key"),
-        |reader, node, _, level| level.key = key(reader, node, level.missing),
+        || definition_ref("key"),
+        |reader, node, _, level| level.key = read_key(reader, node, level.missing),
     ),
 ];
 
 /// The schema of `tiers`.
 pub(crate) fn schema() -> Json {
-    named_values(about(&TIERS), &of("quota"))
+    object_with_values(field_specs(&TIERS), &definition_ref("quota"))
 }
 
 /// The schema of an override.
 pub(crate) fn override_schema() -> Json {
-    let quota = about(&UNLIMITED).chain(about(&TERMS)).chain(about(&AMOUNT));
-    object(about(&OVERRIDE).chain(quota))
+    let quota = field_specs(&UNLIMITED_FIELD)
+        .chain(field_specs(&OPTION_FIELDS))
+        .chain(field_specs(&AMOUNT_FIELDS));
+    object(field_specs(&OVERRIDE).chain(quota))
 }
 
 /// The schema of a level.
 pub(crate) fn level_schema() -> Json {
-    object(about(&LEVEL).chain(about(&TERMS)).chain(about(&AMOUNT)))
+    object(
+        field_specs(&LEVEL)
+            .chain(field_specs(&OPTION_FIELDS))
+            .chain(field_specs(&AMOUNT_FIELDS)),
+    )
 }
 
 /// `tiers: { by: header.x-plan, free: 100/min, partner: unlimited }`
-pub(super) fn tiers(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<Tiers> {
-    let mut fields = Fields::open(
+pub(super) fn read_tiers(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    limits: &QuotaSpec,
+) -> Option<Tiers> {
+    let mut fields = FieldReader::open(
         reader,
         node,
         "`tiers`",
@@ -92,16 +105,17 @@ pub(super) fn tiers(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Opt
     let mut by = None;
     fields.read(reader, &TIERS, &mut by);
     let mut tiers = Vec::new();
-    for entry in fields.rest() {
+    for entry in fields.unread_entries() {
         let of = format!("tier `{}`", entry.name.value);
-        if let Some(quota) = nested(reader, &entry.value, &of, &entry.name.value, limits) {
-            let name = spelled(by.as_ref().map(|by| &by.value), &entry.name.value);
-            tiers.push((At::new(name, entry.name.place), quota));
+        if let Some(quota) = read_nested_quota(reader, &entry.value, &of, &entry.name.value, limits)
+        {
+            let name = canonical_value(by.as_ref().map(|by| &by.value), &entry.name.value);
+            tiers.push((Located::new(name, entry.name.location), quota));
         }
     }
-    if fields.rest().next().is_none() {
-        reader.report.say(
-            node.place,
+    if fields.unread_entries().next().is_none() {
+        reader.diagnostics.add(
+            node.location,
             "`tiers` names no tier",
             "add one for each value: `free: 100/min`",
         );
@@ -110,7 +124,7 @@ pub(super) fn tiers(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Opt
 }
 
 /// Values are compared as transports give them: methods in upper case, hosts in lower.
-pub(super) fn spelled(by: Option<&Attribute>, value: &str) -> Box<str> {
+pub(super) fn canonical_value(by: Option<&Attribute>, value: &str) -> Box<str> {
     match by {
         Some(Attribute::Method) => value.to_ascii_uppercase().into(),
         Some(Attribute::Host) => value.to_ascii_lowercase().into(),
@@ -119,66 +133,74 @@ pub(super) fn spelled(by: Option<&Attribute>, value: &str) -> Box<str> {
 }
 
 /// A quota that stands inside a limit: short, or a map in which what is left out is the limit's.
-fn nested(
-    reader: &mut Reader,
-    node: &Node,
+fn read_nested_quota(
+    reader: &mut TreeReader,
+    node: &SourceNode,
     of: &str,
     field: &str,
     limits: &QuotaSpec,
-) -> Option<At<QuotaSpec>> {
-    if !matches!(node.value, Value::Map(_)) {
-        return short(reader, node, field, limits);
+) -> Option<Located<QuotaSpec>> {
+    if !matches!(node.value, SourceValue::Map(_)) {
+        return read_short_quota(reader, node, field, limits);
     }
-    let mut fields = Fields::open(reader, node, of, "{ rate: 100/min, burst: 20 }")?;
+    let mut fields = FieldReader::open(reader, node, of, "{ rate: 100/min, burst: 20 }")?;
     // A computed rate is a map too.
     if fields.has("base") || fields.has("at_most") {
-        return short_computed(reader, node, limits);
+        return read_computed_quota(reader, node, limits);
     }
-    let terms = terms(reader, &mut fields, terms_of(limits));
-    let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Tier);
+    let terms = read_quota_options(reader, &mut fields, options_of(limits));
+    let quota = read_quota(reader, &mut fields, terms, Some(limits), QuotaContext::Tier);
     fields.finish(reader);
     quota
 }
 
-fn short_computed(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<At<QuotaSpec>> {
+fn read_computed_quota(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    limits: &QuotaSpec,
+) -> Option<Located<QuotaSpec>> {
     let amount = super::rate::read_rate(reader, node, limits.unit)?;
     let spec = QuotaSpec {
         amount,
         ..limits.clone()
     };
-    Some(At::new(spec, node.place))
+    Some(Located::new(spec, node.location))
 }
 
 /// `overrides: [{ key: [abc], rate: 9000/min }]`
-pub(super) fn overrides(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Vec<Override> {
+pub(super) fn read_overrides(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    limits: &QuotaSpec,
+) -> Vec<QuotaOverride> {
     let mut overrides = Vec::new();
     for node in reader.list(node, "overrides").unwrap_or_default() {
         let example = "{ key: abc, rate: 9000/min }";
-        let Some(mut fields) = Fields::open(reader, node, "an override", example) else {
+        let Some(mut fields) = FieldReader::open(reader, node, "an override", example) else {
             continue;
         };
         let mut key = None;
         fields.read(reader, &OVERRIDE, &mut key);
-        let terms = terms(reader, &mut fields, terms_of(limits));
-        let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Tier);
+        let terms = read_quota_options(reader, &mut fields, options_of(limits));
+        let quota = read_quota(reader, &mut fields, terms, Some(limits), QuotaContext::Tier);
         fields.finish(reader);
         if let (Some(key), Some(quota)) = (key, quota) {
-            overrides.push(Override { key, quota });
+            overrides.push(QuotaOverride { key, quota });
         }
     }
     overrides
 }
 
-fn override_key(reader: &mut Reader, node: &Node) -> Option<OverrideKey> {
+fn read_override_key(reader: &mut TreeReader, node: &SourceNode) -> Option<OverrideKey> {
     let nodes = match &node.value {
-        Value::List(nodes) => nodes.as_slice(),
-        Value::Scalar { .. } => std::slice::from_ref(node),
-        Value::Nothing | Value::Map(_) => {
-            reader.report.say(
-                node.place,
+        SourceValue::List(nodes) => nodes.as_slice(),
+        SourceValue::Scalar { .. } => std::slice::from_ref(node),
+        SourceValue::Null | SourceValue::Map(_) => {
+            reader.diagnostics.add(
+                node.location,
                 format!(
                     "the `key` of an override must be values, found {}",
-                    found(node)
+                    describe_node(node)
                 ),
                 "write the values in the order of the limit's key: `[abc, POST]`",
             );
@@ -189,37 +211,42 @@ fn override_key(reader: &mut Reader, node: &Node) -> Option<OverrideKey> {
         .iter()
         .filter_map(|node| reader.text(node, "key").map(Into::into))
         .collect();
-    (values.len() == nodes.len()).then(|| At::new(values, node.place))
+    (values.len() == nodes.len()).then(|| Located::new(values, node.location))
 }
 
 /// `levels`: a hierarchy, the widest first.
-pub(super) fn levels(
-    reader: &mut Reader,
-    node: &Node,
-    above: Terms,
-    missing: Missing,
+pub(super) fn read_levels(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    above: QuotaOptions,
+    missing: OnMissing,
 ) -> Vec<Level> {
     let nodes = reader.list(node, "levels").unwrap_or_default();
-    if !(1..=MOST_LEVELS).contains(&nodes.len()) && matches!(node.value, Value::List(_)) {
-        reader.report.say(
-            node.place,
+    if !(1..=MAX_LEVELS).contains(&nodes.len()) && matches!(node.value, SourceValue::List(_)) {
+        reader.diagnostics.add(
+            node.location,
             format!("`levels` has {} levels", nodes.len()),
-            format!("write from 1 to {MOST_LEVELS}, the widest first"),
+            format!("write from 1 to {MAX_LEVELS}, the widest first"),
         );
     }
     let mut levels: Vec<Level> = Vec::new();
     for node in nodes {
-        let Some(level) = level(reader, node, above, missing) else {
+        let Some(read_level) = level(reader, node, above, missing) else {
             continue;
         };
-        levels.push(level);
+        levels.push(read_level);
     }
     levels
 }
 
-fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Option<Level> {
+fn level(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    above: QuotaOptions,
+    missing: OnMissing,
+) -> Option<Level> {
     let example = "{ name: org, key: [claim.org], rate: 10000/min }";
-    let mut fields = Fields::open(reader, node, "a level", example)?;
+    let mut fields = FieldReader::open(reader, node, "a level", example)?;
     let mut draft = LevelDraft {
         name: None,
         key: Vec::new(),
@@ -228,11 +255,11 @@ fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Op
     let [name, key] = LEVEL;
     fields.read(reader, &[name], &mut draft);
     if let Some(name) = &draft.name {
-        fields.of = format!("level `{}`", name.value);
+        fields.subject = format!("level `{}`", name.value);
     }
     fields.read(reader, &[key], &mut draft);
-    let terms = terms(reader, &mut fields, above);
-    let quota = quota(reader, &mut fields, terms, None, Kind::Own);
+    let terms = read_quota_options(reader, &mut fields, above);
+    let quota = read_quota(reader, &mut fields, terms, None, QuotaContext::Own);
     fields.finish(reader);
     Some(Level {
         name: draft.name?,
@@ -242,42 +269,52 @@ fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Op
 }
 
 /// `local: 2000/s`, or with a burst: a token bucket that nothing of the limit's own quota is taken over into but the unit.
-pub(super) fn local(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<At<QuotaSpec>> {
-    let above = Terms {
+pub(super) fn read_local(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    limits: &QuotaSpec,
+) -> Option<Located<QuotaSpec>> {
+    let above = QuotaOptions {
         unit: limits.unit,
-        ..Terms::default()
+        ..QuotaOptions::default()
     };
-    if !matches!(node.value, Value::Map(_)) {
-        let rate = reader.parse(node, "local", |text| words::rate(text, limits.unit))?;
+    if !matches!(node.value, SourceValue::Map(_)) {
+        let rate = reader.parse(node, "local", |text| grammar::parse_rate(text, limits.unit))?;
         let spec = QuotaSpec {
             algorithm: Algorithm::TokenBucket,
-            amount: Amount::Rates(vec![At::new(rate, node.place)]),
+            amount: Amount::Rates(vec![Located::new(rate, node.location)]),
             burst: None,
             unit: limits.unit,
             utc_offset_minutes: 0,
         };
-        return Some(At::new(spec, node.place));
+        return Some(Located::new(spec, node.location));
     }
-    let mut fields = Fields::open(reader, node, "`local`", "{ rate: 2000/s, burst: 500 }")?;
-    let terms = terms(reader, &mut fields, above);
-    let quota = quota(reader, &mut fields, terms, None, Kind::Own);
+    let mut fields = FieldReader::open(reader, node, "`local`", "{ rate: 2000/s, burst: 500 }")?;
+    let terms = read_quota_options(reader, &mut fields, above);
+    let quota = read_quota(reader, &mut fields, terms, None, QuotaContext::Own);
     fields.finish(reader);
     quota
 }
 
 /// `candidate`: another rate or algorithm; what is left out is the limit's.
-pub(super) fn candidate(
-    reader: &mut Reader,
-    node: &Node,
+pub(super) fn read_candidate(
+    reader: &mut TreeReader,
+    node: &SourceNode,
     limits: &QuotaSpec,
-) -> Option<At<QuotaSpec>> {
-    if !matches!(node.value, Value::Map(_)) {
-        return short(reader, node, "candidate", limits);
+) -> Option<Located<QuotaSpec>> {
+    if !matches!(node.value, SourceValue::Map(_)) {
+        return read_short_quota(reader, node, "candidate", limits);
     }
     let example = "{ rate: 2000/min, algorithm: sliding_window }";
-    let mut fields = Fields::open(reader, node, "`candidate`", example)?;
-    let terms = terms(reader, &mut fields, terms_of(limits));
-    let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Candidate);
+    let mut fields = FieldReader::open(reader, node, "`candidate`", example)?;
+    let terms = read_quota_options(reader, &mut fields, options_of(limits));
+    let quota = read_quota(
+        reader,
+        &mut fields,
+        terms,
+        Some(limits),
+        QuotaContext::Candidate,
+    );
     fields.finish(reader);
     quota
 }

@@ -2,10 +2,10 @@
 
 use tollgate_testkit::allocation::{Counting, calls};
 
-use super::{Found, KeyBuffer, MeterRef, Rules};
+use super::{KeyBuffer, MatchedRules, MeterRef, Rules};
 use crate::attributes::Attribute;
 use crate::model::{Condition, Glob, IpNet, LimitRule, Match, Policy, Template, Test};
-use crate::tests::sample::{MINUTE, Request, bucket, key, limit, named, policy};
+use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, key, limit, policy};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -35,7 +35,7 @@ fn every_kind() -> Policy {
     ];
     let limits = tests.into_iter().enumerate().map(|(n, (name, test))| {
         let condition = Condition {
-            attribute: named(name),
+            attribute: attribute(name),
             test,
         };
         let mut parts = key(&["ip", "host", "route", "method", "header.x", "header.y"]);
@@ -71,14 +71,14 @@ fn finding_and_keying_allocate_nothing_whatever_the_request_looks_like() {
             ("header.x", header),
         ];
         let request = Request::with(&values);
-        let mut found = Found::new();
+        let mut found = MatchedRules::new();
         let mut buffer = KeyBuffer::new();
         let mut keys = 0;
         let counted = calls(|| {
-            rules.find(&request, &mut found);
+            rules.match_rules(&request, &mut found);
             for rule in found.rules() {
                 for meter in 0..rules.rules()[*rule].meters.len() {
-                    rules.key(
+                    rules.write_key(
                         MeterRef { rule: *rule, meter },
                         &request,
                         &found,

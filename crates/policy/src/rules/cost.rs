@@ -2,28 +2,28 @@
 //!
 //! Nothing here allocates. Must not know: how costs are charged.
 
-use super::choose::value;
-use super::{Found, Rules};
+use super::variant_selector::attribute_value;
+use super::{MatchedRules, Rules};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::Cost;
 
 impl Rules {
     /// What a request costs under a rule when it arrives.
     #[must_use]
-    pub fn cost(&self, rule: usize, request: &dyn Attributes, found: &Found) -> u64 {
-        self.rules().get(rule).map_or(1, |rule| match rule.price.0 {
-            Kind::Fixed(units) => units,
-            _ => rule.price.of_request(request, self.route(request, found)),
+    pub fn cost(&self, rule: usize, request: &dyn Attributes, found: &MatchedRules) -> u64 {
+        self.rules().get(rule).map_or(1, |rule| match rule.cost.0 {
+            CostKind::Fixed(units) => units,
+            _ => rule.cost.request_cost(request, self.route(request, found)),
         })
     }
 }
 
 /// The price list of one rule.
 #[derive(Debug)]
-pub struct Price(Kind);
+pub struct CostRule(CostKind);
 
 #[derive(Debug)]
-enum Kind {
+enum CostKind {
     Fixed(u64),
     ByValue {
         attribute: Attribute,
@@ -44,12 +44,12 @@ enum Kind {
     },
 }
 
-impl Price {
+impl CostRule {
     /// The price list that a policy says.
     #[must_use]
-    pub fn of(cost: &Cost) -> Self {
+    pub fn new(cost: &Cost) -> Self {
         Self(match cost {
-            Cost::Fixed(units) => Kind::Fixed(*units),
+            Cost::Fixed(units) => CostKind::Fixed(*units),
             Cost::ByValue {
                 attribute,
                 values,
@@ -59,7 +59,7 @@ impl Price {
                 // Stable, and the first of two equal values holds.
                 values.sort_by(|(one, _), (two, _)| one.cmp(two));
                 values.dedup_by(|(later, _), (first, _)| later == first);
-                Kind::ByValue {
+                CostKind::ByValue {
                     attribute: attribute.clone(),
                     values: values.into(),
                     otherwise: *otherwise,
@@ -70,7 +70,7 @@ impl Price {
                 at_least,
                 at_most,
                 otherwise,
-            } => Kind::Attribute {
+            } => CostKind::Attribute {
                 attribute: attribute.clone(),
                 at_least: *at_least,
                 at_most: *at_most,
@@ -80,7 +80,7 @@ impl Price {
                 header,
                 estimate,
                 at_most,
-            } => Kind::Response {
+            } => CostKind::Response {
                 header: header.clone(),
                 estimate: *estimate,
                 at_most: *at_most,
@@ -92,35 +92,35 @@ impl Price {
     #[must_use]
     pub const fn fixed(&self) -> Option<u64> {
         match &self.0 {
-            Kind::Fixed(units) => Some(*units),
+            CostKind::Fixed(units) => Some(*units),
             _ => None,
         }
     }
 
     /// What a request costs when it arrives: for a price that only the response says, the estimate.
     #[must_use]
-    pub fn of_request(&self, request: &dyn Attributes, route: Option<&[u8]>) -> u64 {
+    pub fn request_cost(&self, request: &dyn Attributes, route: Option<&[u8]>) -> u64 {
         match &self.0 {
-            Kind::Fixed(units) => *units,
-            Kind::ByValue {
+            CostKind::Fixed(units) => *units,
+            CostKind::ByValue {
                 attribute,
                 values,
                 otherwise,
-            } => value(attribute, request, route)
+            } => attribute_value(attribute, request, route)
                 .and_then(|said| {
                     let found = values.binary_search_by(|(value, _)| value.as_bytes().cmp(said));
                     values.get(found.ok()?)
                 })
                 .map_or(*otherwise, |(_, units)| *units),
-            Kind::Attribute {
+            CostKind::Attribute {
                 attribute,
                 at_least,
                 at_most,
                 otherwise,
-            } => value(attribute, request, route)
-                .and_then(whole_number)
+            } => attribute_value(attribute, request, route)
+                .and_then(parse_whole_number)
                 .map_or(*otherwise, |units| units.max(*at_least).min(*at_most)),
-            Kind::Response { estimate, .. } => *estimate,
+            CostKind::Response { estimate, .. } => *estimate,
         }
     }
 
@@ -128,7 +128,7 @@ impl Price {
     #[must_use]
     pub fn response_header(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Response { header, .. } => Some(header),
+            CostKind::Response { header, .. } => Some(header),
             _ => None,
         }
     }
@@ -136,11 +136,11 @@ impl Price {
     /// What a request turned out to cost, given the value of the [response header](Self::response_header). `None`: the
     /// price was known before, or the response says no number, and what was charged stays.
     #[must_use]
-    pub fn of_response(&self, said: Option<&[u8]>) -> Option<u64> {
+    pub fn response_cost(&self, said: Option<&[u8]>) -> Option<u64> {
         match &self.0 {
-            Kind::Response { at_most, .. } => {
-                said.and_then(whole_number).map(|units| units.min(*at_most))
-            }
+            CostKind::Response { at_most, .. } => said
+                .and_then(parse_whole_number)
+                .map(|units| units.min(*at_most)),
             _ => None,
         }
     }
@@ -149,15 +149,15 @@ impl Price {
     #[must_use]
     pub fn bounds(&self) -> (u64, u64) {
         match &self.0 {
-            Kind::Fixed(units) => (*units, *units),
-            Kind::ByValue {
+            CostKind::Fixed(units) => (*units, *units),
+            CostKind::ByValue {
                 values, otherwise, ..
             } => values
                 .iter()
                 .fold((*otherwise, *otherwise), |(low, high), (_, units)| {
                     (low.min(*units), high.max(*units))
                 }),
-            Kind::Attribute {
+            CostKind::Attribute {
                 at_least,
                 at_most,
                 otherwise,
@@ -166,14 +166,14 @@ impl Price {
                 (*at_least).min(*at_most).min(*otherwise),
                 (*at_most).max(*otherwise),
             ),
-            Kind::Response { estimate, .. } => (*estimate, *estimate),
+            CostKind::Response { estimate, .. } => (*estimate, *estimate),
         }
     }
 }
 
 /// The whole number that a value says in decimal digits, with spaces around it allowed; what is too large for 64 bits is
 /// the largest that fits, because whatever reads it has a bound.
-pub(crate) fn whole_number(value: &[u8]) -> Option<u64> {
+pub(crate) fn parse_whole_number(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -189,9 +189,9 @@ pub(crate) fn whole_number(value: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    struct Says(Option<&'static [u8]>);
+    struct FixedValue(Option<&'static [u8]>);
 
-    impl Attributes for Says {
+    impl Attributes for FixedValue {
         fn get(&self, _: &Attribute) -> Option<&[u8]> {
             self.0
         }
@@ -211,18 +211,18 @@ mod tests {
             (b"0x10", None),
             (b"\xff", None),
         ] {
-            assert_eq!(whole_number(said), number, "{said:?}");
+            assert_eq!(parse_whole_number(said), number, "{said:?}");
         }
     }
 
     #[test]
     fn points_by_method_fall_back_where_no_value_fits() {
-        let price = Price::of(&Cost::ByValue {
+        let price = CostRule::new(&Cost::ByValue {
             attribute: Attribute::Method,
             values: vec![("POST".into(), 5), ("GET".into(), 1), ("POST".into(), 9)],
             otherwise: 2,
         });
-        let cost = |method| price.of_request(&Says(method), None);
+        let cost = |method| price.request_cost(&FixedValue(method), None);
         assert_eq!(cost(Some(b"POST")), 5, "the first of two holds");
         assert_eq!(cost(Some(b"GET")), 1);
         assert_eq!(cost(Some(b"PATCH")), 2);
@@ -232,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_cost_that_an_attribute_says_stays_within_its_bounds() {
-        let price = Price::of(&Cost::Attribute {
+        let price = CostRule::new(&Cost::Attribute {
             attribute: Attribute::Header("x-cost".into()),
             at_least: 2,
             at_most: 100,
             otherwise: 7,
         });
-        let cost = |said| price.of_request(&Says(said), None);
+        let cost = |said| price.request_cost(&FixedValue(said), None);
         assert_eq!(cost(Some(b"50")), 50);
         assert_eq!(cost(Some(b"0")), 2);
         assert_eq!(cost(Some(b"99999999999999999999")), 100);
@@ -248,16 +248,16 @@ mod tests {
 
     #[test]
     fn a_response_corrects_the_estimate_only_if_it_says_a_number() {
-        let price = Price::of(&Cost::Response {
+        let price = CostRule::new(&Cost::Response {
             header: "x-tokens-used".into(),
             estimate: 100,
             at_most: 10_000,
         });
-        assert_eq!(price.of_request(&Says(None), None), 100);
+        assert_eq!(price.request_cost(&FixedValue(None), None), 100);
         assert_eq!(price.response_header(), Some("x-tokens-used"));
-        assert_eq!(price.of_response(Some(b"250")), Some(250));
-        assert_eq!(price.of_response(Some(b"999999")), Some(10_000));
-        assert_eq!(price.of_response(Some(b"lots")), None);
-        assert_eq!(price.of_response(None), None);
+        assert_eq!(price.response_cost(Some(b"250")), Some(250));
+        assert_eq!(price.response_cost(Some(b"999999")), Some(10_000));
+        assert_eq!(price.response_cost(Some(b"lots")), None);
+        assert_eq!(price.response_cost(None), None);
     }
 }

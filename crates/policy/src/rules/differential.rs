@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-use super::matcher::Broken;
-use super::{Found, Listed, Rules, naive};
+use super::matcher::IndexFault;
+use super::{ListVerdict, MatchedRules, Rules, naive};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Apply, Condition, DenyRule, Glob, Group, IpNet, Match, Mode, Policy, Template, Test,
+    Condition, DenyRule, Glob, Group, GroupSelection, IpNet, Match, Mode, Policy, Template, Test,
 };
-use crate::tests::sample::{MINUTE, bucket, limit, named};
+use crate::tests::fixtures::{MINUTE, attribute, bucket, limit};
 
 const NAMES: [&str; 12] = [
     "ip",
@@ -36,12 +36,12 @@ const NAMES: [&str; 12] = [
 ];
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct RandomRequest {
     ip: Option<IpAddr>,
     values: BTreeMap<Attribute, Vec<u8>>,
 }
 
-impl Attributes for Asked {
+impl Attributes for RandomRequest {
     fn ip(&self) -> Option<IpAddr> {
         self.ip
     }
@@ -145,7 +145,7 @@ fn matching(least: usize) -> impl Strategy<Value = Match> {
             .into_iter()
             .map(|name| {
                 test(name).prop_map(move |test| Condition {
-                    attribute: named(name),
+                    attribute: attribute(name),
                     test,
                 })
             })
@@ -187,7 +187,10 @@ fn policy() -> impl Strategy<Value = Policy> {
             limits: limits.collect(),
             exempt,
             deny: denies.into_iter().map(deny).collect(),
-            groups: vec![group("x", Apply::Narrowest), group("y", Apply::All)],
+            groups: vec![
+                group("x", GroupSelection::Narrowest),
+                group("y", GroupSelection::All),
+            ],
             routes: routes
                 .into_iter()
                 .map(|route| Template(route.into()).into())
@@ -197,17 +200,17 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-fn request() -> impl Strategy<Value = Asked> {
+fn request() -> impl Strategy<Value = RandomRequest> {
     let values: Vec<_> = NAMES
         .iter()
         .filter(|name| **name != "ip")
         .map(|name| {
             // Transports rarely know a route.
             let often = if *name == "route" { 0.2 } else { 0.8 };
-            (Just(named(name)), option::weighted(often, value(name)))
+            (Just(attribute(name)), option::weighted(often, value(name)))
         })
         .collect();
-    (option::weighted(0.8, address()), values).prop_map(|(ip, values)| Asked {
+    (option::weighted(0.8, address()), values).prop_map(|(ip, values)| RandomRequest {
         ip,
         values: values
             .into_iter()
@@ -216,21 +219,21 @@ fn request() -> impl Strategy<Value = Asked> {
     })
 }
 
-fn inputs() -> impl Strategy<Value = (Policy, Vec<Asked>)> {
+fn inputs() -> impl Strategy<Value = (Policy, Vec<RandomRequest>)> {
     (policy(), vec(request(), 1..6))
 }
 
-fn compare(rules: &Rules, policy: &Policy, request: &Asked) -> Result<(), String> {
-    let mut found = Found::new();
-    rules.find(request, &mut found);
+fn compare(rules: &Rules, policy: &Policy, request: &RandomRequest) -> Result<(), String> {
+    let mut found = MatchedRules::new();
+    rules.match_rules(request, &mut found);
     let expected = naive::find(policy, request);
     let route = rules.matcher.template(&found).map(str::to_owned);
-    let answer = naive::Answer {
-        listed: found.listed(),
+    let answer = naive::NaiveMatch {
+        listed: found.list_verdict(),
         rules: found.rules().to_vec(),
         route,
     };
-    if answer != expected || found.more_than_fit() || found.unreadable() {
+    if answer != expected || found.is_truncated() || found.is_uri_too_long() {
         return Err(format!(
             "found {found:?}, {answer:?}, expected {expected:?} of {request:?}"
         ));
@@ -281,8 +284,8 @@ fn the_index_finds_what_asking_every_limit_finds() {
                 }
             }
             let answer = naive::find(&policy, request);
-            note("denied", matches!(answer.listed, Listed::Denied(_)));
-            note("exempt", answer.listed == Listed::Exempt);
+            note("denied", matches!(answer.listed, ListVerdict::Denied(_)));
+            note("exempt", answer.listed == ListVerdict::Exempt);
             note("several limits", answer.rules.len() > 1);
             note("a template", answer.route.is_some());
             let mut ungrouped = policy.clone();
@@ -325,7 +328,7 @@ fn the_index_finds_what_asking_every_limit_finds() {
 
 #[test]
 fn control_an_index_that_forgot_something_is_caught() {
-    for broken in Broken::ALL {
+    for broken in IndexFault::ALL {
         // Always the same inputs, so that a control never fails by chance.
         let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let config = Config {
@@ -336,7 +339,7 @@ fn control_an_index_that_forgot_something_is_caught() {
         };
         let result = TestRunner::new_with_rng(config, rng).run(&inputs(), |(policy, requests)| {
             let mut rules = compiled(&policy);
-            rules.matcher.damage(broken);
+            rules.matcher.inject(broken);
             let mut compared = requests
                 .iter()
                 .map(|request| compare(&rules, &policy, request));

@@ -9,15 +9,15 @@ use crate::attributes::Attribute;
 use crate::model::{DenyRule, Group, KeyPart, Match, Percent, Template};
 
 /// The most parts that one key may have, those of all levels above included.
-pub const MOST_KEY_PARTS: usize = 16;
+pub const MAX_KEY_PARTS: usize = 16;
 /// The most segments that a route template may have.
-pub const MOST_SEGMENTS: usize = 64;
+pub const MAX_SEGMENTS: usize = 64;
 /// The most bytes of a glob, not counting what stands literally before its first and after its last wildcard.
-pub const MOST_GLOB_BYTES: usize = 1_024;
+pub const MAX_GLOB_BYTES: usize = 1_024;
 
 /// Everything that rules are made of.
 #[derive(Debug, Default)]
-pub struct Draft {
+pub struct RulesDraft {
     /// The limits, in the order of the file.
     pub limits: Vec<DraftLimit>,
     /// Requests that no limit applies to.
@@ -42,22 +42,22 @@ pub struct DraftLimit {
     /// The group it belongs to.
     pub group: Option<Box<str>>,
     /// How the key of each meter is made: one for each of the rule's meters, in their order.
-    pub keys: Vec<Recipe>,
+    pub keys: Vec<KeySpec>,
 }
 
 /// How a key is made of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Recipe {
+pub struct KeySpec {
     /// Its parts; for a level those of the levels above come first. None: everyone's together.
     pub parts: Vec<KeyPart>,
     /// The attribute whose value becomes part of the key as a digest, so that each value has a state of its own.
     pub distinct: Option<Attribute>,
 }
 
-impl Recipe {
+impl KeySpec {
     /// A key of these parts.
     #[must_use]
-    pub const fn of(parts: Vec<KeyPart>) -> Self {
+    pub const fn new(parts: Vec<KeyPart>) -> Self {
         Self {
             parts,
             distinct: None,
@@ -66,7 +66,7 @@ impl Recipe {
 
     /// The same key, once for each value of an attribute.
     #[must_use]
-    pub fn for_each(mut self, attribute: Attribute) -> Self {
+    pub fn with_distinct(mut self, attribute: Attribute) -> Self {
         self.distinct = Some(attribute);
         self
     }
@@ -74,7 +74,7 @@ impl Recipe {
 
 /// Where something stands in a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
+pub enum RuleOrigin {
     /// In a `deny` entry, by its index.
     Deny(usize),
     /// In an `exempt` entry, by its index.
@@ -87,17 +87,17 @@ pub enum Origin {
 
 /// Why a draft cannot become rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
+pub struct RuleError {
     /// What it is about.
-    pub origin: Origin,
+    pub origin: RuleOrigin,
     /// What is too much.
-    pub why: Why,
+    pub kind: RuleErrorKind,
 }
 
 /// What is wrong with a part of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum RuleErrorKind {
     /// A key has more than [`MOST_KEY_PARTS`] parts.
     KeyParts(usize),
     /// A template has more than [`MOST_SEGMENTS`] segments.
@@ -105,31 +105,34 @@ pub enum Why {
     /// A glob is longer than [`MOST_GLOB_BYTES`].
     GlobBytes(Box<str>),
     /// There are not as many recipes as meters.
-    Recipes {
+    KeySpecCount {
         /// How many meters the rule has.
         meters: usize,
         /// How many recipes there are.
-        recipes: usize,
+        key_specs: usize,
     },
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.why {
-            Why::KeyParts(parts) => write!(
+        match &self.kind {
+            RuleErrorKind::KeyParts(parts) => write!(
                 f,
-                "the key has {parts} parts with those of the levels above, at most {MOST_KEY_PARTS} are allowed"
+                "the key has {parts} parts with those of the levels above, at most {MAX_KEY_PARTS} are allowed"
             ),
-            Why::Segments(template) => write!(
+            RuleErrorKind::Segments(template) => write!(
                 f,
-                "the route {} has more than {MOST_SEGMENTS} segments",
+                "the route {} has more than {MAX_SEGMENTS} segments",
                 template.0
             ),
-            Why::GlobBytes(glob) => write!(
+            RuleErrorKind::GlobBytes(glob) => write!(
                 f,
-                "the glob `{glob}` has more than {MOST_GLOB_BYTES} bytes between its first and its last wildcard"
+                "the glob `{glob}` has more than {MAX_GLOB_BYTES} bytes between its first and its last wildcard"
             ),
-            Why::Recipes { meters, recipes } => write!(
+            RuleErrorKind::KeySpecCount {
+                meters,
+                key_specs: recipes,
+            } => write!(
                 f,
                 "there are {meters} meters, and keys for {recipes} of them"
             ),
@@ -137,4 +140,4 @@ impl fmt::Display for Unfit {
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for RuleError {}

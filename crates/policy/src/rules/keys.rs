@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-use super::draft::{DraftLimit, MOST_KEY_PARTS, Recipe, Why};
-use super::{Found, KeyBuffer, Keyed, MeterRef, Rules, path};
+use super::draft::{DraftLimit, KeySpec, MAX_KEY_PARTS, RuleErrorKind};
+use super::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules, path};
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{KeyPart, Missing};
+use crate::model::{KeyPart, OnMissing};
 
 /// A value of a key's part, before it is lower-cased or digested.
-enum Value<'a> {
+enum PartValue<'a> {
     Bytes(&'a [u8]),
     Address(IpAddr),
 }
@@ -21,45 +21,52 @@ enum Value<'a> {
 impl Rules {
     /// How the key of a meter is made: meters with equal recipes have the same key in every request.
     #[must_use]
-    pub fn recipe(&self, meter: MeterRef) -> Option<&Recipe> {
-        self.recipes.get(meter.rule)?.get(meter.meter)
+    pub fn key_spec(&self, meter: MeterRef) -> Option<&KeySpec> {
+        self.key_specs.get(meter.rule)?.get(meter.meter)
     }
 
     /// Writes the key of a meter into the buffer; what was there before is forgotten.
     ///
     /// Where several attributes are missing and mean different things, refusing comes before not applying: leaving out one
     /// more header must not turn a refusal into a free pass.
-    pub fn key(
+    pub fn write_key(
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
         buffer: &mut KeyBuffer,
-    ) -> Keyed {
+    ) -> KeyOutcome {
         buffer.clear();
-        let Some(recipe) = self.recipe(meter) else {
-            return Keyed::Here;
+        let Some(recipe) = self.key_spec(meter) else {
+            return KeyOutcome::Complete;
         };
-        let mut keyed = Keyed::Here;
+        let mut keyed = KeyOutcome::Complete;
         for part in &recipe.parts {
             match self.part_value(&part.attribute.value, request, found) {
-                Some(value) => push(Shape::of(part), &value, &self.secret, buffer),
+                Some(value) => {
+                    push_value(PartEncoding::for_part(part), &value, &self.secret, buffer)
+                }
                 None => {
                     buffer.push_missing();
                     keyed = match (keyed, part.missing) {
-                        (Keyed::Deny, _) | (_, Missing::Deny) => Keyed::Deny,
-                        (_, Missing::Skip) => Keyed::Skip,
-                        (keyed, Missing::Shared) => keyed,
+                        (KeyOutcome::Deny, _) | (_, OnMissing::Deny) => KeyOutcome::Deny,
+                        (_, OnMissing::Skip) => KeyOutcome::Skip,
+                        (keyed, OnMissing::Shared) => keyed,
                     };
                 }
             }
         }
         if let Some(attribute) = &recipe.distinct {
             match self.part_value(attribute, request, found) {
-                Some(Value::Bytes(path)) if *attribute == Attribute::Path => {
+                Some(PartValue::Bytes(path)) if *attribute == Attribute::Path => {
                     buffer.push_digest(digest_path(self.secret, path));
                 }
-                Some(value) => push(Shape::counted(attribute), &value, &self.secret, buffer),
+                Some(value) => push_value(
+                    PartEncoding::for_distinct(attribute),
+                    &value,
+                    &self.secret,
+                    buffer,
+                ),
                 None => buffer.push_missing(),
             }
         }
@@ -68,19 +75,19 @@ impl Rules {
 
     /// Writes what says where the states of a rule lie, where its policy names an attribute for that (`colocate`): the part
     /// of the meter's key that the attribute is, so that a key always lies in the same place. Answers whether it does.
-    pub fn place(
+    pub fn write_colocation(
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
         buffer: &mut KeyBuffer,
     ) -> bool {
         buffer.clear();
-        let Some(part) = self.placing(meter) else {
+        let Some(part) = self.colocation_part(meter) else {
             return false;
         };
         match self.part_value(&part.attribute.value, request, found) {
-            Some(value) => push(Shape::of(part), &value, &self.secret, buffer),
+            Some(value) => push_value(PartEncoding::for_part(part), &value, &self.secret, buffer),
             None => buffer.push_missing(),
         }
         true
@@ -88,45 +95,46 @@ impl Rules {
 
     /// Writes the same for a request with these values, in the order of the key's parts. Answers whether the rule names an
     /// attribute, and there are as many values.
-    pub fn place_of<T: AsRef<str>>(
+    pub fn write_colocation_of_values<T: AsRef<str>>(
         &self,
         meter: MeterRef,
         values: &[T],
         buffer: &mut KeyBuffer,
     ) -> bool {
         buffer.clear();
-        let (Some(part), Some(recipe)) = (self.placing(meter), self.recipe(meter)) else {
+        let (Some(part), Some(recipe)) = (self.colocation_part(meter), self.key_spec(meter)) else {
             return false;
         };
         let at = recipe.parts.iter().position(|one| std::ptr::eq(one, part));
         let value = at.and_then(|at| values.get(at)).map(AsRef::as_ref);
         let value = match (&part.attribute.value, value) {
-            (Attribute::Ip, Some(value)) => value.parse().ok().map(Value::Address),
-            (_, Some(value)) => Some(Value::Bytes(value.as_bytes())),
+            (Attribute::Ip, Some(value)) => value.parse().ok().map(PartValue::Address),
+            (_, Some(value)) => Some(PartValue::Bytes(value.as_bytes())),
             (_, None) => None,
         };
         value
-            .map(|value| push(Shape::of(part), &value, &self.secret, buffer))
+            .map(|value| push_value(PartEncoding::for_part(part), &value, &self.secret, buffer))
             .is_some()
     }
 
     /// The part of a meter's key that says where its states lie, if its rule names one.
     #[must_use]
-    pub fn placing(&self, meter: MeterRef) -> Option<&KeyPart> {
+    pub fn colocation_part(&self, meter: MeterRef) -> Option<&KeyPart> {
         let by = self.rules.get(meter.rule)?.colocate.as_ref()?;
-        let recipe = self.recipe(meter)?;
+        let recipe = self.key_spec(meter)?;
         recipe.parts.iter().find(|part| part.attribute.value == *by)
     }
 
     /// Writes the key of a meter that a request with these values would have, in the order of the key's parts. `None` if
     /// there are not as many values, or if one should be an address and is none.
-    pub fn key_of<T: AsRef<str>>(
+    pub fn write_key_of_values<T: AsRef<str>>(
         &self,
         meter: MeterRef,
         values: &[T],
         buffer: &mut KeyBuffer,
     ) -> Option<()> {
-        self.recipe(meter)?.key_of(values, self.secret, buffer)
+        self.key_spec(meter)?
+            .write_key_of_values(values, self.secret, buffer)
     }
 
     /// The keyed digest of any bytes: the same in all processes that share the secret, and of no use without it.
@@ -139,19 +147,21 @@ impl Rules {
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        found: &Found,
-    ) -> Option<Value<'a>> {
+        found: &MatchedRules,
+    ) -> Option<PartValue<'a>> {
         match attribute {
-            Attribute::Ip => request.ip().map(Value::Address),
-            other => self.value(other, request, found).map(Value::Bytes),
+            Attribute::Ip => request.ip().map(PartValue::Address),
+            other => self
+                .attribute_value(other, request, found)
+                .map(PartValue::Bytes),
         }
     }
 }
 
-impl Recipe {
+impl KeySpec {
     /// Writes the key that a request with these values would have, so that a policy can name single keys. Values are in
     /// the order of the parts. `None` if there are not as many, or if one should be an address and is none.
-    pub fn key_of<T: AsRef<str>>(
+    pub fn write_key_of_values<T: AsRef<str>>(
         &self,
         values: &[T],
         secret: [u8; 16],
@@ -164,10 +174,10 @@ impl Recipe {
         for (part, value) in self.parts.iter().zip(values) {
             let value = value.as_ref();
             let value = match part.attribute.value {
-                Attribute::Ip => Value::Address(value.parse().ok()?),
-                _ => Value::Bytes(value.as_bytes()),
+                Attribute::Ip => PartValue::Address(value.parse().ok()?),
+                _ => PartValue::Bytes(value.as_bytes()),
             };
-            push(Shape::of(part), &value, &secret, buffer);
+            push_value(PartEncoding::for_part(part), &value, &secret, buffer);
         }
         Some(())
     }
@@ -175,15 +185,15 @@ impl Recipe {
 
 /// How the bytes of a value are written.
 #[derive(Clone, Copy)]
-struct Shape {
+struct PartEncoding {
     lower: bool,
     hash: bool,
     v4_bits: u8,
     v6_bits: u8,
 }
 
-impl Shape {
-    fn of(part: &KeyPart) -> Self {
+impl PartEncoding {
+    fn for_part(part: &KeyPart) -> Self {
         Self {
             // Hosts are the same in any case, whether the transport took care of it or not.
             lower: part.lower || matches!(part.attribute.value, Attribute::Host),
@@ -194,7 +204,7 @@ impl Shape {
     }
 
     /// One of the values that distinct counting counts: always a digest, because paths and the like have no bound.
-    fn counted(attribute: &Attribute) -> Self {
+    fn for_distinct(attribute: &Attribute) -> Self {
         Self {
             lower: *attribute == Attribute::Host,
             hash: true,
@@ -205,30 +215,38 @@ impl Shape {
 }
 
 /// Why these keys cannot be made within the bounds.
-pub(super) fn unfit(limit: &DraftLimit) -> impl Iterator<Item = Why> {
+pub(super) fn key_errors(limit: &DraftLimit) -> impl Iterator<Item = RuleErrorKind> {
     let meters = limit.rule.meters.len();
     let recipes = limit.keys.len();
     let most = limit.keys.iter().map(|recipe| recipe.parts.len()).max();
     let parts = most
-        .filter(|parts| *parts > MOST_KEY_PARTS)
-        .map(Why::KeyParts);
-    let count = (meters != recipes).then_some(Why::Recipes { meters, recipes });
+        .filter(|parts| *parts > MAX_KEY_PARTS)
+        .map(RuleErrorKind::KeyParts);
+    let count = (meters != recipes).then_some(RuleErrorKind::KeySpecCount {
+        meters,
+        key_specs: recipes,
+    });
     parts.into_iter().chain(count)
 }
 
-fn push(shape: Shape, value: &Value<'_>, secret: &[u8; 16], buffer: &mut KeyBuffer) {
+fn push_value(
+    shape: PartEncoding,
+    value: &PartValue<'_>,
+    secret: &[u8; 16],
+    buffer: &mut KeyBuffer,
+) {
     match value {
-        Value::Bytes(bytes) => {
+        PartValue::Bytes(bytes) => {
             if shape.hash || !buffer.has_room_for(bytes.len()) {
                 buffer.push_digest(digest(*secret, bytes, shape.lower));
             } else {
                 buffer.push_present(bytes);
                 if shape.lower {
-                    buffer.lower_last(bytes.len());
+                    buffer.lowercase_last(bytes.len());
                 }
             }
         }
-        Value::Address(address) => match masked(*address, shape.v4_bits, shape.v6_bits) {
+        PartValue::Address(address) => match mask_address(*address, shape.v4_bits, shape.v6_bits) {
             IpAddr::V4(v4) => push_address(&v4.octets(), shape.hash, secret, buffer),
             IpAddr::V6(v6) => push_address(&v6.octets(), shape.hash, secret, buffer),
         },
@@ -245,7 +263,7 @@ fn push_address(octets: &[u8], hash: bool, secret: &[u8; 16], buffer: &mut KeyBu
 }
 
 /// The leading bits of an address; one of IPv4 that is written as IPv6 is one of IPv4.
-pub(crate) fn masked(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
+pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             let drop = 32_u32.saturating_sub(v4_bits.into());
@@ -265,14 +283,18 @@ fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
     #[cold]
     #[inline(never)]
     fn rewritten(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
-        let mut room = [0; path::PATH_ROOM];
-        let path = path::rewritten(raw, &mut room);
+        let mut room = [0; path::PATH_CAPACITY];
+        let path = path::normalize(raw, &mut room);
         // Not all of it is there: two paths that differ further on must stay two.
-        let bytes = if path.is_cut { raw } else { path.bare() };
+        let bytes = if path.is_truncated {
+            raw
+        } else {
+            path.without_trailing_slash()
+        };
         digest(secret, bytes, false)
     }
-    match path::as_it_is(raw) {
-        Some(path) => digest(secret, path.bare(), false),
+    match path::already_normalized(raw) {
+        Some(path) => digest(secret, path.without_trailing_slash(), false),
         None => rewritten(secret, raw),
     }
 }

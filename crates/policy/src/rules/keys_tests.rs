@@ -8,24 +8,25 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{
-    Draft, DraftLimit, Found, KEY_ROOM, KeyBuffer, Keyed, MOST_KEY_PARTS, MeterRef, Recipe, Rules,
+    DraftLimit, KEY_CAPACITY, KeyBuffer, KeyOutcome, KeySpec, MAX_KEY_PARTS, MatchedRules,
+    MeterRef, Rules, RulesDraft,
 };
 use crate::attributes::Attribute;
-use crate::model::{KeyPart, LimitRule, Match, Missing};
-use crate::tests::sample::{MINUTE, Request, bucket, key as parts, limit, named, policy};
+use crate::model::{KeyPart, LimitRule, Match, OnMissing};
+use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, key as parts, limit, policy};
 
 /// The rules of one limit whose only key is made like this.
-fn keyed_by(recipe: Recipe) -> Rules {
+fn keyed_by(recipe: KeySpec) -> Rules {
     let compiled = Rules::compile(&policy(vec![limit("l", bucket(10, MINUTE))]), SECRET).unwrap();
     let rule = compiled.rules.into_vec().pop().unwrap();
-    let draft = Draft {
+    let draft = RulesDraft {
         limits: vec![DraftLimit {
             rule,
             matching: Match::default(),
             group: None,
             keys: vec![recipe],
         }],
-        ..Draft::default()
+        ..RulesDraft::default()
     };
     Rules::new(draft, SECRET).unwrap()
 }
@@ -33,18 +34,18 @@ fn keyed_by(recipe: Recipe) -> Rules {
 const SECRET: [u8; 16] = *b"0123456789abcdef";
 const FIRST: MeterRef = MeterRef { rule: 0, meter: 0 };
 
-fn key_of(rules: &Rules, meter: MeterRef, request: &Request) -> (Keyed, Vec<u8>) {
-    let mut found = Found::new();
-    rules.find(request, &mut found);
+fn key_of(rules: &Rules, meter: MeterRef, request: &Request) -> (KeyOutcome, Vec<u8>) {
+    let mut found = MatchedRules::new();
+    rules.match_rules(request, &mut found);
     let mut buffer = KeyBuffer::new();
-    let keyed = rules.key(meter, request, &found, &mut buffer);
-    assert!(buffer.as_bytes().len() <= KEY_ROOM);
+    let keyed = rules.write_key(meter, request, &found, &mut buffer);
+    assert!(buffer.as_bytes().len() <= KEY_CAPACITY);
     (keyed, buffer.as_bytes().to_vec())
 }
 
-fn key(recipe: &Recipe, values: &[(&str, &str)]) -> Vec<u8> {
+fn key(recipe: &KeySpec, values: &[(&str, &str)]) -> Vec<u8> {
     let (keyed, key) = key_of(&keyed_by(recipe.clone()), FIRST, &Request::with(values));
-    assert_eq!(keyed, Keyed::Here);
+    assert_eq!(keyed, KeyOutcome::Complete);
     key
 }
 
@@ -54,14 +55,14 @@ fn tuple(values: &[Option<Vec<u8>>]) -> Request {
     Request {
         ip: None,
         values: values
-            .filter_map(|(n, value)| Some((named(&format!("header.h{n}")), value.clone()?)))
+            .filter_map(|(n, value)| Some((attribute(&format!("header.h{n}")), value.clone()?)))
             .collect(),
     }
 }
 
-fn recipe_of(count: usize) -> Recipe {
+fn recipe_of(count: usize) -> KeySpec {
     let names: Vec<String> = (0..count).map(|n| format!("header.h{n}")).collect();
-    Recipe::of(parts(&names.iter().map(String::as_str).collect::<Vec<_>>()))
+    KeySpec::new(parts(&names.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
 /// What attackers send: nothing, empty, separators, our own encoding, NUL, bytes that are no text, and far too much.
@@ -97,14 +98,14 @@ proptest! {
 
     #[test]
     fn no_key_is_longer_than_its_room_and_a_longer_key_begins_with_the_shorter(
-        values in vec(nasty(), MOST_KEY_PARTS),
+        values in vec(nasty(), MAX_KEY_PARTS),
         hash in any::<bool>(),
-        distinct in option::of(Just(named("header.h0"))),
+        distinct in option::of(Just(attribute("header.h0"))),
     ) {
-        let mut longest = recipe_of(MOST_KEY_PARTS);
+        let mut longest = recipe_of(MAX_KEY_PARTS);
         longest.parts.iter_mut().for_each(|part| part.hash = hash);
         let mut shorter = longest.clone();
-        shorter.parts.truncate(MOST_KEY_PARTS / 2);
+        shorter.parts.truncate(MAX_KEY_PARTS / 2);
         longest.distinct = distinct;
         let request = tuple(&values);
         let (_, all) = key_of(&keyed_by(longest), FIRST, &request);
@@ -141,8 +142,8 @@ fn a_digest_cannot_be_sent_as_a_value() {
 
 #[test]
 fn addresses_count_by_their_leading_bits_and_ipv4_is_ipv4_however_it_is_written() {
-    let mut recipe = Recipe::of(parts(&["ip"]));
-    let ip = |recipe: &Recipe, address: &str| key(recipe, &[("ip", address)]);
+    let mut recipe = KeySpec::new(parts(&["ip"]));
+    let ip = |recipe: &KeySpec, address: &str| key(recipe, &[("ip", address)]);
     assert_eq!(ip(&recipe, "10.1.2.3"), [1, 0, 4, 10, 1, 2, 3]);
     assert_eq!(ip(&recipe, "::ffff:10.1.2.3"), ip(&recipe, "10.1.2.3"));
     assert_ne!(ip(&recipe, "10.1.2.3"), ip(&recipe, "10.1.2.4"));
@@ -161,8 +162,8 @@ fn addresses_count_by_their_leading_bits_and_ipv4_is_ipv4_however_it_is_written(
 
 #[test]
 fn letters_count_alike_where_it_is_asked_for_and_in_hosts_always() {
-    let mut recipe = Recipe::of(parts(&["header.user", "host"]));
-    let of = |recipe: &Recipe, user: &str, host: &str| {
+    let mut recipe = KeySpec::new(parts(&["header.user", "host"]));
+    let of = |recipe: &KeySpec, user: &str, host: &str| {
         key(recipe, &[("header.user", user), ("host", host)])
     };
     assert_ne!(of(&recipe, "Ann", "a"), of(&recipe, "ann", "a"));
@@ -180,14 +181,18 @@ fn letters_count_alike_where_it_is_asked_for_and_in_hosts_always() {
 
 #[test]
 fn a_hashed_part_shows_nothing_of_its_value_and_depends_on_the_secret() {
-    let mut recipe = Recipe::of(parts(&["header.token"]));
+    let mut recipe = KeySpec::new(parts(&["header.token"]));
     recipe.parts[0].hash = true;
     let key = key(&recipe, &[("header.token", "secret")]);
     assert_eq!(key[..3], [2, 0, 16]);
     let mut buffer = KeyBuffer::new();
-    recipe.key_of(&["secret"], SECRET, &mut buffer).unwrap();
+    recipe
+        .write_key_of_values(&["secret"], SECRET, &mut buffer)
+        .unwrap();
     assert_eq!(buffer.as_bytes(), key);
-    recipe.key_of(&["secret"], [0; 16], &mut buffer).unwrap();
+    recipe
+        .write_key_of_values(&["secret"], [0; 16], &mut buffer)
+        .unwrap();
     assert_ne!(buffer.as_bytes(), key);
 }
 
@@ -195,7 +200,7 @@ fn a_hashed_part_shows_nothing_of_its_value_and_depends_on_the_secret() {
 #[test]
 fn digests_are_siphash_2_4_of_128_bits() {
     let secret = std::array::from_fn(|n| u8::try_from(n).unwrap());
-    let rules = Rules::new(Draft::default(), secret).unwrap();
+    let rules = Rules::new(RulesDraft::default(), secret).unwrap();
     let empty = [
         0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02,
         0x93,
@@ -205,7 +210,7 @@ fn digests_are_siphash_2_4_of_128_bits() {
 
 #[test]
 fn a_missing_attribute_means_what_its_part_says_and_refusing_comes_first() {
-    let keyed = |missing: &[Missing], request: &Request| {
+    let keyed = |missing: &[OnMissing], request: &Request| {
         let mut recipe = recipe_of(missing.len());
         for (part, missing) in recipe.parts.iter_mut().zip(missing) {
             part.missing = *missing;
@@ -213,32 +218,38 @@ fn a_missing_attribute_means_what_its_part_says_and_refusing_comes_first() {
         key_of(&keyed_by(recipe), FIRST, request).0
     };
     let nothing = tuple(&[]);
-    assert_eq!(keyed(&[Missing::Shared], &nothing), Keyed::Here);
-    assert_eq!(keyed(&[Missing::Skip], &nothing), Keyed::Skip);
-    assert_eq!(keyed(&[Missing::Deny], &nothing), Keyed::Deny);
+    assert_eq!(keyed(&[OnMissing::Shared], &nothing), KeyOutcome::Complete);
+    assert_eq!(keyed(&[OnMissing::Skip], &nothing), KeyOutcome::Skip);
+    assert_eq!(keyed(&[OnMissing::Deny], &nothing), KeyOutcome::Deny);
     assert_eq!(
-        keyed(&[Missing::Skip, Missing::Deny, Missing::Skip], &nothing),
-        Keyed::Deny
+        keyed(
+            &[OnMissing::Skip, OnMissing::Deny, OnMissing::Skip],
+            &nothing
+        ),
+        KeyOutcome::Deny
     );
     assert_eq!(
-        keyed(&[Missing::Shared, Missing::Skip], &nothing),
-        Keyed::Skip
+        keyed(&[OnMissing::Shared, OnMissing::Skip], &nothing),
+        KeyOutcome::Skip
     );
     let first = tuple(&[Some(Vec::new())]);
-    assert_eq!(keyed(&[Missing::Deny, Missing::Skip], &first), Keyed::Skip);
-    assert_eq!(keyed(&[Missing::Deny], &first), Keyed::Here);
+    assert_eq!(
+        keyed(&[OnMissing::Deny, OnMissing::Skip], &first),
+        KeyOutcome::Skip
+    );
+    assert_eq!(keyed(&[OnMissing::Deny], &first), KeyOutcome::Complete);
 }
 
 #[test]
 fn each_value_that_is_counted_has_a_key_of_its_own_and_each_path_one() {
-    let recipe = Recipe::of(parts(&["ip"])).for_each(Attribute::Path);
+    let recipe = KeySpec::new(parts(&["ip"])).with_distinct(Attribute::Path);
     let of = |path: &str| key(&recipe, &[("ip", "10.0.0.1"), ("path", path)]);
     assert_ne!(of("/a"), of("/b"));
     assert_eq!(of("/a/b"), of("//a/./%62/?q"));
     assert_eq!(of("/a").len(), 7 + 19);
     let long = format!("//{}", "x/".repeat(10_000));
     assert_ne!(of(&long), of(&format!("{long}y")));
-    let by_address = Recipe::of(Vec::new()).for_each(Attribute::Ip);
+    let by_address = KeySpec::new(Vec::new()).with_distinct(Attribute::Ip);
     assert_ne!(
         key(&by_address, &[("ip", "10.0.0.1")]),
         key(&by_address, &[("ip", "10.0.0.2")])
@@ -251,11 +262,11 @@ fn each_value_that_is_counted_has_a_key_of_its_own_and_each_path_one() {
 
 #[test]
 fn a_key_that_a_policy_names_is_the_key_that_requests_have() {
-    let mut recipe = Recipe::of(parts(&["ip", "host", "header.plan"]));
+    let mut recipe = KeySpec::new(parts(&["ip", "host", "header.plan"]));
     recipe.parts[0].v4_bits = 24;
     let mut buffer = KeyBuffer::new();
     recipe
-        .key_of(&["10.0.0.0", "A.com", "pro"], SECRET, &mut buffer)
+        .write_key_of_values(&["10.0.0.0", "A.com", "pro"], SECRET, &mut buffer)
         .unwrap();
     let request = [
         ("ip", "10.0.0.77"),
@@ -263,9 +274,12 @@ fn a_key_that_a_policy_names_is_the_key_that_requests_have() {
         ("header.plan", "pro"),
     ];
     assert_eq!(buffer.as_bytes(), key(&recipe, &request));
-    assert_eq!(recipe.key_of(&["10.0.0.0"], SECRET, &mut buffer), None);
     assert_eq!(
-        recipe.key_of(&["here", "a", "b"], SECRET, &mut buffer),
+        recipe.write_key_of_values(&["10.0.0.0"], SECRET, &mut buffer),
+        None
+    );
+    assert_eq!(
+        recipe.write_key_of_values(&["here", "a", "b"], SECRET, &mut buffer),
         None
     );
 }
@@ -293,11 +307,14 @@ fn masks_of_every_length_keep_exactly_their_bits() {
         let part = KeyPart {
             v4_bits: bits.min(32),
             v6_bits: bits,
-            ..KeyPart::plain(Attribute::Ip.into())
+            ..KeyPart::new(Attribute::Ip.into())
         };
         let ones = |ip: &str| {
             let ip: IpAddr = ip.parse().unwrap();
-            let key = key(&Recipe::of(vec![part.clone()]), &[("ip", &ip.to_string())]);
+            let key = key(
+                &KeySpec::new(vec![part.clone()]),
+                &[("ip", &ip.to_string())],
+            );
             key[3..].iter().map(|byte| byte.count_ones()).sum::<u32>()
         };
         assert_eq!(ones("255.255.255.255"), u32::from(bits.min(32)));

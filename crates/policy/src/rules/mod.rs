@@ -3,21 +3,21 @@
 //! Everything here is made once, when a policy is compiled, and only read afterwards; nothing on the way of a request
 //! allocates. Must not know: stores, clocks, files.
 
-mod buffer;
-mod choose;
 mod cost;
+mod display_key;
 mod draft;
-mod formula;
-mod found;
-mod globs;
+mod glob_pattern;
+mod key_buffer;
 mod keys;
+mod matched_rules;
 mod matcher;
 mod meter;
-mod networks;
+mod network_index;
 mod path;
-mod prefixes;
-mod readable;
-mod tree;
+mod prefix_tree;
+mod quota_builder;
+mod route_tree;
+mod variant_selector;
 
 #[cfg(test)]
 mod allocation;
@@ -30,18 +30,19 @@ mod naive;
 #[cfg(test)]
 mod tests;
 
-pub use crate::algorithm::{Shape, sharing};
-pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
-pub use choose::Choice;
-pub(crate) use choose::{ComputedQuota, Grant};
-pub use cost::Price;
+pub use crate::algorithm::{AlgorithmSpec, share_state};
+pub use cost::CostRule;
 pub use draft::{
-    Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
+    DraftLimit, KeySpec, MAX_GLOB_BYTES, MAX_KEY_PARTS, MAX_SEGMENTS, RuleError, RuleErrorKind,
+    RuleOrigin, RulesDraft,
 };
-pub use formula::Formula;
-pub use found::{Found, Listed, MOST_LIMITS, MOST_METERS};
-pub(crate) use keys::masked;
-pub use meter::{Chosen, Meter, Role};
+pub use key_buffer::{KEY_CAPACITY, KeyBuffer, KeyOutcome};
+pub(crate) use keys::mask_address;
+pub use matched_rules::{ListVerdict, MAX_LIMITS, MAX_METERS, MatchedRules};
+pub use meter::{Meter, MeterRole, SelectedQuota};
+pub use quota_builder::QuotaBuilder;
+pub use variant_selector::VariantSelector;
+pub(crate) use variant_selector::{ComputedQuota, MeterGrant};
 
 use matcher::Matcher;
 
@@ -58,11 +59,11 @@ pub struct Rule {
     /// bucket or a candidate need. None only where nobody is ever limited.
     pub meters: Box<[Meter]>,
     /// Which of its quotas a request falls under.
-    pub choice: Choice,
+    pub selector: VariantSelector,
     /// Whether it applies to every request, and counts a caller's requests together wherever they go.
     pub applies_to_all: bool,
     /// What a request costs.
-    pub price: Price,
+    pub cost: CostRule,
     /// What is counted.
     pub count: Count,
     /// Whether it is enforced.
@@ -103,7 +104,7 @@ pub struct MeterRef {
 pub struct Rules {
     rules: Box<[Rule]>,
     denials: Box<[DenyRule]>,
-    recipes: Box<[Box<[Recipe]>]>,
+    key_specs: Box<[Box<[KeySpec]>]>,
     matcher: Matcher,
     divergence_threshold: Percent,
     secret: [u8; 16],
@@ -114,15 +115,15 @@ impl Rules {
     ///
     /// # Errors
     /// Everything in the draft that is too large to be matched or keyed within fixed bounds.
-    pub fn new(draft: Draft, secret: [u8; 16]) -> Result<Self, Vec<Unfit>> {
+    pub fn new(draft: RulesDraft, secret: [u8; 16]) -> Result<Self, Vec<RuleError>> {
         let matcher = Matcher::new(&draft);
         let mut unfit = Vec::new();
         let mut rules = Vec::with_capacity(draft.limits.len());
         let mut recipes = Vec::with_capacity(draft.limits.len());
         for (index, limit) in draft.limits.into_iter().enumerate() {
-            unfit.extend(keys::unfit(&limit).map(|why| Unfit {
-                origin: Origin::Limit(index),
-                why,
+            unfit.extend(keys::key_errors(&limit).map(|why| RuleError {
+                origin: RuleOrigin::Limit(index),
+                kind: why,
             }));
             rules.push(limit.rule);
             recipes.push(limit.keys.into());
@@ -131,7 +132,7 @@ impl Rules {
             Ok(matcher) if unfit.is_empty() => Ok(Self {
                 rules: rules.into(),
                 denials: draft.deny.into(),
-                recipes: recipes.into(),
+                key_specs: recipes.into(),
                 matcher,
                 divergence_threshold: draft.divergence_threshold,
                 secret,
@@ -165,24 +166,28 @@ impl Rules {
     /// Finds what a request falls under; what was found before is forgotten.
     ///
     /// Refusing comes first, then being exempt, then every limit that matches, of which groups may keep only the narrowest.
-    pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
-        self.matcher.find(request, found);
+    pub fn match_rules(&self, request: &dyn Attributes, found: &mut MatchedRules) {
+        self.matcher.match_rules(request, found);
     }
 
     /// The route that a request belongs to: what its transport says, else the most specific of the policy's templates
     /// that its path lies under.
     #[must_use]
-    pub fn route<'a>(&'a self, request: &'a dyn Attributes, found: &Found) -> Option<&'a [u8]> {
+    pub fn route<'a>(
+        &'a self,
+        request: &'a dyn Attributes,
+        found: &MatchedRules,
+    ) -> Option<&'a [u8]> {
         let template = || self.matcher.template(found).map(str::as_bytes);
         request.get(&Attribute::Route).or_else(template)
     }
 
     /// An attribute as keys, tiers and costs see it: with the route that was found. Addresses have no bytes here.
-    pub(crate) fn value<'a>(
+    pub(crate) fn attribute_value<'a>(
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
     ) -> Option<&'a [u8]> {
         match attribute {
             Attribute::Route => self.route(request, found),

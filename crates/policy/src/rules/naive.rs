@@ -4,32 +4,32 @@
 
 use std::net::IpAddr;
 
-use super::Listed;
+use super::ListVerdict;
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Apply, Condition, IpNet, LimitRule, Match, Mode, Policy, Test};
+use crate::model::{Condition, GroupSelection, IpNet, LimitRule, Match, Mode, Policy, Test};
 
 /// What a request falls under.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) listed: Listed,
+pub(super) struct NaiveMatch {
+    pub(super) listed: ListVerdict,
     pub(super) rules: Vec<usize>,
     pub(super) route: Option<String>,
 }
 
-pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> Answer {
-    let view = View::of(policy, request);
+pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> NaiveMatch {
+    let view = NaiveRequest::new(policy, request);
     let route = view.template.clone();
-    let answer = |listed, rules| Answer {
+    let answer = |listed, rules| NaiveMatch {
         listed,
         rules,
         route: route.clone(),
     };
     let denied = policy.deny.iter().position(|deny| view.all(&deny.matching));
     if let Some(index) = denied {
-        return answer(Listed::Denied(index), Vec::new());
+        return answer(ListVerdict::Denied(index), Vec::new());
     }
     if policy.exempt.iter().any(|exempt| view.all(exempt)) {
-        return answer(Listed::Exempt, Vec::new());
+        return answer(ListVerdict::Exempt, Vec::new());
     }
     let matching: Vec<usize> = (0..policy.limits.len())
         .filter(|index| view.all(&policy.limits[*index].matching))
@@ -43,7 +43,7 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> Answer {
         if !is_enforced(limit) {
             return true;
         }
-        let is_narrowest = |group: &&crate::model::Group| group.apply == Apply::Narrowest;
+        let is_narrowest = |group: &&crate::model::Group| group.apply == GroupSelection::Narrowest;
         if !policy
             .groups
             .iter()
@@ -62,23 +62,23 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> Answer {
         rivals.retain(|rival| Some(policy.limits[*rival].matching.conditions.len()) == most);
         rivals.first() == Some(index)
     });
-    answer(Listed::Limits, kept.collect())
+    answer(ListVerdict::Limits, kept.collect())
 }
 
 /// Whether one condition holds, for counting how often each kind does.
 pub(super) fn holds(policy: &Policy, condition: &Condition, request: &dyn Attributes) -> bool {
-    View::of(policy, request).holds(&condition.attribute, &condition.test)
+    NaiveRequest::new(policy, request).holds(&condition.attribute, &condition.test)
 }
 
-struct View<'a> {
+struct NaiveRequest<'a> {
     request: &'a dyn Attributes,
     /// The segments of the path, and whether a slash follows the last.
     path: Option<(Vec<Vec<u8>>, bool)>,
     template: Option<String>,
 }
 
-impl<'a> View<'a> {
-    fn of(policy: &Policy, request: &'a dyn Attributes) -> Self {
+impl<'a> NaiveRequest<'a> {
+    fn new(policy: &Policy, request: &'a dyn Attributes) -> Self {
         let raw = request
             .get(&Attribute::Path)
             .or_else(|| request.get(&Attribute::Route));
@@ -95,10 +95,10 @@ impl<'a> View<'a> {
         let mut under = templates;
         under.retain(|template| {
             path.as_ref()
-                .is_some_and(|(path, _)| lies_under(path, template))
+                .is_some_and(|(path, _)| path_matches(path, template))
         });
         // Stable, so of templates that mean the same the first stays first.
-        under.sort_by_key(|template| rank(template));
+        under.sort_by_key(|template| specificity(template));
         Self {
             request,
             path,
@@ -172,13 +172,13 @@ impl<'a> View<'a> {
                 spellings.iter().any(|spelling| {
                     let text = String::from_utf8_lossy(spelling);
                     let pattern: Vec<char> = glob.chars().collect();
-                    looks_like(None, &pattern, &text.chars().collect::<Vec<_>>())
+                    glob_matches(None, &pattern, &text.chars().collect::<Vec<_>>())
                 })
             }),
             Test::Route(templates) => self.path.as_ref().is_some_and(|(path, _)| {
                 templates
                     .iter()
-                    .any(|template| lies_under(path, &template.0))
+                    .any(|template| path_matches(path, &template.0))
             }),
             Test::Within(networks) => self
                 .request
@@ -210,7 +210,7 @@ fn collect(test: &Test, templates: &mut Vec<String>) {
 }
 
 /// Literals before `{x}` before the end before `{*x}`, segment by segment.
-fn rank(template: &str) -> Vec<u8> {
+fn specificity(template: &str) -> Vec<u8> {
     let parts = template.split('/').filter(|part| !part.is_empty());
     let mut ranks: Vec<u8> = parts
         .map(|part| match part {
@@ -223,7 +223,7 @@ fn rank(template: &str) -> Vec<u8> {
     ranks
 }
 
-fn lies_under(path: &[Vec<u8>], template: &str) -> bool {
+fn path_matches(path: &[Vec<u8>], template: &str) -> bool {
     let parts: Vec<&str> = template
         .split('/')
         .filter(|part| !part.is_empty())
@@ -297,25 +297,27 @@ fn decode(text: &[u8]) -> Vec<u8> {
 }
 
 /// Tries every way to read the pattern.
-fn looks_like(before: Option<char>, pattern: &[char], text: &[char]) -> bool {
+fn glob_matches(before: Option<char>, pattern: &[char], text: &[char]) -> bool {
     match pattern {
         [] => text.is_empty(),
         ['*', '*', ..] => {
             let stars = pattern.iter().take_while(|char| **char == '*').count();
             let rest = &pattern[stars..];
             let at_segment = before.is_none_or(|char| char == '/');
-            let left_out =
-                at_segment && rest.first() == Some(&'/') && looks_like(Some('/'), &rest[1..], text);
-            left_out || (0..=text.len()).any(|skip| looks_like(Some('*'), rest, &text[skip..]))
+            let left_out = at_segment
+                && rest.first() == Some(&'/')
+                && glob_matches(Some('/'), &rest[1..], text);
+            left_out || (0..=text.len()).any(|skip| glob_matches(Some('*'), rest, &text[skip..]))
         }
         ['*', rest @ ..] => (0..=text.len())
             .take_while(|skip| *skip == 0 || text[skip - 1] != '/')
-            .any(|skip| looks_like(Some('*'), rest, &text[skip..])),
+            .any(|skip| glob_matches(Some('*'), rest, &text[skip..])),
         ['?', rest @ ..] => {
-            text.first().is_some_and(|char| *char != '/') && looks_like(Some('?'), rest, &text[1..])
+            text.first().is_some_and(|char| *char != '/')
+                && glob_matches(Some('?'), rest, &text[1..])
         }
         [char, rest @ ..] => {
-            text.first() == Some(char) && looks_like(Some(*char), rest, &text[1..])
+            text.first() == Some(char) && glob_matches(Some(*char), rest, &text[1..])
         }
     }
 }

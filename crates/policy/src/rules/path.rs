@@ -6,20 +6,20 @@
 //! only looked at. Must not know: templates, globs, policies.
 
 /// How long a path may be after it was rewritten.
-pub(super) const PATH_ROOM: usize = 8 * 1_024;
+pub(super) const PATH_CAPACITY: usize = 8 * 1_024;
 
 /// A path in its one spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Path<'a> {
+pub(super) struct NormalizedPath<'a> {
     /// Begins with `/`; ends with one only if it was at the end or if there is nothing else.
     full: &'a [u8],
     /// More segments follow that there was no room for.
-    pub(super) is_cut: bool,
+    pub(super) is_truncated: bool,
 }
 
-impl<'a> Path<'a> {
+impl<'a> NormalizedPath<'a> {
     /// Without a slash at the end, unless it is all there is.
-    pub(super) fn bare(self) -> &'a [u8] {
+    pub(super) fn without_trailing_slash(self) -> &'a [u8] {
         match self.full {
             [bare @ .., b'/'] if !bare.is_empty() => bare,
             full => full,
@@ -43,7 +43,7 @@ const END: u8 = 8;
     clippy::indexing_slicing,
     reason = "computed by the compiler, which refuses an index that is too large"
 )]
-const MEANINGS: [u8; 256] = {
+const BYTE_CLASSES: [u8; 256] = {
     let mut meanings = [0; 256];
     meanings[b'/' as usize] = SLASH;
     meanings[b'.' as usize] = DOT;
@@ -54,35 +54,35 @@ const MEANINGS: [u8; 256] = {
 };
 
 /// The path, if it is spelled in the one way already.
-pub(super) fn as_it_is(raw: &[u8]) -> Option<Path<'_>> {
+pub(super) fn already_normalized(raw: &[u8]) -> Option<NormalizedPath<'_>> {
     if raw.first() != Some(&b'/') {
         return None;
     }
     let mut before = 0;
     for (at, byte) in raw.iter().enumerate() {
-        let meaning = MEANINGS.get(usize::from(*byte)).copied().unwrap_or(0);
+        let meaning = BYTE_CLASSES.get(usize::from(*byte)).copied().unwrap_or(0);
         // After a slash, a dot may begin `.`, `..` or a name; telling them apart is the other function's work.
         if before & SLASH != 0 && meaning & (SLASH | DOT) != 0 {
             return None;
         }
         if meaning & (ESCAPE | END) != 0 {
             let full = raw.get(..at).filter(|_| meaning == END)?;
-            return Some(Path {
+            return Some(NormalizedPath {
                 full,
-                is_cut: false,
+                is_truncated: false,
             });
         }
         before = meaning;
     }
-    Some(Path {
+    Some(NormalizedPath {
         full: raw,
-        is_cut: false,
+        is_truncated: false,
     })
 }
 
 /// Any path, rewritten into the room. What has no room is left out by whole segments, which the answer says; `..` may
 /// still bring it back to what fits.
-pub(super) fn rewritten<'a>(raw: &[u8], room: &'a mut [u8; PATH_ROOM]) -> Path<'a> {
+pub(super) fn normalize<'a>(raw: &[u8], room: &'a mut [u8; PATH_CAPACITY]) -> NormalizedPath<'a> {
     let end = raw.iter().position(|byte| matches!(byte, b'?' | b'#'));
     let raw = raw.get(..end.unwrap_or(raw.len())).unwrap_or_default();
     let mut len = 0_usize;
@@ -91,7 +91,7 @@ pub(super) fn rewritten<'a>(raw: &[u8], room: &'a mut [u8; PATH_ROOM]) -> Path<'
     let mut ends_with_slash = true;
     for segment in raw.split(|byte| *byte == b'/') {
         ends_with_slash = true;
-        match dots(segment) {
+        match dot_count(segment) {
             Some(0 | 1) => {}
             Some(_) if beyond > 0 => beyond -= 1,
             Some(_) => {
@@ -114,23 +114,25 @@ pub(super) fn rewritten<'a>(raw: &[u8], room: &'a mut [u8; PATH_ROOM]) -> Path<'
         *last = b'/';
         len += 1;
     }
-    Path {
+    NormalizedPath {
         full: room.get(..len).unwrap_or_default(),
-        is_cut: beyond > 0,
+        is_truncated: beyond > 0,
     }
 }
 
 /// A text of a policy, such as a glob or a segment of a template, with its escapes as paths have them.
-pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
-    Bytes(text).flat_map(Spelled::into_iter).collect()
+pub(super) fn decode_escapes(text: &[u8]) -> Vec<u8> {
+    PercentDecoder(text)
+        .flat_map(DecodedByte::into_iter)
+        .collect()
 }
 
 /// How many dots a segment consists of, if it is empty, `.` or `..`.
-fn dots(segment: &[u8]) -> Option<usize> {
+fn dot_count(segment: &[u8]) -> Option<usize> {
     let mut count = 0;
-    for spelled in Bytes(segment) {
+    for spelled in PercentDecoder(segment) {
         match spelled {
-            Spelled::Byte(b'.') if count < 2 => count += 1,
+            DecodedByte::Byte(b'.') if count < 2 => count += 1,
             _ => return None,
         }
     }
@@ -140,7 +142,9 @@ fn dots(segment: &[u8]) -> Option<usize> {
 /// Writes a slash and the segment; `None` if there is no room for it and one more byte.
 fn write_segment(segment: &[u8], room: &mut [u8]) -> Option<usize> {
     let mut len = 0;
-    for byte in std::iter::once(b'/').chain(Bytes(segment).flat_map(Spelled::into_iter)) {
+    for byte in
+        std::iter::once(b'/').chain(PercentDecoder(segment).flat_map(DecodedByte::into_iter))
+    {
         *room.get_mut(len)? = byte;
         len += 1;
     }
@@ -149,46 +153,46 @@ fn write_segment(segment: &[u8], room: &mut [u8]) -> Option<usize> {
 
 /// What a byte or an escape means.
 #[derive(Clone, Copy)]
-enum Spelled {
+enum DecodedByte {
     Byte(u8),
     /// An escape that stays one, by its second digit.
-    Kept(u8),
+    Escaped(u8),
 }
 
-impl Spelled {
+impl DecodedByte {
     fn into_iter(self) -> impl Iterator<Item = u8> {
         let (bytes, len) = match self {
             Self::Byte(byte) => ([byte, 0, 0], 1),
-            Self::Kept(digit) => ([b'%', b'2', digit], 3),
+            Self::Escaped(digit) => ([b'%', b'2', digit], 3),
         };
         bytes.into_iter().take(len)
     }
 }
 
 /// Bytes with their escapes decoded.
-struct Bytes<'a>(&'a [u8]);
+struct PercentDecoder<'a>(&'a [u8]);
 
-impl Iterator for Bytes<'_> {
-    type Item = Spelled;
+impl Iterator for PercentDecoder<'_> {
+    type Item = DecodedByte;
 
-    fn next(&mut self) -> Option<Spelled> {
+    fn next(&mut self) -> Option<DecodedByte> {
         if let [b'%', high, low, rest @ ..] = self.0
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+            && let (Some(high), Some(low)) = (hex_digit(*high), hex_digit(*low))
         {
             self.0 = rest;
             return Some(match high * 16 + low {
-                b'/' => Spelled::Kept(b'F'),
-                b'%' => Spelled::Kept(b'5'),
-                byte => Spelled::Byte(byte),
+                b'/' => DecodedByte::Escaped(b'F'),
+                b'%' => DecodedByte::Escaped(b'5'),
+                byte => DecodedByte::Byte(byte),
             });
         }
         let (byte, rest) = self.0.split_first()?;
         self.0 = rest;
-        Some(Spelled::Byte(*byte))
+        Some(DecodedByte::Byte(*byte))
     }
 }
 
-const fn digit(byte: u8) -> Option<u8> {
+const fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -202,10 +206,10 @@ mod tests {
     use super::*;
 
     fn spelled(raw: &str) -> String {
-        let mut room = [0; PATH_ROOM];
-        let slow = rewritten(raw.as_bytes(), &mut room);
-        assert!(!slow.is_cut, "{raw}");
-        if let Some(fast) = as_it_is(raw.as_bytes()) {
+        let mut room = [0; PATH_CAPACITY];
+        let slow = normalize(raw.as_bytes(), &mut room);
+        assert!(!slow.is_truncated, "{raw}");
+        if let Some(fast) = already_normalized(raw.as_bytes()) {
             assert_eq!(fast, slow, "{raw}");
         }
         String::from_utf8_lossy(slow.full()).into_owned()
@@ -252,24 +256,27 @@ mod tests {
     #[test]
     fn a_path_in_its_one_spelling_is_not_copied_however_long_it_is() {
         let long = format!("/{}", "x/".repeat(10_000));
-        let path = as_it_is(long.as_bytes()).unwrap();
+        let path = already_normalized(long.as_bytes()).unwrap();
         assert_eq!(path.full(), long.as_bytes());
-        assert_eq!(path.bare(), &long.as_bytes()[..long.len() - 1]);
-        assert_eq!(as_it_is(b"/a//b"), None);
+        assert_eq!(
+            path.without_trailing_slash(),
+            &long.as_bytes()[..long.len() - 1]
+        );
+        assert_eq!(already_normalized(b"/a//b"), None);
     }
 
     #[test]
     fn what_has_no_room_is_said_and_what_comes_back_from_there_is_found() {
-        let long = "x/".repeat(PATH_ROOM);
-        let mut room = [0; PATH_ROOM];
-        let cut = rewritten(format!("//a/{long}").as_bytes(), &mut room);
-        assert!(cut.is_cut && cut.full().starts_with(b"/a/x/x"));
-        let back = format!("//a/{long}{}b", "../".repeat(PATH_ROOM));
+        let long = "x/".repeat(PATH_CAPACITY);
+        let mut room = [0; PATH_CAPACITY];
+        let cut = normalize(format!("//a/{long}").as_bytes(), &mut room);
+        assert!(cut.is_truncated && cut.full().starts_with(b"/a/x/x"));
+        let back = format!("//a/{long}{}b", "../".repeat(PATH_CAPACITY));
         assert_eq!(spelled(&back), "/a/b");
-        let one = format!("//a/{}/../b", "x".repeat(3 * PATH_ROOM));
+        let one = format!("//a/{}/../b", "x".repeat(3 * PATH_CAPACITY));
         assert_eq!(spelled(&one), "/a/b");
-        let exactly = format!("//{}", "x".repeat(PATH_ROOM - 2));
-        assert_eq!(spelled(&exactly).len(), PATH_ROOM - 1);
-        assert!(rewritten(format!("{exactly}x").as_bytes(), &mut room).is_cut);
+        let exactly = format!("//{}", "x".repeat(PATH_CAPACITY - 2));
+        assert_eq!(spelled(&exactly).len(), PATH_CAPACITY - 1);
+        assert!(normalize(format!("{exactly}x").as_bytes(), &mut room).is_truncated);
     }
 }

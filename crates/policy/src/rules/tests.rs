@@ -2,13 +2,15 @@
 
 use std::sync::Mutex;
 
-use super::{Found, Listed, MOST_LIMITS, MOST_METERS, Origin, Rules};
+use super::{ListVerdict, MAX_LIMITS, MAX_METERS, MatchedRules, RuleOrigin, Rules};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Algorithm, Apply, Condition, DenyRule, Glob, Group, LimitRule, Match, Mode, Policy, Template,
-    Test,
+    Algorithm, Condition, DenyRule, Glob, Group, GroupSelection, LimitRule, Match, Mode, Policy,
+    Template, Test,
 };
-use crate::tests::sample::{HOUR, MINUTE, Request, SECOND, bucket, limit, named, policy, quota};
+use crate::tests::fixtures::{
+    HOUR, MINUTE, Request, SECOND, attribute, bucket, limit, policy, quota,
+};
 
 fn matching(conditions: &[(&str, Test)]) -> Match {
     Match {
@@ -16,7 +18,7 @@ fn matching(conditions: &[(&str, Test)]) -> Match {
             .iter()
             .map(|(name, test)| {
                 Condition {
-                    attribute: named(name),
+                    attribute: attribute(name),
                     test: test.clone(),
                 }
                 .into()
@@ -44,15 +46,17 @@ fn limit_on(name: &str, conditions: &[(&str, Test)]) -> LimitRule {
     }
 }
 
-fn found(policy: &Policy, request: &dyn Attributes) -> Found {
+fn match_policy(policy: &Policy, request: &dyn Attributes) -> MatchedRules {
     let rules = Rules::compile(policy, [7; 16]).unwrap();
-    let mut found = Found::new();
-    rules.find(request, &mut found);
+    let mut found = MatchedRules::new();
+    rules.match_rules(request, &mut found);
     found
 }
 
-fn found_by(policy: &Policy, values: &[(&str, &str)]) -> Vec<usize> {
-    found(policy, &Request::with(values)).rules().to_vec()
+fn matched_indexes(policy: &Policy, values: &[(&str, &str)]) -> Vec<usize> {
+    match_policy(policy, &Request::with(values))
+        .rules()
+        .to_vec()
 }
 
 #[test]
@@ -69,15 +73,15 @@ fn refusing_comes_before_being_exempt_and_being_exempt_before_every_limit() {
     ];
     policy.exempt = vec![matching(&[("route", under("/health"))])];
     let listed = |values: &[(&str, &str)]| {
-        let found = found(&policy, &Request::with(values));
-        (found.listed(), found.rules().len())
+        let found = match_policy(&policy, &Request::with(values));
+        (found.list_verdict(), found.rules().len())
     };
-    assert_eq!(listed(&[("path", "/")]), (Listed::Limits, 1));
-    assert_eq!(listed(&[("path", "/health/")]), (Listed::Exempt, 0));
+    assert_eq!(listed(&[("path", "/")]), (ListVerdict::Limits, 1));
+    assert_eq!(listed(&[("path", "/health/")]), (ListVerdict::Exempt, 0));
     let bad = [("path", "/health"), ("header.bad", "yes")];
-    assert_eq!(listed(&bad), (Listed::Denied(1), 0));
+    assert_eq!(listed(&bad), (ListVerdict::Denied(1), 0));
     let worse = [("path", "/health"), ("header.bad", "worse")];
-    assert_eq!(listed(&worse), (Listed::Denied(0), 0));
+    assert_eq!(listed(&worse), (ListVerdict::Denied(0), 0));
 }
 
 #[test]
@@ -94,15 +98,18 @@ fn a_group_keeps_the_limit_with_most_conditions_and_of_as_many_the_first() {
     limits.push(limit_on("apart", &[]));
     let mut policy = policy(limits);
     let request = |host, method| [("host", host), ("method", method)];
-    assert_eq!(found_by(&policy, &request("a", "GET")), [0, 1, 2, 3, 4]);
+    assert_eq!(
+        matched_indexes(&policy, &request("a", "GET")),
+        [0, 1, 2, 3, 4]
+    );
     policy.groups = vec![Group {
         name: Box::<str>::from("aws").into(),
-        apply: Apply::Narrowest,
+        apply: GroupSelection::Narrowest,
     }];
-    assert_eq!(found_by(&policy, &request("a", "GET")), [3, 4]);
-    assert_eq!(found_by(&policy, &request("b", "GET")), [1, 4]);
-    assert_eq!(found_by(&policy, &request("a", "PUT")), [2, 4]);
-    assert_eq!(found_by(&policy, &request("b", "PUT")), [0, 4]);
+    assert_eq!(matched_indexes(&policy, &request("a", "GET")), [3, 4]);
+    assert_eq!(matched_indexes(&policy, &request("b", "GET")), [1, 4]);
+    assert_eq!(matched_indexes(&policy, &request("a", "PUT")), [2, 4]);
+    assert_eq!(matched_indexes(&policy, &request("b", "PUT")), [0, 4]);
 }
 
 #[test]
@@ -111,9 +118,9 @@ fn who_is_known_is_limited_by_key_and_only_the_unknown_by_address() {
         limit_on("by-address", &[("header.authorization", Test::Absent)]),
         limit_on("by-key", &[("header.authorization", Test::Present)]),
     ]);
-    assert_eq!(found_by(&policy, &[("ip", "10.0.0.1")]), [0]);
+    assert_eq!(matched_indexes(&policy, &[("ip", "10.0.0.1")]), [0]);
     let known = [("ip", "10.0.0.1"), ("header.authorization", "")];
-    assert_eq!(found_by(&policy, &known), [1]);
+    assert_eq!(matched_indexes(&policy, &known), [1]);
 }
 
 #[test]
@@ -138,16 +145,23 @@ fn no_spelling_of_a_path_or_a_host_escapes_a_limit() {
         "v1/login",
     ] {
         let request = [("path", path), ("host", "Example.COM")];
-        assert_eq!(found_by(&policy, &request), [0, 1, 2, 3, 4], "{path}");
+        assert_eq!(
+            matched_indexes(&policy, &request),
+            [0, 1, 2, 3, 4],
+            "{path}"
+        );
     }
-    assert_eq!(found_by(&policy, &[("path", "/V1/login")]), [0; 0]);
+    assert_eq!(matched_indexes(&policy, &[("path", "/V1/login")]), [0; 0]);
 }
 
 #[test]
 fn where_only_the_route_is_known_it_stands_for_the_path() {
     let policy = policy(vec![limit_on("item", &[("route", under("/items/{id}"))])]);
-    assert_eq!(found_by(&policy, &[("route", "/items/{number}")]), [0]);
-    assert_eq!(found_by(&policy, &[("route", "/items")]), [0; 0]);
+    assert_eq!(
+        matched_indexes(&policy, &[("route", "/items/{number}")]),
+        [0]
+    );
+    assert_eq!(matched_indexes(&policy, &[("route", "/items")]), [0; 0]);
 }
 
 #[test]
@@ -157,8 +171,8 @@ fn the_route_is_what_the_transport_says_or_else_the_most_specific_template() {
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
     let route = |values: &[(&str, &str)]| {
         let request = Request::with(values);
-        let mut found = Found::new();
-        rules.find(&request, &mut found);
+        let mut found = MatchedRules::new();
+        rules.match_rules(&request, &mut found);
         rules.route(&request, &found).map(<[u8]>::to_vec)
     };
     assert_eq!(route(&[("path", "/items/7")]).unwrap(), b"/items/{id}");
@@ -176,8 +190,8 @@ fn a_path_of_any_length_is_matched_and_one_that_cannot_be_rewritten_is_said() {
     ]);
     let long = "x".repeat(100_000);
     let found = |path: String| {
-        let found = found(&policy, &Request::with(&[("path", &path)]));
-        (found.rules().to_vec(), found.unreadable())
+        let found = match_policy(&policy, &Request::with(&[("path", &path)]));
+        (found.rules().to_vec(), found.is_uri_too_long())
     };
     assert_eq!(found(format!("/items/{long}")), (vec![0, 1], false));
     assert_eq!(
@@ -189,40 +203,44 @@ fn a_path_of_any_length_is_matched_and_one_that_cannot_be_rewritten_is_said() {
     let host = "A".repeat(2_000);
     let mut by_host = policy.clone();
     by_host.limits.push(limit_on("host", &[("host", is("a"))]));
-    assert!(super::tests::found(&by_host, &Request::with(&[("host", &host)])).unreadable());
+    assert!(
+        super::tests::match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long()
+    );
     let host = host.to_lowercase();
-    assert!(!super::tests::found(&by_host, &Request::with(&[("host", &host)])).unreadable());
+    assert!(
+        !super::tests::match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long()
+    );
 }
 
 #[test]
 fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
     let limits = |count: usize| (0..count).map(|n| limit_on(&format!("l{n}"), &[]));
-    let exactly = found(&policy(limits(MOST_METERS).collect()), &Request::default());
+    let exactly = match_policy(&policy(limits(MAX_METERS).collect()), &Request::default());
     assert_eq!(
-        (exactly.rules().len(), exactly.more_than_fit()),
-        (MOST_METERS, false)
+        (exactly.rules().len(), exactly.is_truncated()),
+        (MAX_METERS, false)
     );
-    let one_more: Vec<LimitRule> = limits(MOST_METERS + 1).collect();
-    let more = found(&policy(one_more.clone()), &Request::default());
+    let one_more: Vec<LimitRule> = limits(MAX_METERS + 1).collect();
+    let more = match_policy(&policy(one_more.clone()), &Request::default());
     assert_eq!(
-        (more.rules().len(), more.more_than_fit()),
-        (MOST_METERS, true)
+        (more.rules().len(), more.is_truncated()),
+        (MAX_METERS, true)
     );
     // What is not enforced is not asked in the same step, and takes none of its room.
     let mut shadowed = one_more;
     for limit in shadowed.iter_mut().skip(1) {
         limit.mode = Mode::Shadow;
     }
-    let shadows = found(&policy(shadowed), &Request::default());
+    let shadows = match_policy(&policy(shadowed), &Request::default());
     assert_eq!(
-        (shadows.rules().len(), shadows.more_than_fit()),
-        (MOST_METERS + 1, false)
+        (shadows.rules().len(), shadows.is_truncated()),
+        (MAX_METERS + 1, false)
     );
-    let crowd = found(
-        &policy(limits(MOST_LIMITS + 1).collect()),
+    let crowd = match_policy(
+        &policy(limits(MAX_LIMITS + 1).collect()),
         &Request::default(),
     );
-    assert!(crowd.more_than_fit());
+    assert!(crowd.is_truncated());
     // Limits with several windows take the room of several.
     let mut windows: Vec<LimitRule> = limits(11).collect();
     for limit in &mut windows {
@@ -231,8 +249,8 @@ fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
             &[(10, SECOND), (20, MINUTE), (30, HOUR)],
         );
     }
-    let found = found(&policy(windows), &Request::default());
-    assert_eq!((found.rules().len(), found.more_than_fit()), (10, true));
+    let found = match_policy(&policy(windows), &Request::default());
+    assert_eq!((found.rules().len(), found.is_truncated()), (10, true));
 }
 
 #[test]
@@ -247,25 +265,25 @@ fn what_is_too_large_is_refused_with_where_and_why() {
         ),
     ]);
     wrong.routes = vec![Template(deep.into()).into()];
-    wrong.limits[0].key = crate::tests::sample::key(&["header.a"; 17]);
+    wrong.limits[0].key = crate::tests::fixtures::key(&["header.a"; 17]);
     let problems = Rules::compile(&wrong, [7; 16]).unwrap_err();
     let all = format!("{problems:?}");
     assert!(
         all.contains("17 parts") && all.contains("64 segments") && all.contains("1024 bytes"),
         "{all}"
     );
-    assert!(Origin::Limit(0) < Origin::Limit(1));
+    assert!(RuleOrigin::Limit(0) < RuleOrigin::Limit(1));
 }
 
 /// Remembers what it was asked for.
-struct Curious {
+struct RecordingRequest {
     inner: Request,
-    asked: Mutex<Vec<Attribute>>,
+    requested: Mutex<Vec<Attribute>>,
 }
 
-impl Attributes for Curious {
+impl Attributes for RecordingRequest {
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        self.asked.lock().unwrap().push(attribute.clone());
+        self.requested.lock().unwrap().push(attribute.clone());
         self.inner.get(attribute)
     }
 }
@@ -282,17 +300,17 @@ fn every_attribute_is_asked_for_at_most_once_and_only_if_a_condition_is_about_it
         ];
         limits.push(limit_on(&format!("l{n}"), &tests[n % 3..]));
     }
-    let request = Curious {
+    let request = RecordingRequest {
         inner: Request::with(&[
             ("header.a", "x"),
             ("header.b", "x"),
             ("path", "/x"),
             ("host", "h"),
         ]),
-        asked: Mutex::default(),
+        requested: Mutex::default(),
     };
-    found(&policy(limits), &request);
-    let mut asked = request.asked.into_inner().unwrap();
+    match_policy(&policy(limits), &request);
+    let mut asked = request.requested.into_inner().unwrap();
     let count = asked.len();
     asked.sort();
     asked.dedup();
@@ -308,7 +326,10 @@ fn more_attributes_than_are_remembered_are_matched_all_the_same() {
     });
     let request: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
     let expected: Vec<usize> = (0..100).step_by(10).collect();
-    assert_eq!(found_by(&policy(limits.collect()), &request), expected);
+    assert_eq!(
+        matched_indexes(&policy(limits.collect()), &request),
+        expected
+    );
 }
 
 /// Many tenants on one route: only the one whose header it is may be looked at.
@@ -323,7 +344,7 @@ fn a_condition_that_everyone_shares_is_not_what_limits_are_filed_under() {
     });
     let policy = policy(limits.collect());
     let request = Request::with(&[("path", "/api/x"), ("header.tenant", "tenant-500")]);
-    assert_eq!(found(&policy, &request).rules(), [500]);
+    assert_eq!(match_policy(&policy, &request).rules(), [500]);
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
-    assert_eq!(rules.matcher.most_filed_together(), 1);
+    assert_eq!(rules.matcher.largest_bucket(), 1);
 }

@@ -4,13 +4,13 @@
 //! which say more. Published as `docs/policy.schema.json`; after a change of a field:
 //! `cargo run -- schema > docs/policy.schema.json`. Must not know: how files are read.
 
-mod parts;
+mod builders;
 
 use serde_json::{Value, json};
 
-pub(crate) use parts::{
-    enumeration, lax_object, list_of, map_of, name_pattern, named_values, object, of, one_or_list,
-    some_of,
+pub(crate) use builders::{
+    definition_ref, enumeration, lax_object, list_of, map_of, name_pattern, non_empty_list_of,
+    object, object_with_values, one_or_list,
 };
 
 /// Where the schema of this version is published.
@@ -33,7 +33,7 @@ pub fn schema() -> Value {
             json!("Who gets how much, and what happens when it is spent."),
         );
         root.insert("minProperties".into(), json!(1));
-        let mut definitions = parts::definitions();
+        let mut definitions = builders::definitions();
         for (name, schema) in crate::read::schemas() {
             definitions.insert(name.to_owned(), schema);
         }

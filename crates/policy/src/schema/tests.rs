@@ -7,23 +7,23 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::{schema, text};
-use crate::source::{self, Format, Node};
+use crate::source::{self, SourceFormat, SourceNode};
 use validate::errors;
 
 /// A tree as JSON, as editors see it: what is not quoted and looks like a number or a truth value is one.
-fn as_json(node: &Node) -> Value {
+fn as_json(node: &SourceNode) -> Value {
     match &node.value {
-        source::Value::Nothing => Value::Null,
-        source::Value::Scalar { text, quoted: true } => json!(text),
-        source::Value::Scalar { text, .. } => match &**text {
+        source::SourceValue::Null => Value::Null,
+        source::SourceValue::Scalar { text, quoted: true } => json!(text),
+        source::SourceValue::Scalar { text, .. } => match &**text {
             "true" => json!(true),
             "false" => json!(false),
             other => other
                 .parse::<u64>()
                 .map_or_else(|_| json!(text), |n| json!(n)),
         },
-        source::Value::List(values) => values.iter().map(as_json).collect(),
-        source::Value::Map(entries) => Value::Object(
+        source::SourceValue::List(values) => values.iter().map(as_json).collect(),
+        source::SourceValue::Map(entries) => Value::Object(
             entries
                 .iter()
                 .map(|entry| (entry.name.value.to_string(), as_json(&entry.value)))
@@ -34,7 +34,7 @@ fn as_json(node: &Node) -> Value {
 
 /// What is wrong with a YAML text by the schema.
 pub(crate) fn wrong(yaml: &str) -> Vec<String> {
-    let tree = source::parse(yaml, Format::Yaml).unwrap_or_else(|p| panic!("{p:?}\n{yaml}"));
+    let tree = source::parse(yaml, SourceFormat::Yaml).unwrap_or_else(|p| panic!("{p:?}\n{yaml}"));
     static SCHEMA: LazyLock<Value> = LazyLock::new(schema);
     errors(&SCHEMA, &as_json(&tree))
 }

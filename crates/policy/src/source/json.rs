@@ -3,14 +3,14 @@
 //! A small reader of our own, because a message needs the place of every value and the usual library only tells the
 //! place of an error. Tests hold it against that library. Must not know: fields.
 
-use super::lines::Lines;
-use super::node::{At, Entry, Node, Value};
-use super::problem::Problem;
-use super::{MAX_DEPTH, MAX_NODES, says_nothing, too_deep, too_many};
+use super::diagnostic::Diagnostic;
+use super::line_index::LineIndex;
+use super::node::{Located, MapEntry, SourceNode, SourceValue};
+use super::{MAX_DEPTH, MAX_NODES, empty_file, too_deep, too_many};
 
 /// Reads a text. It stops at the first error: after a wrong bracket or quote every further message would be a guess.
-pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Problem> {
-    let mut reader = Reader {
+pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Diagnostic> {
+    let mut reader = JsonParser {
         text,
         lines,
         at: 0,
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Problem> {
     };
     reader.skip_space();
     if reader.at == text.len() {
-        return Err(says_nothing());
+        return Err(empty_file());
     }
     let tree = reader.value(0)?;
     reader.skip_space();
@@ -31,14 +31,14 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Problem> {
     Ok(tree)
 }
 
-struct Reader<'a> {
+struct JsonParser<'a> {
     text: &'a str,
-    lines: &'a Lines<'a>,
+    lines: &'a LineIndex<'a>,
     at: usize,
     nodes: usize,
 }
 
-impl Reader<'_> {
+impl JsonParser<'_> {
     fn rest(&self) -> &str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -54,12 +54,12 @@ impl Reader<'_> {
     }
 
     /// A problem with the bytes from `start` to here, at least one character.
-    fn wrong(&self, start: usize, message: impl Into<String>, help: &str) -> Problem {
-        Problem::new(self.lines.place(start..self.at), message, help)
+    fn wrong(&self, start: usize, message: impl Into<String>, help: &str) -> Diagnostic {
+        Diagnostic::new(self.lines.locate(start..self.at), message, help)
     }
 
     /// A problem with what comes next, where what comes next says more than that it is unexpected.
-    fn unexpected(&self, message: &str, help: &str) -> Problem {
+    fn unexpected(&self, message: &str, help: &str) -> Diagnostic {
         let (message, help) = match self.rest().chars().next() {
             None => (
                 "the file ends here, in the middle of a value",
@@ -75,35 +75,35 @@ impl Reader<'_> {
             ),
             Some(_) => (message, help),
         };
-        Problem::new(self.lines.place(self.at..self.at + 1), message, help)
+        Diagnostic::new(self.lines.locate(self.at..self.at + 1), message, help)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Problem> {
+    fn value(&mut self, depth: usize) -> Result<SourceNode, Diagnostic> {
         self.nodes += 1;
         let start = self.at;
         if self.nodes > MAX_NODES {
-            return Err(too_many(self.lines.place(start..start)));
+            return Err(too_many(self.lines.locate(start..start)));
         }
         let value = match self.peek() {
             Some(b'{' | b'[') if depth >= MAX_DEPTH => {
-                return Err(too_deep(self.lines.place(start..start + 1)));
+                return Err(too_deep(self.lines.locate(start..start + 1)));
             }
-            Some(b'{') => Value::Map(self.map(depth)?),
-            Some(b'[') => Value::List(self.list(depth)?),
-            Some(b'"') => Value::Scalar {
+            Some(b'{') => SourceValue::Map(self.map(depth)?),
+            Some(b'[') => SourceValue::List(self.list(depth)?),
+            Some(b'"') => SourceValue::Scalar {
                 text: self.string()?.into(),
                 quoted: true,
             },
             Some(b'-' | b'0'..=b'9') => self.number()?,
             _ => self.word()?,
         };
-        Ok(Node {
-            place: self.lines.place(start..self.at),
+        Ok(SourceNode {
+            location: self.lines.locate(start..self.at),
             value,
         })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Problem> {
+    fn list(&mut self, depth: usize) -> Result<Vec<SourceNode>, Diagnostic> {
         let mut values = Vec::new();
         self.at += 1;
         self.skip_space();
@@ -113,13 +113,13 @@ impl Reader<'_> {
         }
         loop {
             values.push(self.value(depth + 1)?);
-            if self.ended(b']')? {
+            if self.at_closing_bracket(b']')? {
                 return Ok(values);
             }
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Problem> {
+    fn map(&mut self, depth: usize) -> Result<Vec<MapEntry>, Diagnostic> {
         let mut entries = Vec::new();
         self.at += 1;
         self.skip_space();
@@ -137,7 +137,7 @@ impl Reader<'_> {
                 ));
             }
             let name = self.string()?;
-            let name = At::new(name.into_boxed_str(), self.lines.place(start..self.at));
+            let name = Located::new(name.into_boxed_str(), self.lines.locate(start..self.at));
             self.skip_space();
             if self.peek() != Some(b':') {
                 return Err(self.unexpected(
@@ -148,15 +148,15 @@ impl Reader<'_> {
             self.at += 1;
             self.skip_space();
             let value = self.value(depth + 1)?;
-            entries.push(Entry { name, value });
-            if self.ended(b'}')? {
+            entries.push(MapEntry { name, value });
+            if self.at_closing_bracket(b'}')? {
                 return Ok(entries);
             }
         }
     }
 
     /// After a value: whether this bracket closes what it stands in; otherwise a comma and another value follow.
-    fn ended(&mut self, bracket: u8) -> Result<bool, Problem> {
+    fn at_closing_bracket(&mut self, bracket: u8) -> Result<bool, Diagnostic> {
         self.skip_space();
         match self.peek() {
             Some(byte) if byte == bracket => {
@@ -190,7 +190,7 @@ impl Reader<'_> {
     }
 
     /// `true`, `false`, `null`, or something that JSON does not know.
-    fn word(&mut self) -> Result<Value, Problem> {
+    fn word(&mut self) -> Result<SourceValue, Diagnostic> {
         let length = self
             .rest()
             .find(|c: char| !(c.is_alphanumeric() || "_.-+%".contains(c)))
@@ -204,14 +204,14 @@ impl Reader<'_> {
         let start = self.at;
         self.at += length;
         match self.text.get(start..self.at).unwrap_or_default() {
-            "null" => Ok(Value::Nothing),
-            word @ ("true" | "false") => Ok(Value::Scalar {
+            "null" => Ok(SourceValue::Null),
+            word @ ("true" | "false") => Ok(SourceValue::Scalar {
                 text: word.into(),
                 quoted: false,
             }),
             word => Err(self.wrong(
                 start,
-                format!("`{}` is not a JSON value", shortened(word)),
+                format!("`{}` is not a JSON value", truncate_for_message(word)),
                 "put a text in double quotes",
             )),
         }
@@ -226,7 +226,7 @@ impl Reader<'_> {
     }
 
     /// A number, kept as written.
-    fn number(&mut self) -> Result<Value, Problem> {
+    fn number(&mut self) -> Result<SourceValue, Diagnostic> {
         let start = self.at;
         let mut fine = true;
         if self.peek() == Some(b'-') {
@@ -257,18 +257,18 @@ impl Reader<'_> {
         if !fine {
             return Err(self.wrong(
                 start,
-                format!("`{}` is not a JSON number", shortened(text)),
+                format!("`{}` is not a JSON number", truncate_for_message(text)),
                 "put a text in double quotes; a number has no leading zero, unit or separator",
             ));
         }
-        Ok(Value::Scalar {
+        Ok(SourceValue::Scalar {
             text: text.into(),
             quoted: false,
         })
     }
 
     /// A text in double quotes, with its escapes resolved.
-    fn string(&mut self) -> Result<String, Problem> {
+    fn string(&mut self) -> Result<String, Diagnostic> {
         let start = self.at;
         self.at += 1;
         let mut said = String::new();
@@ -303,7 +303,7 @@ impl Reader<'_> {
         }
     }
 
-    fn not_closed(&self, start: usize) -> Problem {
+    fn not_closed(&self, start: usize) -> Diagnostic {
         self.wrong(
             start,
             "this text has no closing quote on its line",
@@ -311,7 +311,7 @@ impl Reader<'_> {
         )
     }
 
-    fn escape(&mut self) -> Result<char, Problem> {
+    fn escape(&mut self) -> Result<char, Diagnostic> {
         let start = self.at;
         self.at += 1;
         let letter = self.rest().chars().next();
@@ -335,7 +335,7 @@ impl Reader<'_> {
     }
 
     /// The four digits after `\u`, and the second half of a pair where there is one.
-    fn unicode(&mut self, start: usize) -> Result<char, Problem> {
+    fn unicode(&mut self, start: usize) -> Result<char, Diagnostic> {
         let first = self.four_digits();
         let code = match first {
             Some(high @ 0xd800..=0xdbff) if self.rest().starts_with("\\u") => {
@@ -370,7 +370,7 @@ impl Reader<'_> {
 }
 
 /// As much of a text as fits into a message.
-fn shortened(text: &str) -> String {
+fn truncate_for_message(text: &str) -> String {
     match text.char_indices().nth(40) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -4,22 +4,25 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::{Entry, Format, MAX_BYTES, MAX_DEPTH, Node, Value, given_twice, parse};
+use super::{
+    MAX_BYTES, MAX_DEPTH, MapEntry, SourceFormat, SourceNode, SourceValue, find_duplicate_names,
+    parse,
+};
 
 /// A tree as a text with the place of everything, to compare whole trees at once.
-fn shown(node: &Node) -> String {
+fn shown(node: &SourceNode) -> String {
     let mut out = String::new();
     show(node, &mut out);
     out
 }
 
-fn show(node: &Node, out: &mut String) {
-    let place = node.place;
+fn show(node: &SourceNode, out: &mut String) {
+    let place = node.location;
     match &node.value {
-        Value::Nothing => out.push('-'),
-        Value::Scalar { text, quoted: true } => write!(out, "{text:?}").unwrap(),
-        Value::Scalar { text, .. } => out.push_str(text),
-        Value::List(values) => {
+        SourceValue::Null => out.push('-'),
+        SourceValue::Scalar { text, quoted: true } => write!(out, "{text:?}").unwrap(),
+        SourceValue::Scalar { text, .. } => out.push_str(text),
+        SourceValue::List(values) => {
             out.push('[');
             for value in values {
                 show(value, out);
@@ -27,10 +30,10 @@ fn show(node: &Node, out: &mut String) {
             }
             out.push(']');
         }
-        Value::Map(entries) => {
+        SourceValue::Map(entries) => {
             out.push('{');
-            for Entry { name, value } in entries {
-                let at = name.place;
+            for MapEntry { name, value } in entries {
+                let at = name.location;
                 write!(
                     out,
                     "{}@{}:{}+{} ",
@@ -47,14 +50,14 @@ fn show(node: &Node, out: &mut String) {
 }
 
 fn yaml(text: &str) -> String {
-    shown(&parse(text, Format::Yaml).unwrap())
+    shown(&parse(text, SourceFormat::Yaml).unwrap())
 }
 
 /// The first problem: `line:column+width message | help`.
-fn wrong(text: &str, format: Format) -> String {
+fn wrong(text: &str, format: SourceFormat) -> String {
     let problems = parse(text, format).expect_err(text);
     let first = &problems[0];
-    let place = first.place;
+    let place = first.location;
     format!(
         "{}:{}+{} {} | {}",
         place.line,
@@ -65,7 +68,7 @@ fn wrong(text: &str, format: Format) -> String {
     )
 }
 
-fn assert_wrong(format: Format, table: &[(&str, &str)]) {
+fn assert_wrong(format: SourceFormat, table: &[(&str, &str)]) {
     let mut different = String::new();
     for (text, expected) in table {
         let said = wrong(text, format);
@@ -134,7 +137,7 @@ fn block_texts_are_texts() {
 #[test]
 fn yaml_that_says_more_than_it_shows_is_refused() {
     assert_wrong(
-        Format::Yaml,
+        SourceFormat::Yaml,
         &[
             ("a: &x 1\n", "1:4+2 `&x` is an anchor"),
             ("a: &x 1\nb: *x\n", "1:4+2 `&x` is an anchor"),
@@ -161,21 +164,24 @@ fn yaml_that_says_more_than_it_shows_is_refused() {
         "a: '&x'\n",
         "a: \"!no\"\n",
     ] {
-        parse(text, Format::Yaml).expect(text);
+        parse(text, SourceFormat::Yaml).expect(text);
     }
 }
 
 #[test]
 fn everything_that_is_refused_is_told_at_once() {
-    let problems = parse("a: &x 1\nb: !t 2\nc: *x\n", Format::Yaml).unwrap_err();
-    let lines: Vec<_> = problems.iter().map(|problem| problem.place.line).collect();
+    let problems = parse("a: &x 1\nb: !t 2\nc: *x\n", SourceFormat::Yaml).unwrap_err();
+    let lines: Vec<_> = problems
+        .iter()
+        .map(|problem| problem.location.line)
+        .collect();
     assert_eq!(lines, [1, 2, 3]);
 }
 
 #[test]
 fn yaml_errors_are_told_in_plain_words() {
     assert_wrong(
-        Format::Yaml,
+        SourceFormat::Yaml,
         &[
             ("a:\n\tb: 1\n", "2:1+1 a tab stands where YAML wants spaces"),
             ("a: 'x\nb: 1\n", "2:1+1 a text in quotes goes on here"),
@@ -213,7 +219,7 @@ fn yaml_errors_are_told_in_plain_words() {
 fn toml_values_know_their_places_and_keep_their_order() {
     let text = "mode = \"off\"\n# é\n[[limits]]\nname = 'a'\nid = 1_000\nx.y = [true, 2.50]\n\n[fleet]\nnodes = 3\n";
     assert_eq!(
-        shown(&parse(text, Format::Toml).unwrap()),
+        shown(&parse(text, SourceFormat::Toml).unwrap()),
         "{mode@1:1+4 \"off\"@1:8+5 limits@3:3+6 [{name@4:1+4 \"a\"@4:8+3 id@5:1+2 1_000@5:6+5 \
          x@6:1+1 {y@6:3+1 [true@6:8+4 2.50@6:14+4 ]@6:7+12 }@6:1+1 }@3:1+10 ]@3:1+10 \
          fleet@8:2+5 {nodes@9:1+5 3@9:9+1 }@8:1+7 }@1:1+1"
@@ -223,7 +229,7 @@ fn toml_values_know_their_places_and_keep_their_order() {
 #[test]
 fn toml_errors_name_both_places_and_speak_plainly() {
     assert_wrong(
-        Format::Toml,
+        SourceFormat::Toml,
         &[
             (
                 "a = 1\nb = { rate = 1 }\nrate = 2\n\"rate\" = 3\n",
@@ -244,7 +250,7 @@ fn toml_errors_name_both_places_and_speak_plainly() {
     );
     for text in ["rate = 10/s\n", "rate\n", "a = [1\n"] {
         assert!(
-            wrong(text, Format::Toml).contains("this is not valid TOML"),
+            wrong(text, SourceFormat::Toml).contains("this is not valid TOML"),
             "{text}"
         );
     }
@@ -255,7 +261,7 @@ fn json_values_know_their_places() {
     let text =
         "{ \"é\": [1, -2.5e3, true, null],\r\n  \"b\": {\"c\": \"x\\u00e9\\ud83d\\ude00\\n\"} }\n";
     assert_eq!(
-        shown(&parse(text, Format::Json).unwrap()),
+        shown(&parse(text, SourceFormat::Json).unwrap()),
         "{é@1:3+3 [1@1:9+1 -2.5e3@1:12+6 true@1:20+4 -@1:26+4 ]@1:8+23 b@2:3+3 \
          {c@2:9+3 \"xé😀\\n\"@2:14+23 }@2:8+30 }@1:1+31"
     );
@@ -264,7 +270,7 @@ fn json_values_know_their_places() {
 #[test]
 fn json_is_read_strictly_and_refused_in_plain_words() {
     assert_wrong(
-        Format::Json,
+        SourceFormat::Json,
         &[
             ("{\"a\": 1,}", "1:8+1 there is nothing after this comma"),
             (
@@ -300,18 +306,18 @@ fn json_is_read_strictly_and_refused_in_plain_words() {
 #[test]
 fn a_text_that_says_nothing_is_never_a_policy_without_limits() {
     for (text, format) in [
-        ("", Format::Yaml),
-        ("\u{feff}", Format::Yaml),
-        ("# limits:\n\n", Format::Yaml),
-        ("---\n...\n", Format::Yaml),
-        ("~", Format::Yaml),
-        ("{}", Format::Yaml),
-        ("", Format::Toml),
-        ("# x\n", Format::Toml),
-        (" \n", Format::Json),
-        ("null", Format::Json),
-        ("{}", Format::Json),
-        ("{\"$schema\": \"x\"}", Format::Json),
+        ("", SourceFormat::Yaml),
+        ("\u{feff}", SourceFormat::Yaml),
+        ("# limits:\n\n", SourceFormat::Yaml),
+        ("---\n...\n", SourceFormat::Yaml),
+        ("~", SourceFormat::Yaml),
+        ("{}", SourceFormat::Yaml),
+        ("", SourceFormat::Toml),
+        ("# x\n", SourceFormat::Toml),
+        (" \n", SourceFormat::Json),
+        ("null", SourceFormat::Json),
+        ("{}", SourceFormat::Json),
+        ("{\"$schema\": \"x\"}", SourceFormat::Json),
     ] {
         let said = wrong(text, format);
         assert!(
@@ -325,7 +331,7 @@ fn a_text_that_says_nothing_is_never_a_policy_without_limits() {
 fn what_json_tells_editors_is_not_part_of_the_policy() {
     let tree = parse(
         "{\"$schema\": \"x\", \"a\": {\"$schema\": 1}}",
-        Format::Json,
+        SourceFormat::Json,
     )
     .unwrap();
     assert_eq!(
@@ -340,36 +346,36 @@ fn names_that_stand_twice_are_told_with_both_lines() {
     for (text, format) in [
         (
             "limits:\n- rate: 1\n  x: {rate: 2}\n  rate: 3\n",
-            Format::Yaml,
+            SourceFormat::Yaml,
         ),
         (
             "{\"limits\":\n[{\"rate\": 1,\n\"x\": {\"rate\": 2},\n\"rate\": 3}]}\n",
-            Format::Json,
+            SourceFormat::Json,
         ),
     ] {
-        let twice = given_twice(&parse(text, format).unwrap());
+        let twice = find_duplicate_names(&parse(text, format).unwrap());
         assert_eq!(twice.len(), 1, "{text}");
         assert_eq!(&*twice[0].message, "`rate` is given twice; first on line 2");
-        assert_eq!(twice[0].place.line, 4);
+        assert_eq!(twice[0].location.line, 4);
     }
-    let once = parse("a: {x: 1}\nb: {x: 1}\n", Format::Yaml).unwrap();
-    assert_eq!(given_twice(&once), []);
+    let once = parse("a: {x: 1}\nb: {x: 1}\n", SourceFormat::Yaml).unwrap();
+    assert_eq!(find_duplicate_names(&once), []);
 }
 
 /// A text with lists so deep in each other.
-fn nested(depth: usize, format: Format) -> String {
+fn nested(depth: usize, format: SourceFormat) -> String {
     let lists = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
     match format {
-        Format::Toml => format!("a = {lists}\n"),
+        SourceFormat::Toml => format!("a = {lists}\n"),
         _ => lists,
     }
 }
 
 #[test]
 fn depth_is_bounded_in_every_format_whatever_is_written() {
-    for format in [Format::Yaml, Format::Toml, Format::Json] {
+    for format in [SourceFormat::Yaml, SourceFormat::Toml, SourceFormat::Json] {
         // In TOML the file itself is a table, which is the first level.
-        let most = if format == Format::Toml {
+        let most = if format == SourceFormat::Toml {
             MAX_DEPTH - 1
         } else {
             MAX_DEPTH
@@ -381,11 +387,11 @@ fn depth_is_bounded_in_every_format_whatever_is_written() {
         }
     }
     let dashes = format!("{}1\n", "- ".repeat(40));
-    assert!(wrong(&dashes, Format::Yaml).contains("deep"));
+    assert!(wrong(&dashes, SourceFormat::Yaml).contains("deep"));
     let dots = format!("{}a = 1\n", "a.".repeat(50_000));
-    assert!(wrong(&dots, Format::Toml).contains("deep"));
+    assert!(wrong(&dots, SourceFormat::Toml).contains("deep"));
     let header = format!("[{}a]\n", "a.".repeat(40));
-    assert!(wrong(&header, Format::Toml).contains("deep"));
+    assert!(wrong(&header, SourceFormat::Toml).contains("deep"));
 }
 
 #[test]
@@ -394,36 +400,38 @@ fn length_and_number_of_values_are_bounded() {
     let many = format!("a: [{}1]\n", "1,".repeat(250_000));
     let json = format!("[{}1]", "1,".repeat(250_000));
     let toml = format!("a = [{}1]", "1,".repeat(250_000));
-    assert!(wrong(&long, Format::Yaml).contains("bytes"));
-    assert!(wrong(&many, Format::Yaml).contains("more than 200000 values"));
-    assert!(wrong(&json, Format::Json).contains("more than 200000 values"));
-    assert!(wrong(&toml, Format::Toml).contains("more than 200000 values"));
-    parse(&format!("[{}1]", "1,".repeat(150_000)), Format::Json).unwrap();
+    assert!(wrong(&long, SourceFormat::Yaml).contains("bytes"));
+    assert!(wrong(&many, SourceFormat::Yaml).contains("more than 200000 values"));
+    assert!(wrong(&json, SourceFormat::Json).contains("more than 200000 values"));
+    assert!(wrong(&toml, SourceFormat::Toml).contains("more than 200000 values"));
+    parse(&format!("[{}1]", "1,".repeat(150_000)), SourceFormat::Json).unwrap();
 }
 
 /// What the usual library makes of a JSON text, as far as it can be compared.
-fn same(ours: &Node, theirs: &serde_json::Value) -> bool {
+fn same(ours: &SourceNode, theirs: &serde_json::Value) -> bool {
     match (&ours.value, theirs) {
-        (Value::Nothing, serde_json::Value::Null) => true,
-        (Value::Scalar { text, quoted: true }, serde_json::Value::String(said)) => **text == **said,
+        (SourceValue::Null, serde_json::Value::Null) => true,
+        (SourceValue::Scalar { text, quoted: true }, serde_json::Value::String(said)) => {
+            **text == **said
+        }
         (
-            Value::Scalar {
+            SourceValue::Scalar {
                 text,
                 quoted: false,
             },
             serde_json::Value::Bool(said),
         ) => **text == *said.to_string(),
         (
-            Value::Scalar {
+            SourceValue::Scalar {
                 text,
                 quoted: false,
             },
             serde_json::Value::Number(said),
         ) => text.parse::<f64>().ok() == said.as_f64(),
-        (Value::List(ours), serde_json::Value::Array(theirs)) => {
+        (SourceValue::List(ours), serde_json::Value::Array(theirs)) => {
             ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| same(a, b))
         }
-        (Value::Map(ours), serde_json::Value::Object(theirs)) => ours.iter().all(|entry| {
+        (SourceValue::Map(ours), serde_json::Value::Object(theirs)) => ours.iter().all(|entry| {
             // Of two with one name the library keeps the last.
             let last = ours.iter().rfind(|other| other.name == entry.name);
             theirs
@@ -438,7 +446,7 @@ fn same(ours: &Node, theirs: &serde_json::Value) -> bool {
 /// Whether both read a text alike, or both refuse it.
 fn agree(text: &str) -> bool {
     match (
-        parse(text, Format::Json),
+        parse(text, SourceFormat::Json),
         serde_json::from_str::<serde_json::Value>(text),
     ) {
         (Ok(ours), Ok(theirs)) => same(&ours, &theirs),
@@ -451,7 +459,7 @@ fn agree(text: &str) -> bool {
 
 #[test]
 fn the_comparison_with_the_usual_library_can_tell_a_difference() {
-    let ours = parse("{\"a\": [1, \"x\"]}", Format::Json).unwrap();
+    let ours = parse("{\"a\": [1, \"x\"]}", SourceFormat::Json).unwrap();
     for other in [
         "{\"a\": [1, \"y\"]}",
         "{\"a\": [1]}",
@@ -511,19 +519,19 @@ proptest! {
     #[test]
     fn quoted_texts_are_read_alike_as_yaml_and_as_json(tree in any_tree()) {
         let text = serde_json::Value::Array(vec![tree]).to_string();
-        let yaml = parse(&text, Format::Yaml);
+        let yaml = parse(&text, SourceFormat::Yaml);
         let yaml = yaml.map_err(|problems| TestCaseError::fail(format!("{problems:?}\n{text}")))?;
         prop_assert!(same(&yaml, &serde_json::from_str(&text).unwrap()), "{text}");
-        prop_assert_eq!(parse(&text, Format::Json).map(|json| shown(&json)), Ok(shown(&yaml)));
+        prop_assert_eq!(parse(&text, SourceFormat::Json).map(|json| shown(&json)), Ok(shown(&yaml)));
     }
 
     #[test]
     fn no_text_in_any_format_does_harm(text in "[ -~\n\t\r\u{feff}é{}\\[\\]:,#&*!|>'\"%@-]{0,60}") {
-        for format in [Format::Yaml, Format::Toml, Format::Json] {
+        for format in [SourceFormat::Yaml, SourceFormat::Toml, SourceFormat::Json] {
             if let Err(problems) = parse(&text, format) {
                 prop_assert!(!problems.is_empty());
                 for problem in problems {
-                    prop_assert!(problem.place.line > 0 && problem.place.column > 0 && problem.place.width > 0);
+                    prop_assert!(problem.location.line > 0 && problem.location.column > 0 && problem.location.width > 0);
                 }
             }
         }

@@ -7,14 +7,14 @@ use std::ops::Range;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue, Error};
 
-use super::lines::Lines;
-use super::names;
-use super::node::{At, Entry, Node, Value};
-use super::problem::Problem;
+use super::diagnostic::Diagnostic;
+use super::duplicate_names;
+use super::line_index::LineIndex;
+use super::node::{Located, MapEntry, SourceNode, SourceValue};
 use super::{MAX_DEPTH, MAX_NODES, too_deep, too_many};
 
 /// For so many names at most is the first of two looked for: each search reads the file once more.
-const MOST_SEARCHES: usize = 8;
+const MAX_SEARCHES: usize = 8;
 
 /// A name that no file has, to mark a place with.
 const MARK: &str = "\"\\u0001 tollgate: which table is this? \\u0001\"";
@@ -22,16 +22,16 @@ const MARK: &str = "\"\\u0001 tollgate: which table is this? \\u0001\"";
 const MARK_READ: &str = "\u{1} tollgate: which table is this? \u{1}";
 
 /// Reads a text, and reports everything that is wrong with its syntax.
-pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>> {
+pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Vec<Diagnostic>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let problems = errors
             .iter()
             .enumerate()
-            .map(|(index, error)| problem(text, lines, error, index < MOST_SEARCHES));
+            .map(|(index, error)| syntax_error(text, lines, error, index < MAX_SEARCHES));
         return Err(problems.collect());
     }
-    let mut reader = Reader {
+    let mut reader = TomlConverter {
         text,
         lines,
         nodes: 0,
@@ -39,22 +39,26 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>>
     let root = 0..text.len().min(1);
     let value = reader.table(table.get_ref(), 0);
     value
-        .map(|value| Node {
-            place: lines.place(root),
+        .map(|value| SourceNode {
+            location: lines.locate(root),
             value,
         })
         .map_err(|problem| vec![problem])
 }
 
-struct Reader<'a> {
+struct TomlConverter<'a> {
     text: &'a str,
-    lines: &'a Lines<'a>,
+    lines: &'a LineIndex<'a>,
     nodes: usize,
 }
 
-impl Reader<'_> {
-    fn value(&mut self, spanned: &Spanned<DeValue<'_>>, depth: usize) -> Result<Node, Problem> {
-        let place = self.lines.place(spanned.span());
+impl TomlConverter<'_> {
+    fn value(
+        &mut self,
+        spanned: &Spanned<DeValue<'_>>,
+        depth: usize,
+    ) -> Result<SourceNode, Diagnostic> {
+        let place = self.lines.locate(spanned.span());
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(too_many(place));
@@ -64,52 +68,59 @@ impl Reader<'_> {
                 return Err(too_deep(place));
             }
             DeValue::Table(table) => self.table(table, depth)?,
-            DeValue::Array(values) => Value::List(
+            DeValue::Array(values) => SourceValue::List(
                 values
                     .iter()
                     .map(|value| self.value(value, depth + 1))
                     .collect::<Result<_, _>>()?,
             ),
-            DeValue::String(text) => Value::Scalar {
+            DeValue::String(text) => SourceValue::Scalar {
                 text: (**text).into(),
                 quoted: true,
             },
             // Numbers, truth values and dates stay as they are written.
-            _ => Value::Scalar {
+            _ => SourceValue::Scalar {
                 text: self.text.get(spanned.span()).unwrap_or_default().into(),
                 quoted: false,
             },
         };
-        Ok(Node { place, value })
+        Ok(SourceNode {
+            location: place,
+            value,
+        })
     }
 
-    fn table(&mut self, table: &DeTable<'_>, depth: usize) -> Result<Value, Problem> {
+    fn table(&mut self, table: &DeTable<'_>, depth: usize) -> Result<SourceValue, Diagnostic> {
         let mut pairs: Vec<_> = table.iter().collect();
         pairs.sort_by_key(|(name, _)| name.span().start);
         let mut entries = Vec::with_capacity(pairs.len());
         for (name, value) in pairs {
             self.nodes += 1;
-            entries.push(Entry {
-                name: At::new((**name.get_ref()).into(), self.lines.place(name.span())),
+            entries.push(MapEntry {
+                name: Located::new((**name.get_ref()).into(), self.lines.locate(name.span())),
                 value: self.value(value, depth + 1)?,
             });
         }
-        Ok(Value::Map(entries))
+        Ok(SourceValue::Map(entries))
     }
 }
 
 /// A syntax error in our words where the library's own would puzzle.
-fn problem(text: &str, lines: &Lines<'_>, error: &Error, search: bool) -> Problem {
+fn syntax_error(text: &str, lines: &LineIndex<'_>, error: &Error, search: bool) -> Diagnostic {
     let span = error.span().unwrap_or(text.len()..text.len());
-    let place = lines.place(span.clone());
+    let place = lines.locate(span.clone());
     let said = text.get(span.clone()).unwrap_or_default();
     match error.message() {
         "duplicate key" => {
-            let first = search.then(|| first_of_two(text, said, &span)).flatten();
+            let first = search
+                .then(|| find_first_definition(text, said, &span))
+                .flatten();
             let name = said.trim_matches(['"', '\'']);
             match first {
-                Some(first) => names::twice(name, place, lines.place(first).line),
-                None => Problem::new(
+                Some(first) => {
+                    duplicate_names::duplicate_name(name, place, lines.locate(first).line)
+                }
+                None => Diagnostic::new(
                     place,
                     format!("`{name}` is given twice"),
                     "keep one of the two",
@@ -123,14 +134,14 @@ fn problem(text: &str, lines: &Lines<'_>, error: &Error, search: bool) -> Proble
             } else {
                 "TOML is written `name = value`, a text in quotes, and one `[[limits]]` for each limit"
             };
-            Problem::new(place, format!("this is not valid TOML: {message}"), help)
+            Diagnostic::new(place, format!("this is not valid TOML: {message}"), help)
         }
     }
 }
 
 /// Where a name that stands at `second` stood first in the same table. The library does not tell, so the second is
 /// given another name, and its neighbour of the same name is looked up.
-fn first_of_two(text: &str, name: &str, second: &Range<usize>) -> Option<Range<usize>> {
+fn find_first_definition(text: &str, name: &str, second: &Range<usize>) -> Option<Range<usize>> {
     let mut marked = String::with_capacity(text.len() + MARK.len());
     marked.push_str(text.get(..second.start)?);
     marked.push_str(MARK);
@@ -140,24 +151,28 @@ fn first_of_two(text: &str, name: &str, second: &Range<usize>) -> Option<Range<u
     let alone = format!("{name} = 0");
     let (alone, _) = DeTable::parse_recoverable(&alone);
     let (name, _) = alone.get_ref().iter().next()?;
-    neighbour(table.get_ref(), name.get_ref())
+    find_beside_mark(table.get_ref(), name.get_ref())
 }
 
 /// Where `name` stands in the table that the mark stands in.
-fn neighbour(table: &DeTable<'_>, name: &str) -> Option<Range<usize>> {
+fn find_beside_mark(table: &DeTable<'_>, name: &str) -> Option<Range<usize>> {
     if table.contains_key(MARK_READ) {
         return table
             .iter()
             .find(|(found, _)| found.get_ref() == name)
             .map(|(found, _)| found.span());
     }
-    table.iter().find_map(|(_, value)| within(value, name))
+    table
+        .iter()
+        .find_map(|(_, value)| find_beside_mark_in_value(value, name))
 }
 
-fn within(value: &Spanned<DeValue<'_>>, name: &str) -> Option<Range<usize>> {
+fn find_beside_mark_in_value(value: &Spanned<DeValue<'_>>, name: &str) -> Option<Range<usize>> {
     match value.get_ref() {
-        DeValue::Table(table) => neighbour(table, name),
-        DeValue::Array(values) => values.iter().find_map(|value| within(value, name)),
+        DeValue::Table(table) => find_beside_mark(table, name),
+        DeValue::Array(values) => values
+            .iter()
+            .find_map(|value| find_beside_mark_in_value(value, name)),
         _ => None,
     }
 }

@@ -7,13 +7,13 @@ use std::ops::Range;
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StructureStyle};
 
-use super::lines::Lines;
-use super::node::{At, Entry, Node, Place, Value};
-use super::problem::Problem;
-use super::{MAX_DEPTH, MAX_NODES, says_nothing, too_deep, too_many, yaml_words};
+use super::diagnostic::Diagnostic;
+use super::line_index::LineIndex;
+use super::node::{Located, MapEntry, SourceLocation, SourceNode, SourceValue};
+use super::{MAX_DEPTH, MAX_NODES, empty_file, too_deep, too_many, yaml_errors};
 
 /// Reads a text. A syntax error ends the reading; what is refused is collected, all of it.
-pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>> {
+pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Vec<Diagnostic>> {
     let options = granit_parser::options! {
         emit_comments: false,
         emit_anchor_events: true,
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>>
         flow_nesting_limit: 2 * MAX_DEPTH,
         block_nesting_limit: 2 * MAX_DEPTH,
     };
-    let mut builder = Builder::new(text, lines);
+    let mut builder = TreeBuilder::new(text, lines);
     for event in Parser::new_from_str_with_options(text, options) {
         match event {
             Ok((event, span)) => {
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>>
                 let at = offset(text, *error.marker());
                 builder
                     .problems
-                    .push(yaml_words::problem(error.kind(), text, at, lines));
+                    .push(yaml_errors::syntax_error(error.kind(), text, at, lines));
                 return Err(builder.problems);
             }
         }
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>>
     if !builder.problems.is_empty() {
         return Err(builder.problems);
     }
-    builder.root.ok_or_else(|| vec![says_nothing()])
+    builder.root.ok_or_else(|| vec![empty_file()])
 }
 
 /// The library counts bytes for texts that lie in memory; where it should not, the end is the safest guess.
@@ -51,31 +51,31 @@ fn offset(text: &str, marker: Marker) -> usize {
 }
 
 /// A list or map whose end has not come yet.
-struct Open {
-    place: Place,
+struct OpenCollection {
+    place: SourceLocation,
     /// Where it begins, if a bracket also tells where it ends.
     bracket: Option<usize>,
-    inside: Inside,
+    inside: CollectionItems,
 }
 
-enum Inside {
-    List(Vec<Node>),
+enum CollectionItems {
+    List(Vec<SourceNode>),
     /// The entries, and a name whose value has not come yet.
-    Map(Vec<Entry>, Option<At<Box<str>>>),
+    Map(Vec<MapEntry>, Option<Located<Box<str>>>),
 }
 
-struct Builder<'a> {
+struct TreeBuilder<'a> {
     text: &'a str,
-    lines: &'a Lines<'a>,
-    open: Vec<Open>,
-    root: Option<Node>,
+    lines: &'a LineIndex<'a>,
+    open: Vec<OpenCollection>,
+    root: Option<SourceNode>,
     documents: usize,
     nodes: usize,
-    problems: Vec<Problem>,
+    problems: Vec<Diagnostic>,
 }
 
-impl<'a> Builder<'a> {
-    fn new(text: &'a str, lines: &'a Lines<'a>) -> Self {
+impl<'a> TreeBuilder<'a> {
+    fn new(text: &'a str, lines: &'a LineIndex<'a>) -> Self {
         Self {
             text,
             lines,
@@ -91,14 +91,14 @@ impl<'a> Builder<'a> {
         offset(self.text, span.start)..offset(self.text, span.end)
     }
 
-    fn refuse(&mut self, place: Place, message: String, help: &str) {
-        self.problems.push(Problem::new(place, message, help));
+    fn refuse(&mut self, place: SourceLocation, message: String, help: &str) {
+        self.problems.push(Diagnostic::new(place, message, help));
     }
 
     /// Takes what the library found next. An error ends the reading.
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Problem> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Diagnostic> {
         let bytes = self.range(&span);
-        let place = self.lines.place(bytes.clone());
+        let place = self.lines.locate(bytes.clone());
         if event.is_node() {
             self.nodes += 1;
             if self.nodes > MAX_NODES {
@@ -110,7 +110,7 @@ impl<'a> Builder<'a> {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    return Err(Problem::new(
+                    return Err(Diagnostic::new(
                         place,
                         "a second document begins here",
                         "a policy is one document; remove the `---`, or move this into a file of its own",
@@ -131,14 +131,14 @@ impl<'a> Builder<'a> {
                         "quote a text that begins with `*`: \"{said}\"; write repeated fields out"
                     ),
                 );
-                self.add(place, Value::Nothing);
+                self.add(place, SourceValue::Null);
             }
             Event::Scalar(text, style, ..) => self.scalar(&text, style, &bytes, place),
             Event::SequenceStart(style, ..) => {
-                self.begin(Inside::List(Vec::new()), style, &bytes)?;
+                self.begin(CollectionItems::List(Vec::new()), style, &bytes)?;
             }
             Event::MappingStart(style, ..) => {
-                self.begin(Inside::Map(Vec::new(), None), style, &bytes)?;
+                self.begin(CollectionItems::Map(Vec::new(), None), style, &bytes)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(bytes.end),
             _ => {}
@@ -153,13 +153,19 @@ impl<'a> Builder<'a> {
         let bytes = self.range(&span.tag_span().unwrap_or(*span));
         let said = self.text.get(bytes.clone()).unwrap_or_default();
         self.refuse(
-            self.lines.place(bytes),
+            self.lines.locate(bytes),
             format!("YAML reads `{said}` as a tag, and a policy has none"),
             "remove it; quote a text that begins with `!`",
         );
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, bytes: &Range<usize>, place: Place) {
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        bytes: &Range<usize>,
+        place: SourceLocation,
+    ) {
         let quoted = style != ScalarStyle::Plain;
         if self.name_is_next() {
             if text == "<<" && !quoted {
@@ -181,18 +187,18 @@ impl<'a> Builder<'a> {
         if !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
             // Where nothing is written, the library points at whatever comes next; the name says more.
             let place = match self.open.last() {
-                Some(Open {
-                    inside: Inside::Map(_, Some(name)),
+                Some(OpenCollection {
+                    inside: CollectionItems::Map(_, Some(name)),
                     ..
-                }) if bytes.is_empty() => name.place,
+                }) if bytes.is_empty() => name.location,
                 _ => place,
             };
-            self.add(place, Value::Nothing);
+            self.add(place, SourceValue::Null);
             return;
         }
         self.add(
             place,
-            Value::Scalar {
+            SourceValue::Scalar {
                 text: text.into(),
                 quoted,
             },
@@ -201,16 +207,16 @@ impl<'a> Builder<'a> {
 
     fn begin(
         &mut self,
-        inside: Inside,
+        inside: CollectionItems,
         style: StructureStyle,
         bytes: &Range<usize>,
-    ) -> Result<(), Problem> {
-        let place = self.lines.place(bytes.start..bytes.start + 1);
+    ) -> Result<(), Diagnostic> {
+        let place = self.lines.locate(bytes.start..bytes.start + 1);
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(place));
         }
         let bracket = (style == StructureStyle::Flow).then_some(bytes.start);
-        self.open.push(Open {
+        self.open.push(OpenCollection {
             place,
             bracket,
             inside,
@@ -224,17 +230,17 @@ impl<'a> Builder<'a> {
             return;
         };
         let mut place = match ended.bracket {
-            Some(start) => self.lines.place(start..here),
+            Some(start) => self.lines.locate(start..here),
             None => ended.place,
         };
         let value = match ended.inside {
-            Inside::List(values) => Value::List(values),
-            Inside::Map(entries, _) => {
+            CollectionItems::List(values) => SourceValue::List(values),
+            CollectionItems::Map(entries, _) => {
                 // A map without brackets is pointed at by its first name.
                 if let (None, Some(first)) = (ended.bracket, entries.first()) {
-                    place = first.name.place;
+                    place = first.name.location;
                 }
-                Value::Map(entries)
+                SourceValue::Map(entries)
             }
         };
         if self.name_is_next() {
@@ -253,33 +259,36 @@ impl<'a> Builder<'a> {
     fn name_is_next(&self) -> bool {
         matches!(
             self.open.last(),
-            Some(Open {
-                inside: Inside::Map(_, None),
+            Some(OpenCollection {
+                inside: CollectionItems::Map(_, None),
                 ..
             })
         )
     }
 
-    fn name(&mut self, name: &str, place: Place) {
-        if let Some(Open {
-            inside: Inside::Map(_, next),
+    fn name(&mut self, name: &str, place: SourceLocation) {
+        if let Some(OpenCollection {
+            inside: CollectionItems::Map(_, next),
             ..
         }) = self.open.last_mut()
         {
-            *next = Some(At::new(name.into(), place));
+            *next = Some(Located::new(name.into(), place));
         }
     }
 
     /// Puts a finished value where it belongs.
-    fn add(&mut self, place: Place, value: Value) {
-        let node = Node { place, value };
+    fn add(&mut self, place: SourceLocation, value: SourceValue) {
+        let node = SourceNode {
+            location: place,
+            value,
+        };
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => self.root = Some(node),
-            Some(Inside::List(values)) => values.push(node),
-            Some(Inside::Map(entries, name)) => match name.take() {
-                Some(name) => entries.push(Entry { name, value: node }),
+            Some(CollectionItems::List(values)) => values.push(node),
+            Some(CollectionItems::Map(entries, name)) => match name.take() {
+                Some(name) => entries.push(MapEntry { name, value: node }),
                 // An alias where a name should stand: it is refused already.
-                None => *name = Some(At::new(Box::from(""), place)),
+                None => *name = Some(Located::new(Box::from(""), place)),
             },
         }
     }

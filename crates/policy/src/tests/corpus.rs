@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::model::Algorithm;
-use crate::read::Absent;
-use crate::source::Format;
+use crate::read::FieldDefault;
+use crate::source::SourceFormat;
 use crate::{load, load_path};
 
 fn root() -> PathBuf {
@@ -21,7 +21,7 @@ fn policies(folder: &Path) -> Vec<PathBuf> {
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap().path())
-        .filter(|path| Format::of_path(path).is_some())
+        .filter(|path| SourceFormat::from_path(path).is_some())
         // Tests of policies stand beside them.
         .filter(|path| !name_of(path).contains(".test."))
         .collect();
@@ -36,8 +36,12 @@ fn name_of(path: &Path) -> String {
 /// What is said about a file, under its bare name, so that it does not matter where the repository lies.
 fn verdict(path: &Path) -> Result<crate::model::Policy, String> {
     let text = std::fs::read_to_string(path).unwrap();
-    load(&text, &name_of(path), Format::of_path(path).unwrap())
-        .map_err(|problems| problems.to_string())
+    load(
+        &text,
+        &name_of(path),
+        SourceFormat::from_path(path).unwrap(),
+    )
+    .map_err(|problems| problems.to_string())
 }
 
 #[test]
@@ -81,7 +85,14 @@ fn control_a_changed_word_or_an_accepted_policy_would_be_noticed() {
     let expected = std::fs::read_to_string(path.with_extension("expected")).unwrap();
     assert_eq!(said, expected);
     assert_ne!(said, expected.replace("per what", "for what"));
-    assert!(load("limits: [{ name: a, rate: 100/s }]", "a.yaml", Format::Yaml).is_ok());
+    assert!(
+        load(
+            "limits: [{ name: a, rate: 100/s }]",
+            "a.yaml",
+            SourceFormat::Yaml
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -135,7 +146,9 @@ fn is_description(literal: &str) -> bool {
     let mut fields = tables.iter().flat_map(|(_, fields)| fields);
     let whole = serde_json::Value::from(literal).to_string();
     SCHEMA.contains(&whole)
-        || fields.any(|field| matches!(field.absent, Absent::Means(words) if words == literal))
+        || fields.any(
+            |field| matches!(field.default, FieldDefault::Description(words) if words == literal),
+        )
 }
 
 /// The text literals of a piece of Rust.
@@ -190,7 +203,7 @@ fn is_placeholder(rest: impl Iterator<Item = char>) -> bool {
 }
 
 /// Whether a text has all pieces of a sentence, in order.
-fn says(text: &str, pieces: &[String]) -> bool {
+fn contains_in_order(text: &str, pieces: &[String]) -> bool {
     let mut rest = text;
     pieces.iter().all(|piece| match rest.split_once(&**piece) {
         Some((_, after)) => {
@@ -207,7 +220,12 @@ fn says(text: &str, pieces: &[String]) -> bool {
 fn every_message_has_a_wrong_policy_that_provokes_it() {
     let mut said = Vec::new();
     let mut add = |text: &str, name: &str| {
-        let problems = load(text, name, Format::of_path(Path::new(name)).unwrap()).unwrap_err();
+        let problems = load(
+            text,
+            name,
+            SourceFormat::from_path(Path::new(name)).unwrap(),
+        )
+        .unwrap_err();
         for problem in problems.list {
             said.push(problem.message);
             said.extend(problem.help);
@@ -220,10 +238,10 @@ fn every_message_has_a_wrong_policy_that_provokes_it() {
     add(&format!("limits: [{}]", "{}, ".repeat(60_001)), "many.yaml");
     let mut all = sentences();
     assert!(all.len() > 300, "only {} sentences were found", all.len());
-    let algorithms = Algorithm::NAMED.map(|(_, algorithm)| algorithm);
+    let algorithms = Algorithm::BY_NAME.map(|(_, algorithm)| algorithm);
     for algorithm in algorithms.into_iter().chain([Algorithm::Concurrency]) {
         let properties = algorithm.properties();
-        for reason in [properties.not_leased, properties.not_async]
+        for reason in [properties.why_not_leased, properties.why_not_async]
             .into_iter()
             .flatten()
         {
@@ -232,7 +250,7 @@ fn every_message_has_a_wrong_policy_that_provokes_it() {
     }
     let never: Vec<&str> = all
         .iter()
-        .filter(|(_, pieces)| !said.iter().any(|text| says(text, pieces)))
+        .filter(|(_, pieces)| !said.iter().any(|text| contains_in_order(text, pieces)))
         .map(|(shown, _)| &**shown)
         .collect();
     assert!(
@@ -259,8 +277,8 @@ fn every_right_policy_says_the_same_after_it_was_written_again() {
     files.extend(policies(&root().join("../../policies")));
     for path in files {
         let policy = verdict(&path).unwrap();
-        let written = super::as_json::policy(&policy);
-        let again = load(&written, "written.json", Format::Json)
+        let written = super::write_json::policy(&policy);
+        let again = load(&written, "written.json", SourceFormat::Json)
             .unwrap_or_else(|said| panic!("{said}\n{written}"));
         assert_eq!(again, policy, "{}\n{written}", path.display());
     }
@@ -272,7 +290,7 @@ fn every_right_policy_is_valid_by_the_schema() {
     files.extend(policies(&root().join("../../policies")));
     for path in files
         .iter()
-        .filter(|path| Format::of_path(path) == Some(Format::Yaml))
+        .filter(|path| SourceFormat::from_path(path) == Some(SourceFormat::Yaml))
     {
         let wrong = crate::schema::tests::wrong(&std::fs::read_to_string(path).unwrap());
         assert!(wrong.is_empty(), "{}: {wrong:#?}", path.display());

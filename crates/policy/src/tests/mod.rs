@@ -2,10 +2,10 @@
 //!
 //! Must not know: anything that product code could call.
 
-mod any;
-mod as_json;
+pub(crate) mod arbitrary;
+mod arbitrary_valid;
 mod corpus;
-pub(crate) mod generate;
+pub(crate) mod fixtures;
 mod round_trip;
-pub(crate) mod sample;
-mod shipped;
+mod shipped_policies;
+mod write_json;

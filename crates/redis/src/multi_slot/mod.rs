@@ -6,44 +6,44 @@
 //! once, until it refills; never less than was admitted, so no limit is exceeded. Must not know: connections, scripts.
 
 mod compensation;
-mod pieces;
 mod recent_denials;
+mod slot_batch;
 
 use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::State;
 use tollgate_core::{Outcome, Receipt, Timestamp};
-use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
+use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreReply};
 
-use crate::name::Named;
-use crate::store::Shared;
-use crate::topology::Place;
+use crate::key_name::KeyName;
+use crate::store::StoreInner;
+use crate::topology::HashSlot;
 
-pub(crate) use self::compensation::{Debts, Owed};
+pub(crate) use self::compensation::{CompensationQueue, PendingCompensations};
 
 /// One check of the batch with everything that is known of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
-    pub(crate) check: Check<'a>,
-    pub(crate) named: Named,
-    pub(crate) place: Place,
+pub(crate) struct PlacedCheck<'a> {
+    pub(crate) check: QuotaCheck<'a>,
+    pub(crate) key_name: KeyName,
+    pub(crate) slot: HashSlot,
 }
 
 /// Decides on a batch that lies in several places.
 pub(crate) async fn decide(
-    shared: &Shared,
-    debts: &Debts,
-    parts: &[Part<'_>],
-    answers: &mut [Answer],
+    shared: &StoreInner,
+    debts: &CompensationQueue,
+    parts: &[PlacedCheck<'_>],
+    answers: &mut [StoreReply],
     until: Instant,
 ) -> Result<BatchOutcome, StoreError> {
-    if pieces::has_twice(parts) {
+    if slot_batch::has_duplicate_key(parts) {
         let detail = "the same key of the same limit twice in one batch";
-        return Err(StoreError::new(ErrorKind::BadRequest, detail));
+        return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
     }
-    let pieces = pieces::of(parts, debts.lately());
+    let pieces = slot_batch::group_by_slot(parts, debts.recent_denials());
     // Whatever happens from here on, also that nobody waits any more: what is owed is given back.
-    let mut owed = Owed::to(debts);
+    let mut owed = PendingCompensations::new(debts);
     let mut asked = 0;
     let mut is_refused = false;
     for piece in &pieces {
@@ -51,18 +51,18 @@ pub(crate) async fn decide(
         match charged {
             Ok(verdict) => is_refused = !verdict.is_admitted(),
             Err(error) => {
-                let is_settled = owed.give_back(shared, parts, answers, until).await;
-                return Err(told(error, is_settled));
+                let is_settled = owed.run_all(shared, parts, answers, until).await;
+                return Err(error_after_charges(error, is_settled));
             }
         }
         asked += 1;
         if is_refused {
-            for (index, part) in piece.parts(parts) {
+            for (index, part) in piece.checks(parts) {
                 if answers
                     .get(index)
                     .is_some_and(|answer| !answer.outcome.is_admitted())
                 {
-                    debts.lately().remember(part.named.tag());
+                    debts.recent_denials().remember(part.key_name.tag());
                 }
             }
             break;
@@ -71,9 +71,9 @@ pub(crate) async fn decide(
     }
     if is_refused {
         // What is not given back within the deadline is given back after it.
-        let _is_settled = owed.give_back(shared, parts, answers, until).await;
+        let _is_settled = owed.run_all(shared, parts, answers, until).await;
         for piece in pieces.iter().skip(asked) {
-            piece.look(shared, parts, answers, until).await;
+            piece.peek(shared, parts, answers, until).await;
         }
     } else {
         owed.forget();
@@ -82,31 +82,31 @@ pub(crate) async fn decide(
 }
 
 /// A failure that charged nothing by itself is one that may have, as long as earlier charges are not given back.
-fn told(error: StoreError, is_settled: bool) -> StoreError {
+fn error_after_charges(error: StoreError, is_settled: bool) -> StoreError {
     if is_settled || error.may_have_charged() {
         return error;
     }
     StoreError::new(
-        ErrorKind::Lost,
+        StoreErrorKind::ConnectionLost,
         "another place refused, and what was charged before could not be given back yet",
     )
 }
 
 /// What a limit that was not asked is taken to say: nothing against it.
-fn unasked(check: &Check<'_>) -> Answer {
-    Answer {
+fn unchecked_reply(check: &QuotaCheck<'_>) -> StoreReply {
+    StoreReply {
         outcome: Outcome::Allow,
         status: check
-            .ruled
+            .limit
             .limit
             .status(&State::default(), Timestamp::EPOCH),
         receipt: Receipt::default(),
-        note: Note::Plain,
+        note: ReplyNote::Plain,
     }
 }
 
 /// The operation that says where a limit stands and what it would answer, and changes nothing.
-const fn looking(op: Op) -> Op {
+const fn as_peek(op: Op) -> Op {
     match op {
         Op::Spend(cost) | Op::Peek(cost) | Op::Reserve { cost, .. } => Op::Peek(cost),
         Op::SpendUpTo(0) => Op::Peek(0),

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::name::Digest;
+use crate::key_name::NameDigest;
 
 /// How long a refusal is remembered.
-const FOR: Duration = Duration::from_secs(1);
+const REMEMBER_FOR: Duration = Duration::from_secs(1);
 const CELLS: usize = 1_024;
 
 /// For each cell the digest that refused last and when, in one word.
 #[derive(Debug)]
-pub(crate) struct Lately {
+pub(crate) struct RecentDenials {
     began: Instant,
     cells: Vec<AtomicU64>,
 }
 
-impl Lately {
+impl RecentDenials {
     pub(super) fn new() -> Self {
         Self {
             began: Instant::now(),
@@ -33,20 +33,20 @@ impl Lately {
     }
 
     /// This key has refused now.
-    pub(super) fn remember(&self, key: Digest) {
-        if let Some(cell) = self.cells.get(key.place(CELLS)) {
+    pub(super) fn remember(&self, key: NameDigest) {
+        if let Some(cell) = self.cells.get(key.index_below(CELLS)) {
             cell.store(word(key, self.millis()), Ordering::Relaxed);
         }
     }
 
     /// Whether this key has refused a moment ago.
-    pub(super) fn has_refused(&self, key: Digest) -> bool {
-        let Some(cell) = self.cells.get(key.place(CELLS)) else {
+    pub(super) fn has_denied(&self, key: NameDigest) -> bool {
+        let Some(cell) = self.cells.get(key.index_below(CELLS)) else {
             return false;
         };
         let (now, word_now) = (self.millis(), cell.load(Ordering::Relaxed));
         let is_same = word_now != 0 && word(key, 0) >> 32 == word_now >> 32;
-        let for_millis = u32::try_from(FOR.as_millis()).unwrap_or(u32::MAX);
+        let for_millis = u32::try_from(REMEMBER_FOR.as_millis()).unwrap_or(u32::MAX);
         is_same && now.wrapping_sub(low(word_now)) <= for_millis
     }
 
@@ -56,8 +56,8 @@ impl Lately {
 }
 
 /// Half of the key's bits that do not choose its cell, and the time.
-fn word(key: Digest, millis: u32) -> u64 {
-    (key.half() & 0xffff_ffff_0000_0000) | u64::from(millis)
+fn word(key: NameDigest, millis: u32) -> u64 {
+    (key.upper_half() & 0xffff_ffff_0000_0000) | u64::from(millis)
 }
 
 fn low(word: u64) -> u32 {
@@ -66,23 +66,26 @@ fn low(word: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_store::Key;
+    use tollgate_store::StoreKey;
 
     use super::*;
-    use crate::name::Secret;
+    use crate::key_name::KeyHashSecret;
 
-    fn digest(text: &str) -> Digest {
-        Digest::of(Secret::new([3; 16]), &Key::of(text.as_bytes()).unwrap())
+    fn digest(text: &str) -> NameDigest {
+        NameDigest::new(
+            KeyHashSecret::new([3; 16]),
+            &StoreKey::new(text.as_bytes()).unwrap(),
+        )
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_is_remembered_for_a_second() {
-        let lately = Lately::new();
-        assert!(!lately.has_refused(digest("alice")));
+        let lately = RecentDenials::new();
+        assert!(!lately.has_denied(digest("alice")));
         lately.remember(digest("alice"));
-        assert!(lately.has_refused(digest("alice")));
-        assert!(!lately.has_refused(digest("bob")));
-        tokio::time::advance(FOR + Duration::from_millis(1)).await;
-        assert!(!lately.has_refused(digest("alice")));
+        assert!(lately.has_denied(digest("alice")));
+        assert!(!lately.has_denied(digest("bob")));
+        tokio::time::advance(REMEMBER_FOR + Duration::from_millis(1)).await;
+        assert!(!lately.has_denied(digest("alice")));
     }
 }

@@ -4,7 +4,7 @@
 //! independent servers on the one that the fleet's name draws. The name is not made of the secret, so that nodes with
 //! different secrets see each other. Must not know: what entries say, connections.
 
-mod beat;
+mod heartbeat;
 mod reply;
 
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use redis::Value;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
 use tollgate_store::register::{
-    Beat, Change, FleetName, GONE_FOR, How, KEPT_FOR, Later, MOST_ENTRIES, MOST_NODES, Mark,
-    NodeId, Register, Roll, Said, check_changes,
+    ENTRY_TTL, FleetName, Heartbeat, MAX_ENTRIES, MAX_NODES, MemberList, NodeId, PutMode, Register,
+    RegisterCursor, RegisterFuture, RegisterPut, RegisterSnapshot, TOMBSTONE_TTL, validate_puts,
 };
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
-use self::reply::{Page, Reply};
-use crate::store::{RedisStore, Shared};
-use crate::topology::Place;
-use crate::wire::Request;
+use self::reply::{EntryPage, RegisterReply};
+use crate::store::{RedisStore, StoreInner};
+use crate::topology::HashSlot;
+use crate::wire::ScriptCall;
 
 /// The most entries in one reply.
 const PAGE: usize = 256;
 /// The most replies that one question takes: as many as there can be entries, and some that were put meanwhile.
-const MOST_PAGES: usize = 2 * MOST_ENTRIES / PAGE;
+const MOST_PAGES: usize = 2 * MAX_ENTRIES / PAGE;
 /// The longest that a node can be said to live without being heard of: as in the script.
 const LONGEST_LIFE: Nanos = Nanos::from_secs(60);
 /// The longest that one call may take. No decision waits for it.
@@ -36,8 +36,8 @@ const DEADLINE: Duration = Duration::from_millis(500);
 /// A fleet's register in Redis or Valkey, over the connections of a store.
 #[derive(Clone, Debug)]
 pub struct RedisRegister {
-    shared: Arc<Shared>,
-    place: Place,
+    shared: Arc<StoreInner>,
+    slot: HashSlot,
     keys: Vec<Vec<u8>>,
     deadline: Duration,
 }
@@ -45,14 +45,14 @@ pub struct RedisRegister {
 impl RedisRegister {
     /// The register of this fleet, on the servers of this store.
     #[must_use]
-    pub fn of(store: &RedisStore, fleet: &FleetName) -> Self {
-        let shared = Arc::clone(store.shared());
+    pub fn new(store: &RedisStore, fleet: &FleetName) -> Self {
+        let shared = Arc::clone(store.inner());
         // A colon is in no digest, so no key of a caller lies under this tag.
         let tag = format!("fleet:{fleet}");
         let parts = ["nodes", "lives", "mark", "said", "order", "ends", "marks"];
         let named = |part| format!("tg1:{{{tag}}}:{part}").into_bytes();
         Self {
-            place: shared.topology().place_of_name(tag.as_bytes()),
+            slot: shared.topology().slot_of_name(tag.as_bytes()),
             keys: parts.map(named).into(),
             shared,
             deadline: DEADLINE,
@@ -66,18 +66,25 @@ impl RedisRegister {
         self
     }
 
-    async fn call(&self, keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Result<Reply, StoreError> {
-        let request = Request::of_register(keys, args);
+    async fn call(
+        &self,
+        keys: Vec<Vec<u8>>,
+        args: Vec<Vec<u8>>,
+    ) -> Result<RegisterReply, StoreError> {
+        let request = ScriptCall::for_register(keys, args);
         let until = Instant::now() + self.deadline;
         let topology = self.shared.topology();
-        let reply: Value = topology.call(self.place, &request, until).await?;
-        Reply::read(reply).ok_or_else(|| {
-            topology.distrust(self.place, &request);
-            StoreError::new(ErrorKind::Garbled, "the reply is not one of a register")
+        let reply: Value = topology.call(self.slot, &request, until).await?;
+        RegisterReply::read(reply).ok_or_else(|| {
+            topology.discard_connection(self.slot, &request);
+            StoreError::new(
+                StoreErrorKind::InvalidReply,
+                "the reply is not one of a register",
+            )
         })
     }
 
-    async fn page(&self, from: Mark, goes_on: bool) -> Result<Reply, StoreError> {
+    async fn page(&self, from: RegisterCursor, goes_on: bool) -> Result<RegisterReply, StoreError> {
         let args = vec![
             b"entries".to_vec(),
             number(from.epoch),
@@ -89,94 +96,102 @@ impl RedisRegister {
     }
 
     /// Page by page: what is put meanwhile comes on a later one, since its version is higher.
-    async fn all_entries(&self, since: Option<Mark>) -> Result<Said, StoreError> {
+    async fn all_entries(
+        &self,
+        since: Option<RegisterCursor>,
+    ) -> Result<RegisterSnapshot, StoreError> {
         let mut from = since.unwrap_or_default();
-        let mut said: Option<Said> = None;
+        let mut said: Option<RegisterSnapshot> = None;
         for _ in 0..MOST_PAGES {
             let page = match self.page(from, said.is_some()).await? {
-                Reply::Said(page) => page,
+                RegisterReply::Entries(page) => page,
                 // It has lost everything between two pages.
-                Reply::Other => {
-                    (from, said) = (Mark::default(), None);
+                RegisterReply::EpochChanged => {
+                    (from, said) = (RegisterCursor::default(), None);
                     continue;
                 }
                 _ => return Err(misplaced()),
             };
-            let Page {
-                mark,
-                is_whole,
+            let EntryPage {
+                cursor: mark,
+                is_complete: is_whole,
                 lost_after,
                 has_more,
                 entries,
             } = page;
             let last = entries.last().map(|entry| entry.version);
-            let all = said.get_or_insert_with(|| Said {
-                is_whole,
+            let all = said.get_or_insert_with(|| RegisterSnapshot {
+                is_complete: is_whole,
                 lost_after,
-                ..Said::default()
+                ..RegisterSnapshot::default()
             });
             all.entries.extend(entries);
-            all.mark = mark;
+            all.cursor = mark;
             match last.filter(|_| has_more) {
-                Some(version) => from = Mark { version, ..mark },
+                Some(version) => from = RegisterCursor { version, ..mark },
                 None => return Ok(said.unwrap_or_default()),
             }
         }
         let detail = "entries are put faster than they can be read";
-        Err(StoreError::new(ErrorKind::Refused, detail))
+        Err(StoreError::new(StoreErrorKind::Refused, detail))
     }
 }
 
 impl Register for RedisRegister {
-    fn beat<'a>(&'a self, beat: &'a Beat, life: Nanos) -> Later<'a, Roll> {
+    fn heartbeat<'a>(&'a self, beat: &'a Heartbeat, life: Nanos) -> RegisterFuture<'a, MemberList> {
         let args = vec![
             b"beat".to_vec(),
             beat.node.to_string().into_bytes(),
             millis(life.min(LONGEST_LIFE)),
-            beat::write(beat).into_bytes(),
-            number(MOST_NODES as u64),
-            millis(KEPT_FOR),
+            heartbeat::write(beat).into_bytes(),
+            number(MAX_NODES as u64),
+            millis(ENTRY_TTL),
         ];
         Box::pin(async move {
             match self.call(self.keys.clone(), args).await? {
-                Reply::Roll(roll) => Ok(roll),
-                Reply::Full => Err(tollgate_store::register::too_many_nodes()),
+                RegisterReply::Members(roll) => Ok(roll),
+                RegisterReply::Full => Err(tollgate_store::register::too_many_nodes()),
                 _ => Err(misplaced()),
             }
         })
     }
 
-    fn leave(&self, node: NodeId) -> Later<'_, ()> {
+    fn leave(&self, node: NodeId) -> RegisterFuture<'_, ()> {
         let args = vec![b"leave".to_vec(), node.to_string().into_bytes()];
         Box::pin(async move {
             match self.call(self.keys.clone(), args).await? {
-                Reply::Left => Ok(()),
+                RegisterReply::Left => Ok(()),
                 _ => Err(misplaced()),
             }
         })
     }
 
-    fn entries(&self, since: Option<Mark>) -> Later<'_, Said> {
+    fn entries(&self, since: Option<RegisterCursor>) -> RegisterFuture<'_, RegisterSnapshot> {
         Box::pin(self.all_entries(since))
     }
 
-    fn put<'a>(&'a self, from: NodeId, act: u64, changes: &'a [Change]) -> Later<'a, Mark> {
+    fn put<'a>(
+        &'a self,
+        from: NodeId,
+        act: u64,
+        changes: &'a [RegisterPut],
+    ) -> RegisterFuture<'a, RegisterCursor> {
         Box::pin(async move {
-            check_changes(changes)?;
+            validate_puts(changes)?;
             let mut args = vec![
                 b"put".to_vec(),
                 number(act),
-                number(MOST_ENTRIES as u64),
-                millis(KEPT_FOR),
-                millis(GONE_FOR),
+                number(MAX_ENTRIES as u64),
+                millis(ENTRY_TTL),
+                millis(TOMBSTONE_TTL),
             ];
             for change in changes {
-                let how: &[u8] = match change.how {
-                    How::Set => b"set",
-                    How::SetIfAbsent => b"absent",
-                    How::Remove => b"remove",
+                let how: &[u8] = match change.mode {
+                    PutMode::Set => b"set",
+                    PutMode::SetIfAbsent => b"absent",
+                    PutMode::Remove => b"remove",
                 };
-                let left = change.left.map(millis).unwrap_or_default();
+                let left = change.expires_in.map(millis).unwrap_or_default();
                 let (name, body) = (change.name.as_bytes(), &*change.body);
                 args.extend([how.to_vec(), left, name.to_vec(), body.to_vec()]);
             }
@@ -187,8 +202,8 @@ impl Register for RedisRegister {
             });
             keys.extend(last);
             match self.call(keys, args).await? {
-                Reply::Mark(mark) => Ok(mark),
-                Reply::Full => Err(tollgate_store::register::too_many_entries()),
+                RegisterReply::Cursor(mark) => Ok(mark),
+                RegisterReply::Full => Err(tollgate_store::register::too_many_entries()),
                 _ => Err(misplaced()),
             }
         })
@@ -205,5 +220,8 @@ fn millis(span: Nanos) -> Vec<u8> {
 }
 
 fn misplaced() -> StoreError {
-    StoreError::new(ErrorKind::Garbled, "the reply belongs to another question")
+    StoreError::new(
+        StoreErrorKind::InvalidReply,
+        "the reply belongs to another question",
+    )
 }

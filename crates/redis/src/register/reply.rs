@@ -2,36 +2,38 @@
 
 use redis::Value;
 use tollgate_core::Nanos;
-use tollgate_store::register::{Entry, MOST_BODY, MOST_NAME, Mark, Roll, Seen};
+use tollgate_store::register::{
+    MAX_BODY_LEN, MAX_NAME_LEN, MemberList, RegisterCursor, RegisterEntry, RegisteredNode,
+};
 
-use super::beat;
+use super::heartbeat;
 
 /// Digits of an instant or a version.
 const DIGITS: usize = 16;
 
 /// An answer of the script.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reply {
-    Roll(Roll),
+pub(super) enum RegisterReply {
+    Members(MemberList),
     Left,
-    Said(Page),
+    Entries(EntryPage),
     /// It is not the register that the question goes on about.
-    Other,
-    Mark(Mark),
+    EpochChanged,
+    Cursor(RegisterCursor),
     Full,
 }
 
 /// Some entries.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) mark: Mark,
-    pub(super) is_whole: bool,
+pub(super) struct EntryPage {
+    pub(super) cursor: RegisterCursor,
+    pub(super) is_complete: bool,
     pub(super) lost_after: Option<u64>,
     pub(super) has_more: bool,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<RegisterEntry>,
 }
 
-impl Reply {
+impl RegisterReply {
     pub(super) fn read(reply: Value) -> Option<Self> {
         let Value::Array(values) = reply else {
             return None;
@@ -40,19 +42,19 @@ impl Reply {
         let word = bytes(values.next()?)?;
         let read = match &*word {
             b"left" => Self::Left,
-            b"other" => Self::Other,
+            b"other" => Self::EpochChanged,
             b"full" => Self::Full,
-            b"mark" => Self::Mark(mark(&mut values)?),
+            b"mark" => Self::Cursor(mark(&mut values)?),
             b"roll" => {
                 let now = integer(values.next()?)?;
                 let mark = mark(&mut values)?;
-                Self::Roll(roll(now, mark, values.next()?)?)
+                Self::Members(roll(now, mark, values.next()?)?)
             }
             b"said" => {
                 let now = integer(values.next()?)?;
-                Self::Said(Page {
-                    mark: mark(&mut values)?,
-                    is_whole: integer(values.next()?)? == 1,
+                Self::Entries(EntryPage {
+                    cursor: mark(&mut values)?,
+                    is_complete: integer(values.next()?)? == 1,
                     lost_after: match values.next()? {
                         Value::Int(-1) => None,
                         after => Some(integer(after)?),
@@ -67,14 +69,14 @@ impl Reply {
     }
 }
 
-fn mark(values: &mut impl Iterator<Item = Value>) -> Option<Mark> {
-    Some(Mark {
+fn mark(values: &mut impl Iterator<Item = Value>) -> Option<RegisterCursor> {
+    Some(RegisterCursor {
         epoch: integer(values.next()?)?,
         version: integer(values.next()?)?,
     })
 }
 
-fn roll(now: u64, mark: Mark, beats: Value) -> Option<Roll> {
+fn roll(now: u64, mark: RegisterCursor, beats: Value) -> Option<MemberList> {
     let Value::Array(beats) = beats else {
         return None;
     };
@@ -87,19 +89,19 @@ fn roll(now: u64, mark: Mark, beats: Value) -> Option<Roll> {
             None => unread = unread.saturating_add(1),
         }
     }
-    Some(Roll::of(nodes, unread, mark))
+    Some(MemberList::new(nodes, unread, mark))
 }
 
-fn seen(now: u64, bytes: &[u8]) -> Option<Seen> {
+fn seen(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
     let (heard, text) = bytes.split_at_checked(DIGITS)?;
     let age = now.saturating_sub(digits(heard)?);
-    Some(Seen {
-        beat: beat::read(std::str::from_utf8(text).ok()?)?,
+    Some(RegisteredNode {
+        heartbeat: heartbeat::read(std::str::from_utf8(text).ok()?)?,
         age: Nanos::from_millis(age),
     })
 }
 
-fn entries(now: u64, values: Value) -> Option<Vec<Entry>> {
+fn entries(now: u64, values: Value) -> Option<Vec<RegisterEntry>> {
     let Value::Array(values) = values else {
         return None;
     };
@@ -111,7 +113,7 @@ fn entries(now: u64, values: Value) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<Entry> {
+fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<RegisterEntry> {
     let (version, rest) = value.split_at_checked(DIGITS)?;
     let (sign, rest) = rest.split_first()?;
     let (ends, body) = rest.split_at_checked(DIGITS)?;
@@ -120,16 +122,16 @@ fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<Entry> {
         // Not yet tidied away: it holds for no time at all.
         ends => Some(Nanos::from_millis(ends.saturating_sub(now))),
     };
-    let is_bounded = name.len() <= MOST_NAME && body.len() <= MOST_BODY;
-    is_bounded.then_some(Entry {
+    let is_bounded = name.len() <= MAX_NAME_LEN && body.len() <= MAX_BODY_LEN;
+    is_bounded.then_some(RegisterEntry {
         name: String::from_utf8(name).ok()?.into(),
         body: body.into(),
-        is_gone: match sign {
+        is_tombstone: match sign {
             b'+' => false,
             b'-' => true,
             _ => return None,
         },
-        left,
+        expires_in: left,
         version: digits(version)?,
     })
 }
@@ -175,14 +177,14 @@ mod tests {
             bulk("4"),
             beats,
         ];
-        let Some(Reply::Roll(roll)) = Reply::read(Value::Array(reply)) else {
+        let Some(RegisterReply::Members(roll)) = RegisterReply::read(Value::Array(reply)) else {
             panic!("it is a roll");
         };
-        assert_eq!((roll.nodes.len(), roll.unread, roll.count()), (1, 3, 4));
+        assert_eq!((roll.nodes.len(), roll.unreadable, roll.count()), (1, 3, 4));
         assert_eq!(roll.nodes[0].age, Nanos::from_millis(250));
         assert_eq!(roll.load.in_flight, 5);
         let (epoch, version) = (9, 4);
-        assert_eq!(roll.mark, Mark { epoch, version });
+        assert_eq!(roll.cursor, RegisterCursor { epoch, version });
     }
 
     #[test]
@@ -190,14 +192,14 @@ mod tests {
         let entry = |value: &str| entry(5_000, b"switch".to_vec(), value.as_bytes());
         let holds = entry("0000000000000007+0000000000000000body").unwrap();
         assert_eq!(
-            (holds.version, holds.left, &*holds.body),
+            (holds.version, holds.expires_in, &*holds.body),
             (7, None, &b"body"[..])
         );
         let gone = entry("0000000000000007-0000000000007000").unwrap();
-        assert!(gone.is_gone);
-        assert_eq!(gone.left, Some(Nanos::from_secs(2)));
+        assert!(gone.is_tombstone);
+        assert_eq!(gone.expires_in, Some(Nanos::from_secs(2)));
         let over = entry("0000000000000007+0000000000004000").unwrap();
-        assert_eq!(over.left, Some(Nanos::ZERO));
+        assert_eq!(over.expires_in, Some(Nanos::ZERO));
         for wrong in [
             "",
             "0000000000000007",
@@ -208,15 +210,15 @@ mod tests {
         }
         let long = format!(
             "0000000000000007+0000000000000000{}",
-            "b".repeat(MOST_BODY + 1)
+            "b".repeat(MAX_BODY_LEN + 1)
         );
         assert_eq!(entry(&long), None);
     }
 
     #[test]
     fn s_10_what_is_no_answer_is_not_read() {
-        let array = |values: &[Value]| Reply::read(Value::Array(values.to_vec()));
-        assert_eq!(array(&[bulk("left")]), Some(Reply::Left));
+        let array = |values: &[Value]| RegisterReply::read(Value::Array(values.to_vec()));
+        assert_eq!(array(&[bulk("left")]), Some(RegisterReply::Left));
         for wrong in [
             array(&[]),
             array(&[Value::Int(1)]),
@@ -231,8 +233,8 @@ mod tests {
                 bulk(""),
             ]),
             array(&[bulk("said"), Value::Int(1)]),
-            Reply::read(Value::Nil),
-            Reply::read(bulk("left")),
+            RegisterReply::read(Value::Nil),
+            RegisterReply::read(bulk("left")),
         ] {
             assert_eq!(wrong, None);
         }

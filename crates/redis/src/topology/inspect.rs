@@ -8,7 +8,7 @@ use std::fmt;
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Unwise {
+pub enum ServerWarningKind {
     /// The server could not be asked.
     Unreachable,
     /// The server may not be asked about itself.
@@ -29,18 +29,18 @@ pub enum Unwise {
 
 /// One thing that is unwise about one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ServerWarning {
     /// The server, as `host:port` or a path.
     pub server: String,
     /// What it is.
-    pub what: Unwise,
+    pub kind: ServerWarningKind,
     /// What it is in words, and what to do about it.
-    pub words: String,
+    pub message: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ServerWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.server, self.words)
+        write!(f, "{}: {}", self.server, self.message)
     }
 }
 
@@ -48,7 +48,11 @@ impl fmt::Display for Finding {
 const OLDEST: (u32, u32) = (6, 2);
 
 /// What is unwise about a server that says this of itself in `INFO`.
-pub(crate) fn findings(server: &str, info: &str, is_cluster_expected: bool) -> Vec<Finding> {
+pub(crate) fn server_warnings(
+    server: &str,
+    info: &str,
+    is_cluster_expected: bool,
+) -> Vec<ServerWarning> {
     let field = |name: &str| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         lines
@@ -59,7 +63,7 @@ pub(crate) fn findings(server: &str, info: &str, is_cluster_expected: bool) -> V
     let mut find = |what, words: String| found.push(finding(server, what, words));
     if field("role") == Some("slave") {
         find(
-            Unwise::Replica,
+            ServerWarningKind::Replica,
             "it is a replica, and is not asked for decisions; name the primary, or sentinels"
                 .to_owned(),
         );
@@ -68,14 +72,14 @@ pub(crate) fn findings(server: &str, info: &str, is_cluster_expected: bool) -> V
     let limit = field("maxmemory").and_then(|bytes| bytes.parse::<u64>().ok());
     if policy != "noeviction" {
         find(
-            Unwise::Evicting,
+            ServerWarningKind::Evicting,
             format!(
                 "maxmemory-policy is {policy}: a state that is thrown away forgives what was spent; set it to noeviction"
             ),
         );
     } else if let Some(bytes) = limit.filter(|bytes| *bytes > 0) {
         find(
-            Unwise::Bounded,
+            ServerWarningKind::Bounded,
             format!(
                 "maxmemory is {bytes} bytes: beyond it every decision is refused; leave room for 150 bytes a key"
             ),
@@ -86,17 +90,17 @@ pub(crate) fn findings(server: &str, info: &str, is_cluster_expected: bool) -> V
         && parsed(version).is_some_and(|version| version < OLDEST)
     {
         find(
-            Unwise::Old,
+            ServerWarningKind::Old,
             format!("it is version {version}; 6.2 is the oldest that is tested"),
         );
     }
     match (field("cluster_enabled"), is_cluster_expected) {
         (Some("1"), false) => find(
-            Unwise::Clustered,
+            ServerWarningKind::Clustered,
             "it is a node of a cluster; write redis+cluster:// in its address".to_owned(),
         ),
         (Some("0"), true) => find(
-            Unwise::NotClustered,
+            ServerWarningKind::NotClustered,
             "it is not a node of a cluster; write redis:// in its address".to_owned(),
         ),
         _ => {}
@@ -105,20 +109,20 @@ pub(crate) fn findings(server: &str, info: &str, is_cluster_expected: bool) -> V
 }
 
 /// A server that has not answered.
-pub(crate) fn unanswered(server: &str, is_refused: bool) -> Finding {
+pub(crate) fn no_answer_warning(server: &str, is_refused: bool) -> ServerWarning {
     if is_refused {
         let words = "it does not let us ask INFO, so nothing is known about it; allow the command to the user";
-        return finding(server, Unwise::Silent, words.to_owned());
+        return finding(server, ServerWarningKind::Silent, words.to_owned());
     }
     let words = "it could not be asked; decisions go on without it until it is there";
-    finding(server, Unwise::Unreachable, words.to_owned())
+    finding(server, ServerWarningKind::Unreachable, words.to_owned())
 }
 
-fn finding(server: &str, what: Unwise, words: String) -> Finding {
-    Finding {
+fn finding(server: &str, what: ServerWarningKind, words: String) -> ServerWarning {
+    ServerWarning {
         server: server.to_owned(),
-        what,
-        words,
+        kind: what,
+        message: words,
     }
 }
 
@@ -131,10 +135,10 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    fn whats(info: &str, is_cluster_expected: bool) -> Vec<Unwise> {
-        findings("a:1", info, is_cluster_expected)
+    fn whats(info: &str, is_cluster_expected: bool) -> Vec<ServerWarningKind> {
+        server_warnings("a:1", info, is_cluster_expected)
             .iter()
-            .map(|finding| finding.what)
+            .map(|finding| finding.kind)
             .collect()
     }
 
@@ -142,23 +146,32 @@ mod tests {
     fn each_thing_that_is_unwise_is_told() {
         let well = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
         assert_eq!(whats(well, false), []);
-        assert_eq!(whats(well, true), [Unwise::NotClustered]);
+        assert_eq!(whats(well, true), [ServerWarningKind::NotClustered]);
         let with = |from: &str, to: &str| whats(&well.replace(from, to), false);
-        assert_eq!(with("role:master", "role:slave"), [Unwise::Replica]);
-        assert_eq!(with("noeviction", "allkeys-lru"), [Unwise::Evicting]);
-        assert_eq!(with("maxmemory:0", "maxmemory:1000"), [Unwise::Bounded]);
-        assert_eq!(with("7.0.15", "6.0.16"), [Unwise::Old]);
+        assert_eq!(
+            with("role:master", "role:slave"),
+            [ServerWarningKind::Replica]
+        );
+        assert_eq!(
+            with("noeviction", "allkeys-lru"),
+            [ServerWarningKind::Evicting]
+        );
+        assert_eq!(
+            with("maxmemory:0", "maxmemory:1000"),
+            [ServerWarningKind::Bounded]
+        );
+        assert_eq!(with("7.0.15", "6.0.16"), [ServerWarningKind::Old]);
         assert_eq!(with("7.0.15", "10.1.0"), []);
         assert_eq!(
             with("cluster_enabled:0", "cluster_enabled:1"),
-            [Unwise::Clustered]
+            [ServerWarningKind::Clustered]
         );
         assert_eq!(whats("nonsense", false), []);
     }
 
     #[test]
     fn words_name_the_server_and_what_to_do() {
-        let found = findings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
+        let found = server_warnings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
         let words = found[0].to_string();
         assert!(words.starts_with("10.0.0.1:6379: "), "{words}");
         assert!(words.contains("volatile-ttl") && words.contains("noeviction"));

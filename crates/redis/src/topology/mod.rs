@@ -21,20 +21,20 @@ use tollgate_store::StoreError;
 use self::cluster::Cluster;
 use self::sentinel::Sentinel;
 use self::shards::Shards;
-use self::single::Single;
-use crate::address::{Address, Shape};
-use crate::link::{Dial, Link};
-use crate::name::Digest;
-use crate::options::Options;
-use crate::wire::Request;
+use self::single::SingleServer;
+use crate::address::{AddressLayout, ParsedAddress};
+use crate::key_name::NameDigest;
+use crate::options::RedisOptions;
+use crate::pool::{ConnectionPool, Connector};
+use crate::wire::ScriptCall;
 
-pub use self::inspect::{Finding, Unwise};
+pub use self::inspect::{ServerWarning, ServerWarningKind};
 
 /// What a call can reach together: a slot of a cluster, one of several servers, or all there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(u16);
+pub(crate) struct HashSlot(u16);
 
-impl Place {
+impl HashSlot {
     /// Its number: of a slot, or of a server.
     pub(crate) const fn number(self) -> u16 {
         self.0
@@ -44,7 +44,7 @@ impl Place {
 /// The servers.
 #[derive(Debug)]
 pub(crate) enum Topology {
-    Single(Single),
+    Single(SingleServer),
     Sentinel(Sentinel),
     Cluster(Cluster),
     Shards(Shards),
@@ -52,50 +52,53 @@ pub(crate) enum Topology {
 
 impl Topology {
     /// Starts connecting, and waits at most a few connection deadlines for the first connections to be up.
-    pub(crate) async fn open(options: &Options) -> Result<Self, StoreError> {
-        let Address { shape, template } = Address::read(&options.address)?;
-        let dial = Dial::new(&template, options)?;
+    pub(crate) async fn open(options: &RedisOptions) -> Result<Self, StoreError> {
+        let ParsedAddress {
+            layout: shape,
+            template,
+        } = ParsedAddress::parse(&options.address)?;
+        let dial = Connector::new(&template, options)?;
         Ok(match shape {
-            Shape::Single(endpoint) => {
-                Self::Single(Single::open(&dial, endpoint, options.connections).await?)
+            AddressLayout::Single(endpoint) => {
+                Self::Single(SingleServer::open(&dial, endpoint, options.connections).await?)
             }
-            Shape::Sentinel { sentinels, master } => {
+            AddressLayout::Sentinel { sentinels, master } => {
                 let asking = dial.with_credentials(options.sentinel_credentials.clone());
-                let finder = sentinel::Finder::new(asking, sentinels, master);
+                let finder = sentinel::SentinelClient::new(asking, sentinels, master);
                 Self::Sentinel(Sentinel::open(dial, finder, options.connections).await?)
             }
-            Shape::Cluster(seeds) => {
+            AddressLayout::Cluster(seeds) => {
                 Self::Cluster(Cluster::open(dial, seeds, options.connections).await?)
             }
-            Shape::Shards(shards) => {
+            AddressLayout::Shards(shards) => {
                 Self::Shards(Shards::open(&dial, shards, options.connections).await?)
             }
         })
     }
 
     /// Where a key with this tag is.
-    pub(crate) fn place(&self, tag: Digest) -> Place {
-        Place(match self {
+    pub(crate) fn slot_of(&self, tag: NameDigest) -> HashSlot {
+        HashSlot(match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
-            Self::Cluster(_) => slot::of(&tag.text()),
-            Self::Shards(shards) => shards.place(tag),
+            Self::Cluster(_) => slot::hash_slot(&tag.to_text()),
+            Self::Shards(shards) => shards.shard_of(tag),
         })
     }
 
     /// Where a key is whose tag is a name that we have chosen.
-    pub(crate) fn place_of_name(&self, tag: &[u8]) -> Place {
-        Place(match self {
+    pub(crate) fn slot_of_name(&self, tag: &[u8]) -> HashSlot {
+        HashSlot(match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
-            Self::Cluster(_) => slot::of(tag),
-            Self::Shards(shards) => shards.place(Digest::of_name(tag)),
+            Self::Cluster(_) => slot::hash_slot(tag),
+            Self::Shards(shards) => shards.shard_of(NameDigest::from_name(tag)),
         })
     }
 
     /// Calls a script where its keys are, once.
     pub(crate) async fn call(
         &self,
-        place: Place,
-        request: &Request,
+        place: HashSlot,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         match self {
@@ -107,7 +110,7 @@ impl Topology {
     }
 
     /// The servers that decide, as far as they are known.
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+    pub(crate) fn links(&self) -> Vec<Arc<ConnectionPool>> {
         match self {
             Self::Single(single) => vec![single.link()],
             Self::Sentinel(sentinel) => sentinel.link().into_iter().collect(),
@@ -117,28 +120,30 @@ impl Topology {
     }
 
     /// Asks every server about itself, and says what is unwise.
-    pub(crate) async fn inspect(&self, within: Duration) -> Vec<Finding> {
+    pub(crate) async fn inspect(&self, within: Duration) -> Vec<ServerWarning> {
         let is_cluster = matches!(self, Self::Cluster(_));
         let links = self.links();
         let mut found = Vec::new();
         if links.is_empty() {
-            found.push(inspect::unanswered("the address", false));
+            found.push(inspect::no_answer_warning("the address", false));
         }
         for link in links {
             let server = link.endpoint().to_string();
-            match link.ask(&redis::cmd("INFO"), within).await {
+            match link.query(&redis::cmd("INFO"), within).await {
                 Ok(info) => match redis::from_redis_value::<String>(info) {
-                    Ok(info) => found.extend(inspect::findings(&server, &info, is_cluster)),
-                    Err(_unreadable) => found.push(inspect::unanswered(&server, true)),
+                    Ok(info) => found.extend(inspect::server_warnings(&server, &info, is_cluster)),
+                    Err(_unreadable) => found.push(inspect::no_answer_warning(&server, true)),
                 },
-                Err(error) => found.push(inspect::unanswered(&server, error.code().is_some())),
+                Err(error) => {
+                    found.push(inspect::no_answer_warning(&server, error.code().is_some()))
+                }
             }
         }
         found
     }
 
     /// After a reply that made no sense: whatever else comes on its connection is not to be trusted.
-    pub(crate) fn distrust(&self, place: Place, request: &Request) {
+    pub(crate) fn discard_connection(&self, place: HashSlot, request: &ScriptCall) {
         let link = match self {
             Self::Single(single) => Some(single.link()),
             Self::Sentinel(sentinel) => sentinel.link(),
@@ -146,7 +151,7 @@ impl Topology {
             Self::Shards(shards) => shards.link(place.0),
         };
         if let Some(link) = link {
-            link.distrust(request);
+            link.discard_connection(request);
         }
     }
 

@@ -11,13 +11,13 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 use crate::address::Endpoint;
-use crate::failure::Trouble;
-use crate::link::{Dial, How, Link};
-use crate::task::{Task, jittered};
-use crate::wire::Request;
+use crate::call_failure::RoutingHint;
+use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::task::{SupervisedTask, jittered};
+use crate::wire::ScriptCall;
 
 /// How often the sentinels are asked when all is well: a primary that was cut off with us is left by then.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -27,76 +27,76 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The server of the moment, and the task that finds the next.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
-    shared: Arc<Shared>,
-    _follower: Task,
+    state: Arc<SentinelState>,
+    _watcher: SupervisedTask,
 }
 
 #[derive(Debug)]
-struct Shared {
-    dial: Dial,
+struct SentinelState {
+    dial: Connector,
     connections: usize,
-    current: RwLock<Option<Arc<Link>>>,
+    current: RwLock<Option<Arc<ConnectionPool>>>,
     alarm: Arc<Notify>,
-    finder: Mutex<Finder>,
+    client: Mutex<SentinelClient>,
 }
 
 impl Sentinel {
     pub(super) async fn open(
-        dial: Dial,
-        finder: Finder,
+        dial: Connector,
+        finder: SentinelClient,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SentinelState {
             dial,
             connections,
             current: RwLock::new(None),
             alarm: Arc::new(Notify::new()),
-            finder: Mutex::new(finder),
+            client: Mutex::new(finder),
         });
         // Without an answer the store exists all the same, and the task goes on asking.
-        let _is_found = shared.follow().await;
+        let _is_found = shared.update_primary().await;
         let following = Arc::clone(&shared);
-        let follower = Task::start(move || Arc::clone(&following).keep_following())?;
+        let follower = SupervisedTask::start(move || Arc::clone(&following).watch())?;
         Ok(Self {
-            shared,
-            _follower: follower,
+            state: shared,
+            _watcher: follower,
         })
     }
 
-    pub(super) fn link(&self) -> Option<Arc<Link>> {
-        self.shared.link()
+    pub(super) fn link(&self) -> Option<Arc<ConnectionPool>> {
+        self.state.link()
     }
 
     pub(super) async fn call(
         &self,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        let Some(link) = self.shared.link() else {
-            self.shared.alarm.notify_one();
+        let Some(link) = self.state.link() else {
+            self.state.alarm.notify_one();
             let detail = "no sentinel has named a server";
-            return Err(StoreError::new(ErrorKind::Unreachable, detail));
+            return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let called = link.call(request, How::Plain, until).await;
+        let called = link.call(request, CallMode::Plain, until).await;
         called.map_err(|failure| {
-            if failure.trouble != Trouble::None {
-                self.shared.alarm.notify_one();
+            if failure.hint != RoutingHint::None {
+                self.state.alarm.notify_one();
             }
             failure.error
         })
     }
 }
 
-impl Shared {
-    fn link(&self) -> Option<Arc<Link>> {
+impl SentinelState {
+    fn link(&self) -> Option<Arc<ConnectionPool>> {
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn keep_following(self: Arc<Self>) {
+    async fn watch(self: Arc<Self>) {
         loop {
             let _waited = tokio::time::timeout(ASK_EVERY, self.alarm.notified()).await;
-            if !self.follow().await {
+            if !self.update_primary().await {
                 self.alarm.notify_one();
             }
             tokio::time::sleep(jittered(PAUSE)).await;
@@ -104,8 +104,8 @@ impl Shared {
     }
 
     /// Asks who the primary is, and uses it as soon as it can be used. Whether all is well.
-    async fn follow(&self) -> bool {
-        let Some(named) = self.finder.lock().await.find().await else {
+    async fn update_primary(&self) -> bool {
+        let Some(named) = self.client.lock().await.find().await else {
             return false;
         };
         let current = self.link();
@@ -114,7 +114,8 @@ impl Shared {
         {
             return link.is_connected();
         }
-        let Ok(link) = Link::start(&self.dial, named, self.connections, &self.alarm) else {
+        let Ok(link) = ConnectionPool::start(&self.dial, named, self.connections, &self.alarm)
+        else {
             return false;
         };
         link.wait_for_first_attempt().await;
@@ -130,16 +131,16 @@ impl Shared {
 
 /// Asks sentinels, the one that answered last first.
 #[derive(Debug)]
-pub(super) struct Finder {
-    dial: Dial,
+pub(super) struct SentinelClient {
+    dial: Connector,
     sentinels: Vec<Endpoint>,
     master: String,
     /// The connection to the first, while there is one.
     connection: Option<MultiplexedConnection>,
 }
 
-impl Finder {
-    pub(super) const fn new(dial: Dial, sentinels: Vec<Endpoint>, master: String) -> Self {
+impl SentinelClient {
+    pub(super) const fn new(dial: Connector, sentinels: Vec<Endpoint>, master: String) -> Self {
         Self {
             dial,
             sentinels,
@@ -175,6 +176,6 @@ impl Finder {
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
         let named: Option<(String, u16)> = question.query_async(&mut connection).await?;
         self.connection = Some(connection);
-        Ok(named.map(|(host, port)| Endpoint::at(&host, port, sentinel)))
+        Ok(named.map(|(host, port)| Endpoint::reported_by(&host, port, sentinel)))
     }
 }

@@ -11,23 +11,23 @@ use redis::Value;
 use siphasher::sip::SipHasher13;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 use crate::address::Endpoint;
-use crate::link::{Dial, How, Link};
-use crate::name::Digest;
-use crate::wire::Request;
+use crate::key_name::NameDigest;
+use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::wire::ScriptCall;
 
 /// The servers, and what each one's name contributes to its draws.
 #[derive(Debug)]
 pub(crate) struct Shards {
     names: Vec<u64>,
-    links: Vec<Arc<Link>>,
+    links: Vec<Arc<ConnectionPool>>,
 }
 
 impl Shards {
     pub(super) async fn open(
-        dial: &Dial,
+        dial: &Connector,
         shards: Vec<(String, Endpoint)>,
         connections: usize,
     ) -> Result<Self, StoreError> {
@@ -35,7 +35,9 @@ impl Shards {
         let names = shards.iter().map(|(name, _)| of_name(name)).collect();
         let links = shards
             .into_iter()
-            .map(|(_, endpoint)| Link::start(dial, endpoint, connections, &alarm).map(Arc::new))
+            .map(|(_, endpoint)| {
+                ConnectionPool::start(dial, endpoint, connections, &alarm).map(Arc::new)
+            })
             .collect::<Result<Vec<_>, _>>()?;
         for link in &links {
             link.wait_for_first_attempt().await;
@@ -43,29 +45,29 @@ impl Shards {
         Ok(Self { names, links })
     }
 
-    pub(super) fn place(&self, tag: Digest) -> u16 {
+    pub(super) fn shard_of(&self, tag: NameDigest) -> u16 {
         place(&self.names, tag)
     }
 
-    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+    pub(super) fn links(&self) -> Vec<Arc<ConnectionPool>> {
         self.links.clone()
     }
 
-    pub(super) fn link(&self, place: u16) -> Option<Arc<Link>> {
+    pub(super) fn link(&self, place: u16) -> Option<Arc<ConnectionPool>> {
         self.links.get(usize::from(place)).cloned()
     }
 
     pub(super) async fn call(
         &self,
         place: u16,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         let Some(link) = self.links.get(usize::from(place)) else {
             let detail = "there is no such server";
-            return Err(StoreError::new(ErrorKind::Unreachable, detail));
+            return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let called = link.call(request, How::Plain, until).await;
+        let called = link.call(request, CallMode::Plain, until).await;
         called.map_err(|failure| failure.error)
     }
 }
@@ -77,11 +79,11 @@ fn of_name(name: &str) -> u64 {
     hasher.finish()
 }
 
-fn place(names: &[u64], tag: Digest) -> u16 {
+fn place(names: &[u64], tag: NameDigest) -> u16 {
     let drawn = names
         .iter()
         .zip(0_u16..)
-        .max_by_key(|(name, _)| mixed(tag.half() ^ **name));
+        .max_by_key(|(name, _)| mixed(tag.upper_half() ^ **name));
     drawn.map_or(0, |(_, index)| index)
 }
 
@@ -96,19 +98,19 @@ const fn mixed(mut x: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_store::Key;
+    use tollgate_store::StoreKey;
 
     use super::*;
-    use crate::name::Secret;
+    use crate::key_name::KeyHashSecret;
 
     fn names(names: &[&str]) -> Vec<u64> {
         names.iter().map(|name| of_name(name)).collect()
     }
 
-    fn tags() -> Vec<Digest> {
-        let secret = Secret::new(*b"0123456789abcdef");
+    fn tags() -> Vec<NameDigest> {
+        let secret = KeyHashSecret::new(*b"0123456789abcdef");
         (0..10_000_u32)
-            .map(|n| Digest::of(secret, &Key::of(&n.to_be_bytes()).unwrap()))
+            .map(|n| NameDigest::new(secret, &StoreKey::new(&n.to_be_bytes()).unwrap()))
             .collect()
     }
 

@@ -8,34 +8,34 @@ use tokio::time::Instant;
 use tollgate_store::StoreError;
 
 use crate::address::Endpoint;
-use crate::link::{Dial, How, Link};
-use crate::wire::Request;
+use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::wire::ScriptCall;
 
 /// The one server, at an address that stays. Whoever is behind it is found by connecting again.
 #[derive(Debug)]
-pub(crate) struct Single(Arc<Link>);
+pub(crate) struct SingleServer(Arc<ConnectionPool>);
 
-impl Single {
+impl SingleServer {
     pub(super) async fn open(
-        dial: &Dial,
+        dial: &Connector,
         endpoint: Endpoint,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let link = Link::start(dial, endpoint, connections, &Arc::new(Notify::new()))?;
+        let link = ConnectionPool::start(dial, endpoint, connections, &Arc::new(Notify::new()))?;
         link.wait_for_first_attempt().await;
         Ok(Self(Arc::new(link)))
     }
 
-    pub(super) fn link(&self) -> Arc<Link> {
+    pub(super) fn link(&self) -> Arc<ConnectionPool> {
         Arc::clone(&self.0)
     }
 
     pub(super) async fn call(
         &self,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        let called = self.0.call(request, How::Plain, until).await;
+        let called = self.0.call(request, CallMode::Plain, until).await;
         called.map_err(|failure| failure.error)
     }
 }

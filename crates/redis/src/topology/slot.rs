@@ -29,7 +29,7 @@ const TABLE: [u16; 256] = {
 };
 
 /// The slot of what stands between the braces of a name.
-pub(super) fn of(tag: &[u8]) -> u16 {
+pub(super) fn hash_slot(tag: &[u8]) -> u16 {
     let crc = tag.iter().fold(0_u16, |crc, byte| {
         let index = usize::from((crc >> 8) ^ u16::from(*byte));
         (crc << 8) ^ TABLE.get(index).copied().unwrap_or(0)
@@ -43,9 +43,9 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_specification() {
-        assert_eq!(of(b"123456789"), 0x31c3);
-        assert_eq!(of(b"foo"), 12_182);
-        assert_eq!(of(b"somekey"), 11_058);
-        assert_eq!(of(b""), 0);
+        assert_eq!(hash_slot(b"123456789"), 0x31c3);
+        assert_eq!(hash_slot(b"foo"), 12_182);
+        assert_eq!(hash_slot(b"somekey"), 11_058);
+        assert_eq!(hash_slot(b""), 0);
     }
 }

@@ -22,7 +22,7 @@ impl Default for Blob {
 }
 
 impl Blob {
-    pub(super) fn of(algorithm: u8, op: u8) -> Self {
+    pub(super) fn new(algorithm: u8, op: u8) -> Self {
         Self::default().byte(algorithm).byte(op)
     }
 
@@ -83,7 +83,7 @@ impl Blob {
 }
 
 /// A number from the two halves that a script sent, if they are what a script can send.
-pub(super) fn joined(high: i64, low: i64) -> Option<u64> {
+pub(super) fn join_pair(high: i64, low: i64) -> Option<u64> {
     let (high, low) = (u64::try_from(high).ok()?, u64::try_from(low).ok()?);
     if low >= BILLION {
         return None;
@@ -99,15 +99,15 @@ mod tests {
     fn every_number_comes_back_from_its_halves() {
         for n in [0, 1, BILLION - 1, BILLION, 1 << 53, u64::MAX] {
             let halves = (n / BILLION, n % BILLION);
-            let joined = joined(
+            let joined = join_pair(
                 i64::try_from(halves.0).unwrap(),
                 i64::try_from(halves.1).unwrap(),
             );
             assert_eq!(joined, Some(n));
             assert_eq!(Blob::default().pair(n).as_bytes().len(), 9);
         }
-        assert_eq!(joined(-1, 0), None);
-        assert_eq!(joined(0, 1_000_000_000), None);
-        assert_eq!(joined(18_446_744_073, 709_551_616), None);
+        assert_eq!(join_pair(-1, 0), None);
+        assert_eq!(join_pair(0, 1_000_000_000), None);
+        assert_eq!(join_pair(18_446_744_073, 709_551_616), None);
     }
 }

@@ -6,11 +6,11 @@ use tollgate_core::limit::Quota;
 use tollgate_core::{Nanos, Receipt, Timestamp};
 
 use super::algorithm;
-use super::observed_state::Reader;
+use super::observed_state::ReplyReader;
 
 /// What a ledger said: the same numbers as in `lua/ledger.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReservationStatus {
+pub(super) enum LedgerStatus {
     Fresh,
     Known,
     Full,
@@ -23,25 +23,25 @@ pub(super) enum ReservationStatus {
 
 /// A ledger's part of the reply.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ledger {
-    pub(super) status: ReservationStatus,
+pub(super) struct LedgerReply {
+    pub(super) status: LedgerStatus,
     /// The charge that was reserved.
     pub(super) receipt: Receipt,
     /// When the first of the reservations is forgotten.
     pub(super) room_at: Timestamp,
 }
 
-impl Ledger {
-    pub(super) fn read(reader: &mut Reader<'_>, quota: &Quota) -> Option<Self> {
+impl LedgerReply {
+    pub(super) fn read(reader: &mut ReplyReader<'_>, quota: &Quota) -> Option<Self> {
         let status = match reader.int()? {
-            0 => ReservationStatus::Fresh,
-            1 => ReservationStatus::Known,
-            2 => ReservationStatus::Full,
-            3 => ReservationStatus::Open,
-            4 => ReservationStatus::Late,
-            5 => ReservationStatus::Closed,
-            6 => ReservationStatus::Expired,
-            7 => ReservationStatus::Unknown,
+            0 => LedgerStatus::Fresh,
+            1 => LedgerStatus::Known,
+            2 => LedgerStatus::Full,
+            3 => LedgerStatus::Open,
+            4 => LedgerStatus::Late,
+            5 => LedgerStatus::Closed,
+            6 => LedgerStatus::Expired,
+            7 => LedgerStatus::Unknown,
             _ => return None,
         };
         reader.int()?;

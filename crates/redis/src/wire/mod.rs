@@ -4,18 +4,18 @@
 
 mod algorithm;
 mod bytes;
+mod call_arguments;
+mod lease_call;
 mod ledger;
-mod lend;
 mod observed_state;
 mod reply;
-mod request;
-mod words;
+mod script_call;
 
 pub use crate::script::{Script, Which};
-pub use lend::{granted, lendable};
-pub use reply::{Decided, decode};
-pub use request::Request;
-pub use words::Words;
+pub use call_arguments::CallArguments;
+pub use lease_call::{decode_lease_grant, leasable_bucket};
+pub use reply::{BatchReply, decode};
+pub use script_call::ScriptCall;
 
 /// What is asked of a limit, as the scripts number it: the same as in `lua/begin.lua`.
 pub(crate) mod code {

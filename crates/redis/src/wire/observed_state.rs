@@ -4,13 +4,13 @@
 
 use tollgate_core::limit::State;
 
-use super::bytes::joined;
+use super::bytes::join_pair;
 
 /// The integers of a reply, read one after the other. Nothing is trusted: whatever does not fit is `None`.
 #[derive(Debug)]
-pub(super) struct Reader<'a>(pub(super) std::slice::Iter<'a, i64>);
+pub(super) struct ReplyReader<'a>(pub(super) std::slice::Iter<'a, i64>);
 
-impl Reader<'_> {
+impl ReplyReader<'_> {
     pub(super) fn int(&mut self) -> Option<i64> {
         self.0.next().copied()
     }
@@ -21,7 +21,7 @@ impl Reader<'_> {
 
     pub(super) fn pair(&mut self) -> Option<u64> {
         let (high, low) = (self.int()?, self.int()?);
-        joined(high, low)
+        join_pair(high, low)
     }
 
     /// A pair that is an instant in whole microseconds.

@@ -7,15 +7,15 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Edit, Limit};
 use tollgate_core::{Outcome, Receipt, Timestamp, Transition};
-use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
+use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreReply};
 
 use super::algorithm;
-use super::ledger::{Ledger, ReservationStatus};
-use super::observed_state::{ObservedState, Reader};
+use super::ledger::{LedgerReply, LedgerStatus};
+use super::observed_state::{ObservedState, ReplyReader};
 
 /// What a batch was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct BatchReply {
     /// The verdict.
     pub verdict: BatchOutcome,
     /// The server's time at the decision.
@@ -25,10 +25,10 @@ pub struct Decided {
 }
 
 /// One check on its way from the reply to the answer.
-struct Judged {
+struct DecodedCheck {
     seen: ObservedState,
     transition: Transition<Edit>,
-    note: Note,
+    note: ReplyNote,
     /// Judged, but never carried out.
     is_peek: bool,
     /// A receipt from before, to be answered again.
@@ -40,11 +40,11 @@ struct Judged {
 /// # Errors
 /// The reply is not one that the script sends.
 pub fn decode(
-    checks: &[Check<'_>],
+    checks: &[QuotaCheck<'_>],
     reply: &[i64],
-    answers: &mut [Answer],
-) -> Result<Decided, StoreError> {
-    let mut reader = Reader(reply.iter());
+    answers: &mut [StoreReply],
+) -> Result<BatchReply, StoreError> {
+    let mut reader = ReplyReader(reply.iter());
     // Of most batches there is one, for which no room has to be made.
     let mut first = None;
     let mut others = Vec::with_capacity(checks.len().saturating_sub(1));
@@ -58,26 +58,26 @@ pub fn decode(
     }
     let judged = first.into_iter().chain(others);
     for ((check, judged), answer) in checks.iter().zip(judged).zip(answers) {
-        *answer = judged.answer(&check.ruled.limit, &decided);
+        *answer = judged.answer(&check.limit.limit, &decided);
     }
     Ok(decided)
 }
 
 fn read(
-    checks: &[Check<'_>],
-    reader: &mut Reader<'_>,
-    mut keep: impl FnMut(Judged),
-) -> Option<Decided> {
+    checks: &[QuotaCheck<'_>],
+    reader: &mut ReplyReader<'_>,
+    mut keep: impl FnMut(DecodedCheck),
+) -> Option<BatchReply> {
     let now = Timestamp::from_nanos(reader.pair()?);
     let is_admitted = reader.int()?;
     let corrupt = reader.count()?;
     let mut verdict = BatchOutcome::default();
     for check in checks {
-        let judged = Judged::read(check, reader, now)?;
+        let judged = DecodedCheck::read(check, reader, now)?;
         verdict.add(judged.transition.outcome);
         keep(judged);
     }
-    let decided = Decided {
+    let decided = BatchReply {
         verdict,
         now,
         corrupt,
@@ -87,23 +87,23 @@ fn read(
 
 fn garbled() -> StoreError {
     StoreError::new(
-        ErrorKind::Garbled,
+        StoreErrorKind::InvalidReply,
         "the script's reply does not fit the request",
     )
 }
 
-impl Judged {
-    fn read(check: &Check<'_>, reader: &mut Reader<'_>, now: Timestamp) -> Option<Self> {
-        let quota = check.ruled.limit.quota();
+impl DecodedCheck {
+    fn read(check: &QuotaCheck<'_>, reader: &mut ReplyReader<'_>, now: Timestamp) -> Option<Self> {
+        let quota = check.limit.limit.quota();
         let ledger = match check.op {
             Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_) => {
-                Some(Ledger::read(reader, quota)?)
+                Some(LedgerReply::read(reader, quota)?)
             }
             _ => None,
         };
         let id = lease_of(check.op);
         let seen = algorithm::observe(quota, reader, id)?;
-        let plan = Plan::of(check.op, ledger, seen.is_held, now)?;
+        let plan = CoreCall::new(check.op, ledger, seen.is_held, now)?;
         let nothing = |outcome| Transition {
             outcome,
             next: None,
@@ -114,7 +114,7 @@ impl Judged {
             },
         };
         let transition = match plan.op {
-            Ok(op) => check.ruled.limit.decide(&seen.before, now, op).ok()?,
+            Ok(op) => check.limit.limit.decide(&seen.before, now, op).ok()?,
             Err(outcome) => nothing(outcome),
         };
         Some(Self {
@@ -126,7 +126,7 @@ impl Judged {
         })
     }
 
-    fn answer(self, limit: &Limit, decided: &Decided) -> Answer {
+    fn answer(self, limit: &Limit, decided: &BatchReply) -> StoreReply {
         let Self {
             seen, transition, ..
         } = self;
@@ -149,7 +149,7 @@ impl Judged {
             None if is_stored => transition.receipt,
             None => Receipt::default(),
         };
-        Answer {
+        StoreReply {
             outcome,
             status: limit.status(&state, decided.now),
             receipt,
@@ -166,59 +166,62 @@ fn lease_of(op: Op) -> LeaseId {
 }
 
 /// What core is asked, or the outcome that is certain without asking.
-struct Plan {
+struct CoreCall {
     op: Result<Op, Outcome>,
-    note: Note,
+    note: ReplyNote,
     earlier: Option<Receipt>,
 }
 
-impl Plan {
-    fn of(op: Op, ledger: Option<Ledger>, is_held: bool, now: Timestamp) -> Option<Self> {
+impl CoreCall {
+    fn new(op: Op, ledger: Option<LedgerReply>, is_held: bool, now: Timestamp) -> Option<Self> {
         if let Some(ledger) = ledger {
-            return Self::of_ledger(op, &ledger, now);
+            return Self::from_ledger(op, &ledger, now);
         }
         // Not a refusal: nothing was decided, and the note says why.
         if matches!(op, Op::Renew(_)) && !is_held {
             return Some(Self {
                 op: Err(Outcome::Allow),
-                note: Note::LeaseNotHeld,
+                note: ReplyNote::LeaseNotHeld,
                 earlier: Some(Receipt::default()),
             });
         }
         Some(Self {
             op: Ok(op),
-            note: Note::Plain,
+            note: ReplyNote::Plain,
             earlier: None,
         })
     }
 
-    fn of_ledger(op: Op, ledger: &Ledger, now: Timestamp) -> Option<Self> {
+    fn from_ledger(op: Op, ledger: &LedgerReply, now: Timestamp) -> Option<Self> {
         let receipt = ledger.receipt;
         let looking = Ok(Op::Spend(0));
         let settling = |actual| Ok(Op::Settle { receipt, actual });
         let (op, note) = match (ledger.status, op) {
-            (ReservationStatus::Fresh, Op::Reserve { cost, .. }) => {
-                (Ok(Op::Spend(cost)), Note::Plain)
+            (LedgerStatus::Fresh, Op::Reserve { cost, .. }) => {
+                (Ok(Op::Spend(cost)), ReplyNote::Plain)
             }
-            (ReservationStatus::Known, Op::Reserve { .. }) => (looking, Note::AlreadyReserved),
-            (ReservationStatus::Full, Op::Reserve { .. }) => {
+            (LedgerStatus::Known, Op::Reserve { .. }) => (looking, ReplyNote::AlreadyReserved),
+            (LedgerStatus::Full, Op::Reserve { .. }) => {
                 let retry_after = ledger.room_after(now);
-                (Err(Outcome::Deny { retry_after }), Note::ReservationsFull)
+                (
+                    Err(Outcome::Deny { retry_after }),
+                    ReplyNote::ReservationsFull,
+                )
             }
             (_, Op::Reserve { .. }) => return None,
-            (ReservationStatus::Open, Op::SettleReserved { actual, .. }) => {
-                (settling(actual), Note::Plain)
+            (LedgerStatus::Open, Op::SettleReserved { actual, .. }) => {
+                (settling(actual), ReplyNote::Plain)
             }
-            (ReservationStatus::Late, Op::SettleReserved { actual, .. }) => {
-                (settling(actual.max(receipt.cost)), Note::Plain)
+            (LedgerStatus::Late, Op::SettleReserved { actual, .. }) => {
+                (settling(actual.max(receipt.cost)), ReplyNote::Plain)
             }
-            (ReservationStatus::Open, Op::CancelReserved(_)) => (settling(0), Note::Plain),
-            (ReservationStatus::Closed, _) => (looking, Note::AlreadyClosed),
-            (ReservationStatus::Expired, _) => (looking, Note::ReservationExpired),
-            (ReservationStatus::Unknown, _) => (looking, Note::ReservationUnknown),
+            (LedgerStatus::Open, Op::CancelReserved(_)) => (settling(0), ReplyNote::Plain),
+            (LedgerStatus::Closed, _) => (looking, ReplyNote::AlreadyClosed),
+            (LedgerStatus::Expired, _) => (looking, ReplyNote::ReservationExpired),
+            (LedgerStatus::Unknown, _) => (looking, ReplyNote::ReservationUnknown),
             _ => return None,
         };
-        let earlier = (note == Note::AlreadyReserved).then_some(receipt);
+        let earlier = (note == ReplyNote::AlreadyReserved).then_some(receipt);
         Some(Self { op, note, earlier })
     }
 }

@@ -6,15 +6,15 @@ use std::num::NonZeroU16;
 use redis::Connection;
 use tollgate_core::limit::{self, Limit, State, decide_all};
 use tollgate_core::{Receipt, Timestamp};
-use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Check, Key, LimitId, Note, Op, Ruled};
+use tollgate_redis::ReservationRetention;
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
 use crate::differential::BLANK;
 use crate::server_time::connection;
-use crate::trace::{self, Dice, Family};
+use crate::trace::{self, Family, TestRng};
 
 /// The operation, if it means the same alone and in a batch.
 fn plain(op: Op) -> Option<Op> {
@@ -31,8 +31,8 @@ fn plain(op: Op) -> Option<Op> {
     .then_some(op)
 }
 
-struct Part {
-    ruled: Ruled,
+struct TracedLimit {
+    ruled: IdentifiedLimit,
     family: Family,
     span: u64,
     state: State,
@@ -41,14 +41,14 @@ struct Part {
 }
 
 /// Some limits share a key, as a user's minute and day do; others do not. `families` are what they may be.
-fn parts(dice: &mut Dice, seed: u8, families: &[Family]) -> Vec<Part> {
+fn parts(dice: &mut TestRng, seed: u8, families: &[Family]) -> Vec<TracedLimit> {
     (0..2 + dice.below(5))
         .map(|number| {
             let family = dice.one_of(families);
             let (limit, span): (Limit, u64) = trace::limit(dice, family);
             let id = NonZeroU16::new(u16::try_from(number).unwrap() + 1).unwrap();
-            Part {
-                ruled: Ruled {
+            TracedLimit {
+                ruled: IdentifiedLimit {
                     id: LimitId(id),
                     limit,
                 },
@@ -62,7 +62,7 @@ fn parts(dice: &mut Dice, seed: u8, families: &[Family]) -> Vec<Part> {
         .collect()
 }
 
-fn operation(dice: &mut Dice, part: &Part, now: Timestamp, is_spending: bool) -> Op {
+fn operation(dice: &mut TestRng, part: &TracedLimit, now: Timestamp, is_spending: bool) -> Op {
     let most = part.ruled.limit.status(&part.state, now).limit;
     if is_spending && part.family != Family::Leases {
         return Op::Spend(trace::cost(dice, most).clamp(1, most.max(1)));
@@ -76,7 +76,7 @@ fn operation(dice: &mut Dice, part: &Part, now: Timestamp, is_spending: bool) ->
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct BatchTally {
     admitted: u64,
     refused: u64,
     /// Charges that one limit would have made, but another refused.
@@ -87,20 +87,20 @@ struct Tally {
 /// One batch through core and through the server.
 fn compare(
     connection: &mut Connection,
-    parts: &mut [Part],
+    parts: &mut [TracedLimit],
     ops: &[Op],
     now: Timestamp,
-    tally: &mut Tally,
+    tally: &mut BatchTally,
 ) {
     let keys: Vec<[u8; 2]> = parts.iter().map(|part| part.key).collect();
-    let ruleds: Vec<Ruled> = parts.iter().map(|part| part.ruled).collect();
-    let checks: Vec<Check<'_>> = ops
+    let ruleds: Vec<IdentifiedLimit> = parts.iter().map(|part| part.ruled).collect();
+    let checks: Vec<QuotaCheck<'_>> = ops
         .iter()
         .zip(&keys)
         .zip(&ruleds)
-        .map(|((op, key), ruled)| Check {
-            key: Key::of(key).unwrap(),
-            ruled,
+        .map(|((op, key), ruled)| QuotaCheck {
+            key: StoreKey::new(key).unwrap(),
+            limit: ruled,
             op: *op,
         })
         .collect();
@@ -115,7 +115,8 @@ fn compare(
         .collect();
     let (verdict, expected) = decide_all(&mut of_core, now).unwrap();
 
-    let request = Request::new(SECRET, Remembering::default(), &checks, Some(now)).unwrap();
+    let request =
+        ScriptCall::new(SECRET, ReservationRetention::default(), &checks, Some(now)).unwrap();
     let mut call = redis::cmd("EVALSHA");
     call.arg(&request.which.script().digest)
         .arg(request.keys.len());
@@ -133,7 +134,7 @@ fn compare(
                 expected.outcome,
                 expected.status,
                 expected.receipt,
-                Note::Plain
+                ReplyNote::Plain
             ),
             "{ops:?} on {ruleds:?}"
         );
@@ -163,9 +164,9 @@ fn batches_are_all_or_nothing_as_core_says() {
             .query::<()>(&mut connection);
         load.unwrap();
     }
-    let mut tally = Tally::default();
+    let mut tally = BatchTally::default();
     for seed in 0..100_u8 {
-        let mut dice = Dice::new(u64::from(seed) + 7);
+        let mut dice = TestRng::new(u64::from(seed) + 7);
         let families: &[Family] = match seed % 4 {
             0 => &[Family::Token, Family::Leaky],
             1 => &[Family::EACH[usize::from(seed / 4) % Family::EACH.len()]],
@@ -176,7 +177,7 @@ fn batches_are_all_or_nothing_as_core_says() {
         for _ in 0..200 {
             let span = parts.iter().map(|part| part.span).min().unwrap();
             now = trace::instant(&mut dice, now, span).0;
-            let is_spending = dice.happens(60);
+            let is_spending = dice.chance(60);
             let ops: Vec<Op> = parts
                 .iter()
                 .map(|part| operation(&mut dice, part, now, is_spending))

@@ -5,22 +5,22 @@ use std::num::NonZeroU16;
 
 use redis::Connection;
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Window};
-use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, LimitId, Note, Op, Ruled};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Window};
+use tollgate_redis::ReservationRetention;
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
 use crate::model::Model;
-use crate::trace::{self, Dice, Family, Step};
+use crate::trace::{self, ClockStep, Family, TestRng};
 
 const STEPS_PER_TRACE: usize = 250;
 const STEPS: usize = 100_000;
 
-pub(crate) const BLANK: Answer = Answer {
+pub(crate) const BLANK: StoreReply = StoreReply {
     outcome: Outcome::Never,
-    status: Status {
+    status: QuotaStatus {
         limit: 0,
         remaining: 0,
         reset_after: Nanos::ZERO,
@@ -30,19 +30,19 @@ pub(crate) const BLANK: Answer = Answer {
         at: Timestamp::EPOCH,
         mark: 0,
     },
-    note: Note::Plain,
+    note: ReplyNote::Plain,
 };
 
 /// How often each thing occurred that a trace must contain.
 type Coverage = BTreeMap<&'static str, u64>;
 
 /// One step of a trace, and what core says to it.
-pub(crate) struct Planned {
-    pub(crate) ruled: Ruled,
+pub(crate) struct ExpectedStep {
+    pub(crate) ruled: IdentifiedLimit,
     pub(crate) key: [u8; 8],
     pub(crate) op: Op,
     pub(crate) now: Timestamp,
-    pub(crate) expected: Answer,
+    pub(crate) expected: StoreReply,
 }
 
 /// Loads the scripts, possibly changed, and returns the digests to call them by.
@@ -56,8 +56,8 @@ pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String)
     })
 }
 
-pub(crate) fn ruled(limit: Limit) -> Ruled {
-    Ruled {
+pub(crate) fn first_limit(limit: Limit) -> IdentifiedLimit {
+    IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
         limit,
     }
@@ -81,15 +81,15 @@ fn does_not_divide(limit: &Limit) -> bool {
 
 /// Plans a trace on one key by asking core, and counts what is in it.
 fn plan(
-    dice: &mut Dice,
+    dice: &mut TestRng,
     family: Family,
     key: u64,
     seen: &mut Coverage,
-) -> (Remembering, Vec<Planned>) {
+) -> (ReservationRetention, Vec<ExpectedStep>) {
     let mut count = |what, is_so: bool| *seen.entry(what).or_default() += u64::from(is_so);
-    let remembering = Remembering {
-        memory: Nanos::from_nanos(dice.below(5_000_000_000)),
-        most: u32::try_from(dice.one_of(&[1, 3, 100])).unwrap(),
+    let remembering = ReservationRetention {
+        retention: Nanos::from_nanos(dice.below(5_000_000_000)),
+        max_records: u32::try_from(dice.one_of(&[1, 3, 100])).unwrap(),
     };
     let (mut limit, mut span) = trace::limit(dice, family);
     let mut now = trace::usual(dice);
@@ -97,7 +97,7 @@ fn plan(
     let mut receipts = Vec::new();
     let mut planned = Vec::with_capacity(STEPS_PER_TRACE);
     while planned.len() < STEPS_PER_TRACE {
-        if dice.happens(2) {
+        if dice.chance(2) {
             (limit, span) = trace::limit(dice, family);
             count("quota changed", true);
         }
@@ -116,9 +116,9 @@ fn plan(
                 receipts.remove(0);
             }
         }
-        count("clock back", step == Step::Back);
-        count("clock leap", step == Step::Leap);
-        count("clock anywhere", step == Step::Anywhere);
+        count("clock back", step == ClockStep::Back);
+        count("clock leap", step == ClockStep::Leap);
+        count("clock anywhere", step == ClockStep::Anywhere);
         count("denied", matches!(expected.outcome, Outcome::Deny { .. }));
         count("never", expected.outcome == Outcome::Never);
         count("waits", matches!(expected.outcome, Outcome::Wait(_)));
@@ -136,15 +136,21 @@ fn plan(
             "beyond 2^53",
             before.limit > 1 << 53 || now.as_nanos() < 1 << 53,
         );
-        count("already reserved", expected.note == Note::AlreadyReserved);
-        count("reservations full", expected.note == Note::ReservationsFull);
-        count("already closed", expected.note == Note::AlreadyClosed);
-        count("expired", expected.note == Note::ReservationExpired);
-        let settled = matches!(op, Op::SettleReserved { .. }) && expected.note == Note::Plain;
+        count(
+            "already reserved",
+            expected.note == ReplyNote::AlreadyReserved,
+        );
+        count(
+            "reservations full",
+            expected.note == ReplyNote::ReservationsFull,
+        );
+        count("already closed", expected.note == ReplyNote::AlreadyClosed);
+        count("expired", expected.note == ReplyNote::ReservationExpired);
+        let settled = matches!(op, Op::SettleReserved { .. }) && expected.note == ReplyNote::Plain;
         count("reservation settled", settled);
-        count("not held", expected.note == Note::LeaseNotHeld);
-        planned.push(Planned {
-            ruled: ruled(limit),
+        count("not held", expected.note == ReplyNote::LeaseNotHeld);
+        planned.push(ExpectedStep {
+            ruled: first_limit(limit),
             key: key.to_be_bytes(),
             op,
             now,
@@ -158,17 +164,17 @@ fn plan(
 pub(crate) fn run(
     connection: &mut Connection,
     digests: &[String; 7],
-    remembering: Remembering,
-    planned: &[Planned],
+    remembering: ReservationRetention,
+    planned: &[ExpectedStep],
 ) -> Result<(), String> {
     let mut pipe = redis::pipe();
     for step in planned {
-        let check = Check {
-            key: Key::of(&step.key).unwrap(),
-            ruled: &step.ruled,
+        let check = QuotaCheck {
+            key: StoreKey::new(&step.key).unwrap(),
+            limit: &step.ruled,
             op: step.op,
         };
-        let request = Request::new(SECRET, remembering, &[check], Some(step.now)).unwrap();
+        let request = ScriptCall::new(SECRET, remembering, &[check], Some(step.now)).unwrap();
         let digest = &digests[Which::EACH
             .iter()
             .position(|each| *each == request.which)
@@ -180,9 +186,9 @@ pub(crate) fn run(
     }
     let replies: Vec<Vec<i64>> = pipe.query(connection).map_err(|error| error.to_string())?;
     for (position, (step, reply)) in planned.iter().zip(&replies).enumerate() {
-        let check = Check {
-            key: Key::of(&step.key).unwrap(),
-            ruled: &step.ruled,
+        let check = QuotaCheck {
+            key: StoreKey::new(&step.key).unwrap(),
+            limit: &step.ruled,
             op: step.op,
         };
         let mut answer = [BLANK];
@@ -218,7 +224,7 @@ fn compare(kind: Kind, family: Family, steps: usize, must_occur: &[&str]) {
     let digests = load(&mut connection, str::to_owned);
     let mut seen = Coverage::new();
     for seed in 0..(steps / STEPS_PER_TRACE) as u64 {
-        let mut dice = Dice::new(seed + 1);
+        let mut dice = TestRng::new(seed + 1);
         let (remembering, planned) = plan(&mut dice, family, seed, &mut seen);
         if let Err(error) = run(&mut connection, &digests, remembering, &planned) {
             panic!("{kind:?} {family:?} seed {seed}: {error}");
@@ -342,7 +348,7 @@ fn caught(family: Family, right: &str, wrong: &str) -> u64 {
     let digests = load(&mut connection, |text| text.replace(right, wrong));
     let mut caught = 0;
     for seed in 0..20 {
-        let mut dice = Dice::new(seed + 1);
+        let mut dice = TestRng::new(seed + 1);
         let (remembering, planned) = plan(&mut dice, family, seed, &mut Coverage::new());
         caught += u64::from(run(&mut connection, &digests, remembering, &planned).is_err());
     }

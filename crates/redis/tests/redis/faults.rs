@@ -5,59 +5,63 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate_core::Outcome;
-use tollgate_redis::{Options, RedisStore};
-use tollgate_store::{ErrorKind, Op};
+use tollgate_redis::{RedisOptions, RedisStore};
+use tollgate_store::{Op, StoreErrorKind};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
-use crate::fake::{Fake, Relay};
-use crate::server_time::{PATIENT, connection, one, patient_store, ruled, slow_bucket};
+use crate::fake_server::{FakeServer, LossyRelay};
+use crate::server_time::{
+    LONG_TIMEOUT, connection, decide_one, long_timeout_store, numbered_limit, slow_bucket,
+};
 
 /// Repeats a call until it is answered, for as long as a machine may reasonably take.
 async fn until_answered(store: &RedisStore) -> Outcome {
-    let limit = ruled(1, slow_bucket(10));
+    let limit = numbered_limit(1, slow_bucket(10));
     let answered = async {
         loop {
-            if let Ok(answer) = one(store, "alice", &limit, Op::Spend(0)).await {
+            if let Ok(answer) = decide_one(store, "alice", &limit, Op::Spend(0)).await {
                 return answer.outcome;
             }
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENT, answered).await.unwrap()
+    tokio::time::timeout(LONG_TIMEOUT, answered).await.unwrap()
 }
 
 #[tokio::test]
 async fn s_08_a_lost_reply_may_have_charged_and_is_not_repeated() {
     for ends in [true, false] {
         let server = Server::start(Kind::Redis);
-        let relay = Relay::to(server.address(), ends).await;
-        let mut options = Options::new(format!("redis://{}", relay.address), SECRET);
+        let relay = LossyRelay::to(server.address(), ends).await;
+        let mut options = RedisOptions::new(format!("redis://{}", relay.address), SECRET);
         options.deadline = if ends {
-            PATIENT
+            LONG_TIMEOUT
         } else {
             Duration::from_millis(300)
         };
-        options.connect_deadline = PATIENT;
+        options.connect_deadline = LONG_TIMEOUT;
         let store = RedisStore::connect(options).await.unwrap();
-        let limit = ruled(1, slow_bucket(10));
-        one(&store, "alice", &limit, Op::Spend(1)).await.unwrap();
+        let limit = numbered_limit(1, slow_bucket(10));
+        decide_one(&store, "alice", &limit, Op::Spend(1))
+            .await
+            .unwrap();
 
         relay.is_losing.store(true, Ordering::SeqCst);
-        let error = one(&store, "alice", &limit, Op::Spend(1))
+        let error = decide_one(&store, "alice", &limit, Op::Spend(1))
             .await
             .unwrap_err();
         let kind = if ends {
-            ErrorKind::Lost
+            StoreErrorKind::ConnectionLost
         } else {
-            ErrorKind::TimedOut
+            StoreErrorKind::TimedOut
         };
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.may_have_charged() && !error.is_safe_to_retry());
 
         relay.is_losing.store(false, Ordering::SeqCst);
-        let direct = patient_store(server.url()).await;
-        let status = one(&direct, "alice", &limit, Op::Spend(0))
+        let direct = long_timeout_store(server.url()).await;
+        let status = decide_one(&direct, "alice", &limit, Op::Spend(0))
             .await
             .unwrap()
             .status;
@@ -79,14 +83,14 @@ async fn s_03_a_server_that_comes_later_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
-    let mut options = Options::new(format!("redis://{address}"), SECRET);
-    options.deadline = PATIENT;
+    let mut options = RedisOptions::new(format!("redis://{address}"), SECRET);
+    options.deadline = LONG_TIMEOUT;
     let store = RedisStore::connect(options).await.unwrap();
-    let limit = ruled(1, slow_bucket(10));
-    let error = one(&store, "alice", &limit, Op::Spend(1))
+    let limit = numbered_limit(1, slow_bucket(10));
+    let error = decide_one(&store, "alice", &limit, Op::Spend(1))
         .await
         .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
     assert!(error.is_safe_to_retry() && !store.is_connected());
     let _server = Server::start_at(Kind::Redis, address);
     assert_eq!(until_answered(&store).await, Outcome::Allow);
@@ -97,21 +101,21 @@ async fn s_03_a_server_that_comes_later_is_found() {
 async fn s_02_a_server_that_is_started_again_is_found_again() {
     let server = Server::start(Kind::Redis);
     let address = server.address();
-    let store = patient_store(server.url()).await;
+    let store = long_timeout_store(server.url()).await;
     assert_eq!(until_answered(&store).await, Outcome::Allow);
     drop(server);
-    let limit = ruled(1, slow_bucket(10));
+    let limit = numbered_limit(1, slow_bucket(10));
     // Whatever was under way is lost, and then nothing is there to be asked.
     let gone = async {
         loop {
-            let asked = one(&store, "alice", &limit, Op::Spend(1)).await;
+            let asked = decide_one(&store, "alice", &limit, Op::Spend(1)).await;
             match asked.unwrap_err().kind() {
-                ErrorKind::Unreachable => return,
-                kind => assert_eq!(kind, ErrorKind::Lost),
+                StoreErrorKind::Unreachable => return,
+                kind => assert_eq!(kind, StoreErrorKind::ConnectionLost),
             }
         }
     };
-    tokio::time::timeout(PATIENT, gone).await.unwrap();
+    tokio::time::timeout(LONG_TIMEOUT, gone).await.unwrap();
     let server = Server::start_at(Kind::Redis, address);
     assert_eq!(until_answered(&store).await, Outcome::Allow);
     let mut connection = connection(&server);
@@ -121,22 +125,23 @@ async fn s_02_a_server_that_is_started_again_is_found_again() {
 
 #[tokio::test]
 async fn calls_beyond_the_bound_are_refused_at_once_and_silence_ends_at_the_deadline() {
-    let fake = Fake::answering(None).await;
-    let mut options = Options::new(fake.url(), SECRET);
-    options.connect_deadline = PATIENT;
+    let fake = FakeServer::replying(None).await;
+    let mut options = RedisOptions::new(fake.url(), SECRET);
+    options.connect_deadline = LONG_TIMEOUT;
     options.deadline = Duration::from_millis(200);
-    options.most_in_flight = 8;
+    options.max_in_flight = 8;
     let store = RedisStore::connect(options).await.unwrap();
-    let limit = ruled(1, slow_bucket(10));
-    let calls = std::iter::repeat_with(|| one(&store, "alice", &limit, Op::Spend(1))).take(20);
-    let kinds: Vec<ErrorKind> = join_all(calls)
+    let limit = numbered_limit(1, slow_bucket(10));
+    let calls =
+        std::iter::repeat_with(|| decide_one(&store, "alice", &limit, Op::Spend(1))).take(20);
+    let kinds: Vec<StoreErrorKind> = join_all(calls)
         .await
         .into_iter()
         .map(|result| result.unwrap_err().kind())
         .collect();
     let count = |kind| kinds.iter().filter(|other| **other == kind).count();
     assert_eq!(
-        (count(ErrorKind::TimedOut), count(ErrorKind::Busy)),
+        (count(StoreErrorKind::TimedOut), count(StoreErrorKind::Busy)),
         (8, 12)
     );
     assert_eq!(fake.calls.load(Ordering::SeqCst), 8, "none was sent twice");

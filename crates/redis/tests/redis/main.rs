@@ -9,24 +9,24 @@
 mod batches;
 mod clock;
 mod differential;
-mod fake;
+mod fake_server;
 mod faults;
-mod hostile;
-mod inherited;
-mod large;
-mod lending;
-mod measured;
+mod full_log;
+mod invalid_replies;
 mod model;
+mod pipelining;
+mod quota_leases;
 mod register;
 mod scenarios;
+mod server_cost;
 mod server_time;
-mod shared_trips;
 mod topology;
 mod trace;
 mod vectors;
 mod versions;
+mod window_length_change;
 
-use tollgate_redis::Secret;
+use tollgate_redis::KeyHashSecret;
 
 /// The secret that all tests name keys with.
-const SECRET: Secret = Secret::new(*b"tests of a fleet");
+const SECRET: KeyHashSecret = KeyHashSecret::new(*b"tests of a fleet");

@@ -1,16 +1,18 @@
 //! What core says to the store contract's operations: the specification that scripts are held to.
 
 use tollgate_core::limit::{Limit, Quota, State};
-use tollgate_core::reservation::{Correction, Reservations, Standing, Terms};
+use tollgate_core::reservation::{
+    Correction, ReservationLedger, ReservationOptions, ReservationStatus,
+};
 use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
-use tollgate_redis::Remembering;
-use tollgate_store::{Answer, Note, Op};
+use tollgate_redis::ReservationRetention;
+use tollgate_store::{Op, ReplyNote, StoreReply};
 
 /// One key of one limit, decided by core alone.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     state: State,
-    ledger: Reservations,
+    ledger: ReservationLedger,
     /// When each reservation that the ledger remembers will be forgotten.
     forgotten_at: Vec<Timestamp>,
     /// The quota that a counter's state was written under.
@@ -25,7 +27,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn status(&self, limit: &Limit, now: Timestamp) -> tollgate_core::Status {
+    pub(crate) fn status(&self, limit: &Limit, now: Timestamp) -> tollgate_core::QuotaStatus {
         limit.status(&self.inherited(limit, now), now)
     }
 
@@ -41,7 +43,7 @@ impl Model {
     fn inherited(&self, limit: &Limit, now: Timestamp) -> State {
         match (&self.state, self.change_of_length(limit)) {
             (State::Counter(counter), Some((old, new))) => {
-                State::Counter(new.inherit(&old, *counter, now))
+                State::Counter(new.convert_state(&old, *counter, now))
             }
             (state, _) => state.clone(),
         }
@@ -59,12 +61,12 @@ impl Model {
         limit: &Limit,
         now: Timestamp,
         op: Op,
-        remembering: Remembering,
-    ) -> Option<Answer> {
-        let terms = |hold| Terms {
+        remembering: ReservationRetention,
+    ) -> Option<StoreReply> {
+        let terms = |hold| ReservationOptions {
             hold,
-            memory: remembering.memory,
-            most: remembering.most as usize,
+            retention: remembering.retention,
+            max_records: remembering.max_records as usize,
         };
         match op {
             Op::Spend(_)
@@ -73,34 +75,37 @@ impl Model {
             | Op::Credit(_)
             | Op::Settle { .. }
             | Op::Acquire { .. }
-            | Op::Release(_) => self.apply(limit, now, op, Note::Plain),
-            Op::Renew(_) => Some(self.apply(limit, now, op, Note::Plain).unwrap_or_else(|| {
-                let said = self.refused(limit, now, Outcome::Allow, Note::LeaseNotHeld);
-                Answer {
-                    receipt: Receipt::default(),
-                    ..said
-                }
-            })),
+            | Op::Release(_) => self.apply(limit, now, op, ReplyNote::Plain),
+            Op::Renew(_) => Some(self.apply(limit, now, op, ReplyNote::Plain).unwrap_or_else(
+                || {
+                    let said = self.refused(limit, now, Outcome::Allow, ReplyNote::LeaseNotHeld);
+                    StoreReply {
+                        receipt: Receipt::default(),
+                        ..said
+                    }
+                },
+            )),
             Op::Peek(cost) => self.peek(limit, now, cost),
             Op::Reserve { id, cost, hold } => {
                 let terms = terms(hold);
-                match self.ledger.standing(now, &terms, id) {
-                    Standing::Known(receipt) => {
-                        let looked = self.apply(limit, now, Op::Spend(0), Note::AlreadyReserved)?;
-                        Some(Answer { receipt, ..looked })
+                match self.ledger.status(now, &terms, id) {
+                    ReservationStatus::Known(receipt) => {
+                        let looked =
+                            self.apply(limit, now, Op::Spend(0), ReplyNote::AlreadyReserved)?;
+                        Some(StoreReply { receipt, ..looked })
                     }
-                    Standing::Full => {
+                    ReservationStatus::Full => {
                         let room = self.forgotten_at.iter().filter(|at| **at > now).min();
                         let retry_after = room.map_or(Nanos::ZERO, |at| at.since(now));
                         let outcome = Outcome::Deny { retry_after };
-                        Some(self.refused(limit, now, outcome, Note::ReservationsFull))
+                        Some(self.refused(limit, now, outcome, ReplyNote::ReservationsFull))
                     }
-                    Standing::Fresh => {
-                        let answer = self.apply(limit, now, Op::Spend(cost), Note::Plain)?;
+                    ReservationStatus::Fresh => {
+                        let answer = self.apply(limit, now, Op::Spend(cost), ReplyNote::Plain)?;
                         if answer.outcome.is_admitted() {
                             self.forgotten_at.retain(|at| *at > now);
                             self.forgotten_at
-                                .push(now.after(hold).after(remembering.memory));
+                                .push(now.after(hold).after(remembering.retention));
                             self.ledger.open(now, &terms, id, answer.receipt);
                         }
                         Some(answer)
@@ -119,17 +124,30 @@ impl Model {
         }
     }
 
-    fn correct(&mut self, limit: &Limit, now: Timestamp, correction: Correction) -> Option<Answer> {
+    fn correct(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        correction: Correction,
+    ) -> Option<StoreReply> {
         let (op, note) = match correction {
-            Correction::Settle { receipt, actual } => (Op::Settle { receipt, actual }, Note::Plain),
-            Correction::AlreadyClosed => (Op::Spend(0), Note::AlreadyClosed),
-            Correction::Expired => (Op::Spend(0), Note::ReservationExpired),
-            Correction::Unknown => (Op::Spend(0), Note::ReservationUnknown),
+            Correction::Settle { receipt, actual } => {
+                (Op::Settle { receipt, actual }, ReplyNote::Plain)
+            }
+            Correction::AlreadyClosed => (Op::Spend(0), ReplyNote::AlreadyClosed),
+            Correction::Expired => (Op::Spend(0), ReplyNote::ReservationExpired),
+            Correction::Unknown => (Op::Spend(0), ReplyNote::ReservationUnknown),
         };
         self.apply(limit, now, op, note)
     }
 
-    fn apply(&mut self, limit: &Limit, now: Timestamp, op: Op, note: Note) -> Option<Answer> {
+    fn apply(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        op: Op,
+        note: ReplyNote,
+    ) -> Option<StoreReply> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, op).ok()?;
         if self.change_of_length(limit).is_some() || transition.next.is_some() {
@@ -142,7 +160,7 @@ impl Model {
         if let Some(edit) = transition.next {
             self.state.apply(edit);
         }
-        Some(Answer {
+        Some(StoreReply {
             outcome: transition.outcome,
             status: limit.status(&self.state, now),
             receipt: transition.receipt,
@@ -151,22 +169,28 @@ impl Model {
     }
 
     /// A peek leaves no trace.
-    fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<Answer> {
+    fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<StoreReply> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, Op::Spend(cost)).ok()?;
-        Some(Answer {
+        Some(StoreReply {
             outcome: transition.outcome,
             status: limit.status(&found, now),
             receipt: Receipt {
                 cost: 0,
                 ..transition.receipt
             },
-            note: Note::Plain,
+            note: ReplyNote::Plain,
         })
     }
 
-    fn refused(&self, limit: &Limit, now: Timestamp, outcome: Outcome, note: Note) -> Answer {
-        Answer {
+    fn refused(
+        &self,
+        limit: &Limit,
+        now: Timestamp,
+        outcome: Outcome,
+        note: ReplyNote,
+    ) -> StoreReply {
+        StoreReply {
             outcome,
             status: self.status(limit, now),
             receipt: Receipt {

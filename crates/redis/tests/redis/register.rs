@@ -3,68 +3,72 @@
 use std::time::Duration;
 
 use tollgate_core::Nanos;
-use tollgate_redis::{Options, RedisRegister, RedisStore, Secret};
-use tollgate_store::ErrorKind;
+use tollgate_redis::{KeyHashSecret, RedisOptions, RedisRegister, RedisStore};
+use tollgate_store::StoreErrorKind;
 use tollgate_store::register::{
-    Beat, Change, FleetName, GONE_FOR, How, KEPT_FOR, Load, MOST_BODY, MOST_CHANGES, MOST_ENTRIES,
-    MOST_NODES, Mark, NodeId, Register, Roll, Said,
+    ENTRY_TTL, FleetName, Heartbeat, MAX_BODY_LEN, MAX_ENTRIES, MAX_NODES, MAX_PUTS, MemberList,
+    NodeId, NodeLoad, PutMode, Register, RegisterCursor, RegisterPut, RegisterSnapshot,
+    TOMBSTONE_TTL,
 };
 use tollgate_testkit::redis::{Cluster, Kind, Node, Server};
 use tollgate_testkit::register::ModelRegister;
 
-use crate::server_time::{PATIENT, connection};
-use crate::topology::until;
+use crate::server_time::{LONG_TIMEOUT, connection};
+use crate::topology::wait_until;
 
 /// Long enough that nobody dies of a busy machine.
 const LIFE: Nanos = Nanos::from_secs(30);
 
 async fn register_with(url: String, secret: [u8; 16]) -> RedisRegister {
-    let mut options = Options::new(url, Secret::new(secret));
-    options.connect_deadline = PATIENT;
+    let mut options = RedisOptions::new(url, KeyHashSecret::new(secret));
+    options.connect_deadline = LONG_TIMEOUT;
     let store = RedisStore::connect(options).await.unwrap();
-    RedisRegister::of(&store, &FleetName::default()).with_deadline(PATIENT)
+    RedisRegister::new(&store, &FleetName::default()).with_deadline(LONG_TIMEOUT)
 }
 
 async fn register(url: String) -> RedisRegister {
     register_with(url, *b"tests of a fleet").await
 }
 
-fn beat(node: u64) -> Beat {
-    Beat {
+fn beat(node: u64) -> Heartbeat {
+    Heartbeat {
         node: NodeId(node),
-        fingerprint: 1,
-        policy: 2,
+        secret_fingerprint: 1,
+        policy_fingerprint: 2,
         generation: 3,
         version: "0.6.0".into(),
-        load: Load::of([node, 10]),
+        load: NodeLoad::from_numbers([node, 10]),
     }
 }
 
-fn set(name: &str, body: &str) -> Change {
-    Change {
+fn set(name: &str, body: &str) -> RegisterPut {
+    RegisterPut {
         name: name.into(),
         body: body.as_bytes().into(),
-        how: How::Set,
-        left: None,
+        mode: PutMode::Set,
+        expires_in: None,
     }
 }
 
-fn remove(name: &str) -> Change {
-    Change {
-        how: How::Remove,
+fn remove(name: &str) -> RegisterPut {
+    RegisterPut {
+        mode: PutMode::Remove,
         ..set(name, "why")
     }
 }
 
-fn nodes(roll: &Roll) -> Vec<u64> {
-    roll.nodes.iter().map(|seen| seen.beat.node.0).collect()
+fn nodes(roll: &MemberList) -> Vec<u64> {
+    roll.nodes
+        .iter()
+        .map(|seen| seen.heartbeat.node.0)
+        .collect()
 }
 
 /// Entries in few words: `name=body`, or `name-` if it is gone.
-fn told(said: &Said) -> Vec<String> {
-    let tell = |entry: &tollgate_store::register::Entry| {
+fn told(said: &RegisterSnapshot) -> Vec<String> {
+    let tell = |entry: &tollgate_store::register::RegisterEntry| {
         let body = String::from_utf8_lossy(&entry.body);
-        match entry.is_gone {
+        match entry.is_tombstone {
             true => format!("{}-", entry.name),
             false => format!("{}={body}", entry.name),
         }
@@ -92,18 +96,22 @@ async fn nodes_see_each_other_whatever_their_secrets_and_what_they_have_to_do_is
             register_with(server.url(), *b"another secret..").await,
         ];
         for (register, node) in registers.iter().zip(1..) {
-            register.beat(&beat(node), LIFE).await.unwrap();
+            register.heartbeat(&beat(node), LIFE).await.unwrap();
         }
         for (register, node) in registers.iter().zip(1..) {
-            let roll = register.beat(&beat(node), LIFE).await.unwrap();
+            let roll = register.heartbeat(&beat(node), LIFE).await.unwrap();
             assert_eq!(nodes(&roll), [1, 2, 3], "{kind:?}");
-            assert_eq!(roll.load, Load::of([6, 30]));
-            assert_eq!(roll.mark, Mark::default(), "nothing was said yet");
-            assert_eq!(roll.nodes[0].beat, beat(1));
+            assert_eq!(roll.load, NodeLoad::from_numbers([6, 30]));
+            assert_eq!(
+                roll.cursor,
+                RegisterCursor::default(),
+                "nothing was said yet"
+            );
+            assert_eq!(roll.nodes[0].heartbeat, beat(1));
             assert!(roll.nodes.iter().all(|seen| seen.age < LIFE), "{roll:?}");
         }
         registers[0].leave(NodeId(2)).await.unwrap();
-        let roll = registers[0].beat(&beat(1), LIFE).await.unwrap();
+        let roll = registers[0].heartbeat(&beat(1), LIFE).await.unwrap();
         assert_eq!(nodes(&roll), [1, 3], "who leaves is gone at once");
         for (name, left) in time_to_live(&server) {
             assert!(name.starts_with("tg1:{fleet:default}:"), "{name}");
@@ -115,16 +123,19 @@ async fn nodes_see_each_other_whatever_their_secrets_and_what_they_have_to_do_is
 #[tokio::test]
 async fn fleets_of_different_names_do_not_see_each_other() {
     let server = Server::start(Kind::Redis);
-    let store = RedisStore::connect(Options::new(server.url(), crate::SECRET))
+    let store = RedisStore::connect(RedisOptions::new(server.url(), crate::SECRET))
         .await
         .unwrap();
     let named =
-        |name: &str| RedisRegister::of(&store, &name.parse().unwrap()).with_deadline(PATIENT);
+        |name: &str| RedisRegister::new(&store, &name.parse().unwrap()).with_deadline(LONG_TIMEOUT);
     let (one, two) = (named("one"), named("two"));
-    one.beat(&beat(1), LIFE).await.unwrap();
+    one.heartbeat(&beat(1), LIFE).await.unwrap();
     one.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
-    let roll = two.beat(&beat(2), LIFE).await.unwrap();
-    assert_eq!((nodes(&roll), roll.mark), (vec![2], Mark::default()));
+    let roll = two.heartbeat(&beat(2), LIFE).await.unwrap();
+    assert_eq!(
+        (nodes(&roll), roll.cursor),
+        (vec![2], RegisterCursor::default())
+    );
 }
 
 #[tokio::test]
@@ -133,19 +144,19 @@ async fn s_26_a_node_that_is_not_heard_of_is_gone_after_its_life_by_the_servers_
         Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     let life = Nanos::from_secs(3);
-    register.beat(&beat(1), life).await.unwrap();
-    register.beat(&beat(2), life).await.unwrap();
+    register.heartbeat(&beat(1), life).await.unwrap();
+    register.heartbeat(&beat(2), life).await.unwrap();
     clock.advance(Duration::from_secs(2));
-    let roll = register.beat(&beat(1), life).await.unwrap();
+    let roll = register.heartbeat(&beat(1), life).await.unwrap();
     assert_eq!(nodes(&roll), [1, 2]);
     assert_eq!(roll.nodes[1].age, Nanos::from_secs(2));
     clock.advance(Duration::from_secs(1));
-    let roll = register.beat(&beat(1), life).await.unwrap();
+    let roll = register.heartbeat(&beat(1), life).await.unwrap();
     assert_eq!(nodes(&roll), [1], "its life is over");
     // A clock that goes back by a day must not make the dead live for another.
-    register.beat(&beat(2), life).await.unwrap();
+    register.heartbeat(&beat(2), life).await.unwrap();
     clock.set_back(Duration::from_secs(86_400));
-    let roll = register.beat(&beat(1), life).await.unwrap();
+    let roll = register.heartbeat(&beat(1), life).await.unwrap();
     assert_eq!(nodes(&roll), [1]);
 }
 
@@ -155,16 +166,16 @@ async fn what_was_said_is_told_to_everybody_once_and_to_newcomers_whole() {
         let server = Server::start(kind);
         let (one, two) = (register(server.url()).await, register(server.url()).await);
         let nothing = one.entries(None).await.unwrap();
-        assert_eq!((nothing.is_whole, nothing.entries.len()), (true, 0));
+        assert_eq!((nothing.is_complete, nothing.entries.len()), (true, 0));
         let changes = [set("a", "1"), set("b", "2"), set("c", "3")];
         let first = one.put(NodeId(1), 1, &changes).await.unwrap();
-        assert_eq!(two.beat(&beat(2), LIFE).await.unwrap().mark, first);
+        assert_eq!(two.heartbeat(&beat(2), LIFE).await.unwrap().cursor, first);
         let said = two.entries(None).await.unwrap();
         assert_eq!(
-            (told(&said), said.mark),
+            (told(&said), said.cursor),
             (vec!["a=1".into(), "b=2".into(), "c=3".into()], first)
         );
-        assert!(said.is_whole);
+        assert!(said.is_complete);
         let second = two
             .put(NodeId(2), 1, &[set("a", "4"), remove("b")])
             .await
@@ -172,13 +183,13 @@ async fn what_was_said_is_told_to_everybody_once_and_to_newcomers_whole() {
         assert!(second.epoch == first.epoch && second.version > first.version);
         let news = one.entries(Some(first)).await.unwrap();
         assert_eq!(
-            (told(&news), news.is_whole),
+            (told(&news), news.is_complete),
             (vec!["a=4".into(), "b-".into()], false)
         );
-        assert_eq!(news.mark, second);
+        assert_eq!(news.cursor, second);
         assert_eq!(one.entries(Some(second)).await.unwrap().entries, []);
         for (name, left) in time_to_live(&server) {
-            let most = i64::try_from(KEPT_FOR.as_nanos() / 1_000_000).unwrap();
+            let most = i64::try_from(ENTRY_TTL.as_nanos() / 1_000_000).unwrap();
             assert!((1..=most).contains(&left), "{name} lives for {left}");
         }
     }
@@ -216,28 +227,28 @@ async fn entries_end_and_who_was_away_for_too_long_is_told_everything() {
     let (server, mut clock) =
         Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
-    let for_a_minute = Change {
-        left: Some(Nanos::MINUTE),
+    let for_a_minute = RegisterPut {
+        expires_in: Some(Nanos::MINUTE),
         ..set("short", "1")
     };
     let changes = [for_a_minute, set("long", "2"), set("gone", "3")];
     let early = register.put(NodeId(1), 1, &changes).await.unwrap();
     clock.advance(Duration::from_secs(45));
     let said = register.entries(None).await.unwrap();
-    assert_eq!(said.entries[0].left, Some(Nanos::from_secs(15)));
+    assert_eq!(said.entries[0].expires_in, Some(Nanos::from_secs(15)));
     let late = register.put(NodeId(1), 2, &[remove("gone")]).await.unwrap();
     clock.advance(Duration::from_secs(15));
     let said = register.entries(None).await.unwrap();
     assert_eq!(told(&said), ["long=2", "gone-"]);
-    clock.advance(Duration::from_nanos(GONE_FOR.as_nanos()));
+    clock.advance(Duration::from_nanos(TOMBSTONE_TTL.as_nanos()));
     let said = register.entries(Some(early)).await.unwrap();
     assert_eq!(
-        (told(&said), said.is_whole),
+        (told(&said), said.is_complete),
         (vec!["long=2".to_owned()], true)
     );
     let said = register.entries(Some(late)).await.unwrap();
     assert_eq!(
-        (told(&said), said.is_whole),
+        (told(&said), said.is_complete),
         (vec![], false),
         "who has heard it need not"
     );
@@ -253,11 +264,14 @@ async fn i15_what_was_said_outlives_all_nodes_and_is_kept_as_long_as_one_is_ther
     for _ in 0..3 {
         clock.advance(day * 20);
         assert_eq!(told(&register.entries(None).await.unwrap()), ["a=1"]);
-        register.beat(&beat(1), LIFE).await.unwrap();
+        register.heartbeat(&beat(1), LIFE).await.unwrap();
     }
     clock.advance(day * 31);
     let said = register.entries(None).await.unwrap();
-    assert_eq!((told(&said), said.mark), (vec![], Mark::default()));
+    assert_eq!(
+        (told(&said), said.cursor),
+        (vec![], RegisterCursor::default())
+    );
     assert_eq!(time_to_live(&server), [], "nothing is left behind");
 }
 
@@ -268,20 +282,20 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
     let before = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let flush = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
     flush.unwrap();
-    let roll = register.beat(&beat(1), LIFE).await.unwrap();
-    assert_eq!(roll.mark, Mark::default());
+    let roll = register.heartbeat(&beat(1), LIFE).await.unwrap();
+    assert_eq!(roll.cursor, RegisterCursor::default());
     register
         .put(NodeId(2), 1, &[set("a", "2"), remove("b")])
         .await
         .unwrap();
-    let heal = |name: &str, body: &str| Change {
-        how: How::SetIfAbsent,
+    let heal = |name: &str, body: &str| RegisterPut {
+        mode: PutMode::SetIfAbsent,
         ..set(name, body)
     };
     let heals = [heal("a", "1"), heal("b", "1"), heal("c", "1")];
     register.put(NodeId(1), 2, &heals).await.unwrap();
     let said = register.entries(Some(before)).await.unwrap();
-    assert!(said.is_whole && said.mark.epoch != before.epoch);
+    assert!(said.is_complete && said.cursor.epoch != before.epoch);
     assert_eq!(told(&said), ["a=2", "b-", "c=1"]);
 }
 
@@ -289,7 +303,7 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
 async fn everything_is_bounded_and_errors_say_by_what() {
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
-    register.beat(&beat(5), LIFE).await.unwrap();
+    register.heartbeat(&beat(5), LIFE).await.unwrap();
     // At once, so that a busy machine does not let the first die before the last is there.
     let crowd = "local t = redis.call('TIME')[1] * 1000 + 50000 \
         for n = 2, tonumber(ARGV[1]) do \
@@ -301,24 +315,24 @@ async fn everything_is_bounded_and_errors_say_by_what() {
         .arg(2)
         .arg(&["tg1:{fleet:default}:nodes", "tg1:{fleet:default}:lives"]);
     let crowded = crowding
-        .arg(MOST_NODES)
+        .arg(MAX_NODES)
         .query::<()>(&mut connection(&server));
     crowded.unwrap();
-    let refused = register.beat(&beat(9_999), LIFE).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Refused);
+    let refused = register.heartbeat(&beat(9_999), LIFE).await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Refused);
     assert!(refused.to_string().contains("1024 nodes"), "{refused}");
-    let roll = register.beat(&beat(5), LIFE).await.unwrap();
-    assert_eq!(roll.count(), MOST_NODES, "who is in stays in");
+    let roll = register.heartbeat(&beat(5), LIFE).await.unwrap();
+    assert_eq!(roll.count(), MAX_NODES, "who is in stays in");
 
     let name = |n: usize| format!("override/api/{n:032x}");
-    let all: Vec<Change> = (0..MOST_ENTRIES).map(|n| set(&name(n), "x")).collect();
-    let batches = all.chunks(MOST_CHANGES);
+    let all: Vec<RegisterPut> = (0..MAX_ENTRIES).map(|n| set(&name(n), "x")).collect();
+    let batches = all.chunks(MAX_PUTS);
     for (batch, number) in batches.zip(1..) {
         register.put(NodeId(1), number, batch).await.unwrap();
     }
     let one_more = [set("switch", "x")];
     let refused = register.put(NodeId(1), 100, &one_more).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert_eq!(refused.kind(), StoreErrorKind::Refused);
     assert!(
         refused
             .to_string()
@@ -328,12 +342,8 @@ async fn everything_is_bounded_and_errors_say_by_what() {
     let known = [set(&name(3), "y"), remove(&name(4)), remove("unheard of")];
     register.put(NodeId(1), 100, &known).await.unwrap();
     let said = register.entries(None).await.unwrap();
-    assert_eq!(
-        said.entries.len(),
-        MOST_ENTRIES,
-        "on many pages, none twice"
-    );
-    let large = [set("large", &"x".repeat(MOST_BODY + 1))];
+    assert_eq!(said.entries.len(), MAX_ENTRIES, "on many pages, none twice");
+    let large = [set("large", &"x".repeat(MAX_BODY_LEN + 1))];
     let refused = register.put(NodeId(1), 101, &large).await.unwrap_err();
     assert!(refused.is_callers_fault(), "{refused}");
 }
@@ -342,12 +352,12 @@ async fn everything_is_bounded_and_errors_say_by_what() {
 async fn large_entries_come_in_replies_of_bounded_size() {
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
-    let large: Vec<Change> = (0..60)
-        .map(|n| set(&format!("n{n}"), &"x".repeat(MOST_BODY)))
+    let large: Vec<RegisterPut> = (0..60)
+        .map(|n| set(&format!("n{n}"), &"x".repeat(MAX_BODY_LEN)))
         .collect();
     let mark = register.put(NodeId(1), 1, &large).await.unwrap();
     let said = register.entries(None).await.unwrap();
-    assert_eq!((said.entries.len(), said.mark), (60, mark));
+    assert_eq!((said.entries.len(), said.cursor), (60, mark));
     let names: std::collections::HashSet<_> =
         said.entries.iter().map(|entry| &entry.name).collect();
     assert_eq!(names.len(), 60);
@@ -359,21 +369,21 @@ async fn without_a_server_every_call_ends_and_once_it_is_there_they_work() {
     let register = register(node.url())
         .await
         .with_deadline(Duration::from_millis(500));
-    register.beat(&beat(1), LIFE).await.unwrap();
+    register.heartbeat(&beat(1), LIFE).await.unwrap();
     node.kill();
-    let failed = register.beat(&beat(1), LIFE).await.unwrap_err();
+    let failed = register.heartbeat(&beat(1), LIFE).await.unwrap_err();
     assert!(!failed.is_callers_fault(), "{failed}");
     register.entries(None).await.unwrap_err();
     node.restart();
-    until("the register answers again", || async {
-        register.beat(&beat(1), LIFE).await.is_ok()
+    wait_until("the register answers again", || async {
+        register.heartbeat(&beat(1), LIFE).await.is_ok()
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
-    let _alone = crate::topology::alone().await;
+    let _alone = crate::topology::exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let shards: Vec<Node> = (0..3)
         .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
@@ -381,9 +391,9 @@ async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
     for url in [cluster.url(), crate::topology::shards_url(&shards)] {
         let one = register(url.clone()).await;
         let two = register_with(url.clone(), *b"another secret..").await;
-        one.beat(&beat(1), LIFE).await.unwrap();
+        one.heartbeat(&beat(1), LIFE).await.unwrap();
         one.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
-        let roll = two.beat(&beat(2), LIFE).await.unwrap();
+        let roll = two.heartbeat(&beat(2), LIFE).await.unwrap();
         assert_eq!(nodes(&roll), [1, 2], "{url}");
         assert_eq!(told(&two.entries(None).await.unwrap()), ["a=1"], "{url}");
     }
@@ -423,7 +433,7 @@ async fn s_16_a_register_that_lost_its_end_in_a_failover_says_so_even_if_others_
     restore(&server, &kept);
     let said = register.entries(Some(late)).await.unwrap();
     assert_eq!(
-        (said.lost_after, said.is_whole),
+        (said.lost_after, said.is_complete),
         (Some(early.version), true)
     );
     assert_eq!(told(&said), ["a=1"]);
@@ -437,9 +447,9 @@ async fn s_16_a_register_that_lost_its_end_in_a_failover_says_so_even_if_others_
 }
 
 /// Random numbers that a seed repeats (splitmix64).
-struct Dice(u64);
+struct SplitMix(u64);
 
-impl Dice {
+impl SplitMix {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -450,9 +460,9 @@ impl Dice {
 
 /// The same calls on the register and on the model. Answers where the first difference is.
 async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Option<String> {
-    let mut dice = Dice(seed);
+    let mut dice = SplitMix(seed);
     let mut numbers = [0_u64; 3];
-    let mut marks: Vec<(Option<Mark>, Option<Mark>)> = vec![(None, None)];
+    let mut marks: Vec<(Option<RegisterCursor>, Option<RegisterCursor>)> = vec![(None, None)];
     for step in 0..60 {
         let node = dice.below(3);
         if dice.below(3) == 0 {
@@ -460,7 +470,8 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
             let (since, as_model_has_it) = marks[pick];
             let one = real.entries(since).await.unwrap();
             let two = model.entries_now(as_model_has_it).unwrap();
-            let of = |said: &Said| (told(said), said.is_whole, said.lost_after.is_some());
+            let of =
+                |said: &RegisterSnapshot| (told(said), said.is_complete, said.lost_after.is_some());
             if of(&one) != of(&two) {
                 return Some(format!(
                     "seed {seed}, step {step}: {:?} {:?}",
@@ -468,21 +479,21 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
                     of(&two)
                 ));
             }
-            marks.push((Some(one.mark), Some(two.mark)));
+            marks.push((Some(one.cursor), Some(two.cursor)));
             continue;
         }
         let number = &mut numbers[usize::try_from(node).unwrap()];
         // Now and then the same again.
         *number += u64::from(*number == 0 || dice.below(5) > 0);
-        let change = |dice: &mut Dice| {
-            let how =
-                [How::Set, How::SetIfAbsent, How::Remove][usize::try_from(dice.below(3)).unwrap()];
-            Change {
-                how,
+        let change = |dice: &mut SplitMix| {
+            let how = [PutMode::Set, PutMode::SetIfAbsent, PutMode::Remove]
+                [usize::try_from(dice.below(3)).unwrap()];
+            RegisterPut {
+                mode: how,
                 ..set(&format!("n{}", dice.below(4)), &dice.below(100).to_string())
             }
         };
-        let changes: Vec<Change> = (0..=dice.below(3)).map(|_| change(&mut dice)).collect();
+        let changes: Vec<RegisterPut> = (0..=dice.below(3)).map(|_| change(&mut dice)).collect();
         let one = real.put(NodeId(node), *number, &changes).await.unwrap();
         let two = model.put_now(NodeId(node), *number, &changes).unwrap();
         marks.push((Some(one), Some(two)));

@@ -13,20 +13,23 @@ use tollgate_core::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter,
     SlidingLog, TokenBucket, UtcOffset, Window,
 };
-use tollgate_redis::{Options, RedisStore};
-use tollgate_store::{Answer, Check, ErrorKind, Key, LimitId, Note, Op, Ruled, StoreError};
+use tollgate_redis::{RedisOptions, RedisStore};
+use tollgate_store::{
+    IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreKey,
+    StoreReply,
+};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
 use crate::differential::BLANK;
 
 /// Long enough for a machine that is busy with other tests.
-pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) async fn patient_store(url: String) -> RedisStore {
-    let mut options = Options::new(url, SECRET);
-    options.deadline = PATIENT;
-    options.connect_deadline = PATIENT;
+pub(crate) async fn long_timeout_store(url: String) -> RedisStore {
+    let mut options = RedisOptions::new(url, SECRET);
+    options.deadline = LONG_TIMEOUT;
+    options.connect_deadline = LONG_TIMEOUT;
     RedisStore::connect(options).await.unwrap()
 }
 
@@ -35,29 +38,29 @@ pub(crate) fn connection(server: &Server) -> Connection {
     client.get_connection().unwrap()
 }
 
-pub(crate) fn ruled(id: u16, limit: impl Into<Limit>) -> Ruled {
-    Ruled {
+pub(crate) fn numbered_limit(id: u16, limit: impl Into<Limit>) -> IdentifiedLimit {
+    IdentifiedLimit {
         id: LimitId(NonZeroU16::new(id).unwrap()),
         limit: limit.into(),
     }
 }
 
 pub(crate) fn slow_bucket(burst: u64) -> TokenBucket {
-    TokenBucket::at(Rate::per_day(1))
+    TokenBucket::builder(Rate::per_day(1))
         .burst(burst)
         .build()
         .unwrap()
 }
 
-pub(crate) async fn one(
+pub(crate) async fn decide_one(
     store: &RedisStore,
     key: &str,
-    ruled: &Ruled,
+    ruled: &IdentifiedLimit,
     op: Op,
-) -> Result<Answer, StoreError> {
-    let check = Check {
-        key: Key::of(key.as_bytes()).unwrap(),
-        ruled,
+) -> Result<StoreReply, StoreError> {
+    let check = QuotaCheck {
+        key: StoreKey::new(key.as_bytes()).unwrap(),
+        limit: ruled,
         op,
     };
     let mut answers = [BLANK];
@@ -70,36 +73,43 @@ pub(crate) async fn one(
 async fn every_key_has_a_time_to_live() {
     for kind in Kind::under_test() {
         let server = Server::start(kind);
-        let store = patient_store(server.url()).await;
+        let store = long_timeout_store(server.url()).await;
         let rate = Rate::per_minute(10);
         let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
         let limits = [
-            ruled(1, TokenBucket::at(rate).build().unwrap()),
-            ruled(2, LeakyBucket::queue(rate).burst(3).build().unwrap()),
-            ruled(
+            numbered_limit(1, TokenBucket::builder(rate).build().unwrap()),
+            numbered_limit(2, LeakyBucket::queue(rate).burst(3).build().unwrap()),
+            numbered_limit(
                 3,
-                FixedWindow::of(5, Window::Epoch(Nanos::HOUR))
+                FixedWindow::builder(5, Window::Epoch(Nanos::HOUR))
                     .build()
                     .unwrap(),
             ),
-            ruled(4, FixedWindow::of(5, month).build().unwrap()),
-            ruled(5, SlidingLog::of(5, Nanos::MINUTE).build().unwrap()),
-            ruled(600, SlidingCounter::of(5, Nanos::MINUTE).build().unwrap()),
+            numbered_limit(4, FixedWindow::builder(5, month).build().unwrap()),
+            numbered_limit(5, SlidingLog::builder(5, Nanos::MINUTE).build().unwrap()),
+            numbered_limit(
+                600,
+                SlidingCounter::builder(5, Nanos::MINUTE).build().unwrap(),
+            ),
         ];
         for (number, limit) in limits.iter().enumerate() {
-            let answer = one(&store, "alice", limit, Op::Spend(2)).await.unwrap();
+            let answer = decide_one(&store, "alice", limit, Op::Spend(2))
+                .await
+                .unwrap();
             assert_eq!(answer.outcome, Outcome::Allow);
             let reserve = Op::Reserve {
                 id: ReservationId(number as u128),
                 cost: 1,
                 hold: Nanos::MINUTE,
             };
-            one(&store, "alice", limit, reserve).await.unwrap();
+            decide_one(&store, "alice", limit, reserve).await.unwrap();
         }
-        let at_once = ruled(6_000, Concurrency::new(2, Nanos::from_secs(30)).unwrap());
+        let at_once = numbered_limit(6_000, Concurrency::new(2, Nanos::from_secs(30)).unwrap());
         let id = LeaseId(1);
         let acquire = Op::Acquire { id, weight: 1 };
-        one(&store, "alice", &at_once, acquire).await.unwrap();
+        decide_one(&store, "alice", &at_once, acquire)
+            .await
+            .unwrap();
         let mut connection = connection(&server);
         let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
         assert_eq!(names.len(), 13, "{names:?}");
@@ -117,15 +127,17 @@ async fn every_key_has_a_time_to_live() {
 #[tokio::test]
 async fn a_full_bucket_is_an_absent_key() {
     let server = Server::start(Kind::Redis);
-    let store = patient_store(server.url()).await;
-    let limit = ruled(
+    let store = long_timeout_store(server.url()).await;
+    let limit = numbered_limit(
         1,
-        TokenBucket::at(Rate::per_second(50))
+        TokenBucket::builder(Rate::per_second(50))
             .burst(2)
             .build()
             .unwrap(),
     );
-    let answer = one(&store, "alice", &limit, Op::Spend(2)).await.unwrap();
+    let answer = decide_one(&store, "alice", &limit, Op::Spend(2))
+        .await
+        .unwrap();
     assert_eq!(answer.status.remaining, 0);
     let mut connection = connection(&server);
     // No longer than the refill of 40 ms, rounded up.
@@ -142,7 +154,9 @@ async fn a_full_bucket_is_an_absent_key() {
             .query(&mut connection)
             .unwrap();
     }
-    let answer = one(&store, "alice", &limit, Op::Spend(2)).await.unwrap();
+    let answer = decide_one(&store, "alice", &limit, Op::Spend(2))
+        .await
+        .unwrap();
     assert_eq!(answer.outcome, Outcome::Allow);
 }
 
@@ -151,17 +165,19 @@ async fn sixty_four_tasks_on_two_clients_admit_exactly_the_limit() {
     for kind in [Kind::Redis, Kind::NewValkey] {
         let server = Server::start(kind);
         let stores = [
-            Arc::new(patient_store(server.url()).await),
-            Arc::new(patient_store(server.url()).await),
+            Arc::new(long_timeout_store(server.url()).await),
+            Arc::new(long_timeout_store(server.url()).await),
         ];
-        let limit = ruled(1, slow_bucket(500));
+        let limit = numbered_limit(1, slow_bucket(500));
         let mut tasks = JoinSet::new();
         for number in 0..64 {
             let store = Arc::clone(&stores[number % 2]);
             tasks.spawn(async move {
                 let mut admitted = 0;
                 for _ in 0..20 {
-                    let answer = one(&store, "everyone", &limit, Op::Spend(1)).await.unwrap();
+                    let answer = decide_one(&store, "everyone", &limit, Op::Spend(1))
+                        .await
+                        .unwrap();
                     admitted += u64::from(answer.outcome.is_admitted());
                 }
                 admitted
@@ -176,10 +192,10 @@ async fn sixty_four_tasks_on_two_clients_admit_exactly_the_limit() {
 async fn s_12_a_flushed_script_is_loaded_within_the_decision() {
     for kind in Kind::under_test() {
         let server = Server::start(kind);
-        let store = patient_store(server.url()).await;
+        let store = long_timeout_store(server.url()).await;
         let limits = [
-            ruled(1, slow_bucket(100)),
-            ruled(2, SlidingCounter::of(100, Nanos::DAY).build().unwrap()),
+            numbered_limit(1, slow_bucket(100)),
+            numbered_limit(2, SlidingCounter::builder(100, Nanos::DAY).build().unwrap()),
         ];
         let mut connection = connection(&server);
         for round in 1..=10 {
@@ -188,7 +204,9 @@ async fn s_12_a_flushed_script_is_loaded_within_the_decision() {
                 .query::<()>(&mut connection);
             flush.unwrap();
             for limit in &limits {
-                let answer = one(&store, "alice", limit, Op::Spend(1)).await.unwrap();
+                let answer = decide_one(&store, "alice", limit, Op::Spend(1))
+                    .await
+                    .unwrap();
                 assert_eq!(answer.status.remaining, 100 - round, "charged exactly once");
             }
         }
@@ -198,18 +216,18 @@ async fn s_12_a_flushed_script_is_loaded_within_the_decision() {
 #[tokio::test]
 async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
     let server = Server::start(Kind::Redis);
-    let store = patient_store(server.url()).await;
+    let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
     let limits = [
-        ruled(1, slow_bucket(2)),
-        ruled(
+        numbered_limit(1, slow_bucket(2)),
+        numbered_limit(
             1,
-            FixedWindow::of(2, Window::Epoch(Nanos::DAY))
+            FixedWindow::builder(2, Window::Epoch(Nanos::DAY))
                 .build()
                 .unwrap(),
         ),
-        ruled(1, SlidingCounter::of(2, Nanos::DAY).build().unwrap()),
-        ruled(1, SlidingLog::of(2, Nanos::DAY).build().unwrap()),
+        numbered_limit(1, SlidingCounter::builder(2, Nanos::DAY).build().unwrap()),
+        numbered_limit(1, SlidingLog::builder(2, Nanos::DAY).build().unwrap()),
     ];
     for limit in &limits {
         // An overflowing number, one that Lua would round, other algorithms' states, and noise.
@@ -228,7 +246,9 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
             b"hello",
         ];
         for state in states {
-            one(&store, "alice", limit, Op::Spend(1)).await.unwrap();
+            decide_one(&store, "alice", limit, Op::Spend(1))
+                .await
+                .unwrap();
             let (name,): (String,) = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
             let set = redis::cmd("SET")
                 .arg(&name)
@@ -236,7 +256,9 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
                 .query::<()>(&mut connection);
             set.unwrap();
             let before = store.corrupt_states();
-            let answer = one(&store, "alice", limit, Op::Spend(1)).await.unwrap();
+            let answer = decide_one(&store, "alice", limit, Op::Spend(1))
+                .await
+                .unwrap();
             assert_eq!(
                 (answer.outcome, answer.status.remaining),
                 (Outcome::Allow, 1),
@@ -257,10 +279,12 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
 #[tokio::test]
 async fn s_31_a_key_of_another_type_is_overwritten_and_one_far_ahead_brought_back() {
     let server = Server::start(Kind::Redis);
-    let store = patient_store(server.url()).await;
+    let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
-    let limit = ruled(1, slow_bucket(2));
-    one(&store, "alice", &limit, Op::Spend(1)).await.unwrap();
+    let limit = numbered_limit(1, slow_bucket(2));
+    decide_one(&store, "alice", &limit, Op::Spend(1))
+        .await
+        .unwrap();
     let (name,): (String,) = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let mut replace = redis::pipe();
     replace
@@ -270,14 +294,18 @@ async fn s_31_a_key_of_another_type_is_overwritten_and_one_far_ahead_brought_bac
         .arg(&name)
         .arg("x");
     replace.query::<()>(&mut connection).unwrap();
-    let answer = one(&store, "alice", &limit, Op::Spend(1)).await.unwrap();
+    let answer = decide_one(&store, "alice", &limit, Op::Spend(1))
+        .await
+        .unwrap();
     assert_eq!(answer.status.remaining, 1);
     let ahead = redis::cmd("SET")
         .arg(&name)
         .arg("9223372036854775807")
         .query::<()>(&mut connection);
     ahead.unwrap();
-    let denied = one(&store, "alice", &limit, Op::Spend(1)).await.unwrap();
+    let denied = decide_one(&store, "alice", &limit, Op::Spend(1))
+        .await
+        .unwrap();
     let two_days = Nanos::from_secs(2 * 86_400);
     assert_eq!(denied.status.reset_after, two_days);
     let kept: String = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
@@ -287,55 +315,55 @@ async fn s_31_a_key_of_another_type_is_overwritten_and_one_far_ahead_brought_bac
 #[tokio::test]
 async fn reservations_are_settled_once_on_the_servers_clock() {
     let server = Server::start(Kind::Redis);
-    let store = patient_store(server.url()).await;
-    let limit = ruled(1, slow_bucket(1_000));
+    let store = long_timeout_store(server.url()).await;
+    let limit = numbered_limit(1, slow_bucket(1_000));
     let id = ReservationId(7);
     let reserve = Op::Reserve {
         id,
         cost: 800,
         hold: Nanos::HOUR,
     };
-    let first = one(&store, "alice", &limit, reserve).await.unwrap();
+    let first = decide_one(&store, "alice", &limit, reserve).await.unwrap();
     assert_eq!((first.status.remaining, first.receipt.cost), (200, 800));
-    let again = one(&store, "alice", &limit, reserve).await.unwrap();
-    assert_eq!(again.note, Note::AlreadyReserved);
+    let again = decide_one(&store, "alice", &limit, reserve).await.unwrap();
+    assert_eq!(again.note, ReplyNote::AlreadyReserved);
     assert_eq!(
         (again.status.remaining, again.receipt),
         (200, first.receipt)
     );
     let settle = Op::SettleReserved { id, actual: 300 };
-    let settled = one(&store, "alice", &limit, settle).await.unwrap();
+    let settled = decide_one(&store, "alice", &limit, settle).await.unwrap();
     assert_eq!(
         (settled.note, settled.status.remaining),
-        (Note::Plain, 700),
+        (ReplyNote::Plain, 700),
         "what refill replaced was not given back again"
     );
-    let again = one(&store, "alice", &limit, Op::CancelReserved(id))
+    let again = decide_one(&store, "alice", &limit, Op::CancelReserved(id))
         .await
         .unwrap();
     assert_eq!(
         (again.note, again.status.remaining),
-        (Note::AlreadyClosed, 700)
+        (ReplyNote::AlreadyClosed, 700)
     );
 }
 
 #[tokio::test]
 async fn a_batch_that_makes_no_sense_is_the_callers_fault() {
     let server = Server::start(Kind::Redis);
-    let store = patient_store(server.url()).await;
-    let limit = ruled(1, slow_bucket(10));
-    let check = Check {
-        key: Key::of(b"alice").unwrap(),
-        ruled: &limit,
+    let store = long_timeout_store(server.url()).await;
+    let limit = numbered_limit(1, slow_bucket(10));
+    let check = QuotaCheck {
+        key: StoreKey::new(b"alice").unwrap(),
+        limit: &limit,
         op: Op::Spend(1),
     };
     let twice = store.decide(&[check, check], &mut [BLANK; 2]).await;
-    assert_eq!(twice.unwrap_err().kind(), ErrorKind::BadRequest);
+    assert_eq!(twice.unwrap_err().kind(), StoreErrorKind::BadRequest);
     let missing = store.decide(&[check], &mut []).await;
-    assert_eq!(missing.unwrap_err().kind(), ErrorKind::BadRequest);
-    let lease = one(&store, "alice", &limit, Op::Release(LeaseId(1))).await;
-    assert_eq!(lease.unwrap_err().kind(), ErrorKind::BadRequest);
-    let status = one(&store, "alice", &limit, Op::Spend(0))
+    assert_eq!(missing.unwrap_err().kind(), StoreErrorKind::BadRequest);
+    let lease = decide_one(&store, "alice", &limit, Op::Release(LeaseId(1))).await;
+    assert_eq!(lease.unwrap_err().kind(), StoreErrorKind::BadRequest);
+    let status = decide_one(&store, "alice", &limit, Op::Spend(0))
         .await
         .unwrap()
         .status;

@@ -12,14 +12,14 @@ use tollgate_store::Op;
 
 /// Numbers that look random and are the same for the same seed.
 #[derive(Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub(crate) fn roll(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -27,7 +27,7 @@ impl Dice {
     }
 
     pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.roll() % n.max(1)
+        self.next() % n.max(1)
     }
 
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -40,11 +40,11 @@ impl Dice {
         if bits == 0 {
             0
         } else {
-            self.roll() >> (64 - bits)
+            self.next() >> (64 - bits)
         }
     }
 
-    pub(crate) fn happens(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
@@ -81,9 +81,9 @@ const PERIODS: [Nanos; 7] = [
 ];
 
 /// A quota that can be built, and the span in which it changes noticeably.
-pub(crate) fn limit(dice: &mut Dice, family: Family) -> (Limit, u64) {
+pub(crate) fn limit(dice: &mut TestRng, family: Family) -> (Limit, u64) {
     loop {
-        let is_extreme = dice.happens(15);
+        let is_extreme = dice.chance(15);
         let units = match is_extreme {
             true => dice.wide(),
             false => dice.one_of(&[0, 1, 2, 3, 5, 7, 10, 13, 100, 900, 1_000_003]),
@@ -101,7 +101,7 @@ pub(crate) fn limit(dice: &mut Dice, family: Family) -> (Limit, u64) {
         let rate = Rate::new(units, period);
         let span = period.as_nanos() / units.clamp(1, 20);
         let built: Result<Limit, _> = match family {
-            Family::Token => TokenBucket::at(rate)
+            Family::Token => TokenBucket::builder(rate)
                 .burst(burst.saturating_mul(block))
                 .overdraft(overdraft)
                 .block(block)
@@ -117,18 +117,18 @@ pub(crate) fn limit(dice: &mut Dice, family: Family) -> (Limit, u64) {
             }
             Family::Window => {
                 let (window, span) = window(dice, period);
-                let window = FixedWindow::of(units, window).overdraft(overdraft);
+                let window = FixedWindow::builder(units, window).overdraft(overdraft);
                 if let Ok(window) = window.build() {
                     return (window.into(), span / 3);
                 }
                 continue;
             }
-            Family::Log => SlidingLog::of(units.saturating_mul(block), period)
+            Family::Log => SlidingLog::builder(units.saturating_mul(block), period)
                 .overdraft(overdraft)
                 .block(block)
                 .build()
                 .map(Into::into),
-            Family::Counter => SlidingCounter::of(units, period)
+            Family::Counter => SlidingCounter::builder(units, period)
                 .overdraft(overdraft)
                 .build()
                 .map(Into::into),
@@ -141,7 +141,7 @@ pub(crate) fn limit(dice: &mut Dice, family: Family) -> (Limit, u64) {
 }
 
 /// Windows of every kind, and how long they last.
-fn window(dice: &mut Dice, period: Nanos) -> (Window, u64) {
+fn window(dice: &mut TestRng, period: Nanos) -> (Window, u64) {
     let window = match dice.below(4) {
         0 => Window::Epoch(period),
         1 => Window::FirstHit(period),
@@ -167,7 +167,7 @@ fn window(dice: &mut Dice, period: Nanos) -> (Window, u64) {
 
 /// What the next instant is, beside the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ClockStep {
     Still,
     On,
     Leap,
@@ -175,31 +175,31 @@ pub(crate) enum Step {
     Anywhere,
 }
 
-pub(crate) fn instant(dice: &mut Dice, now: Timestamp, span: u64) -> (Timestamp, Step) {
+pub(crate) fn instant(dice: &mut TestRng, now: Timestamp, span: u64) -> (Timestamp, ClockStep) {
     let a_little = dice.below(span.saturating_add(2));
     match dice.below(100) {
-        0..20 => (now, Step::Still),
-        20..85 => (now.after(Nanos::from_nanos(a_little)), Step::On),
+        0..20 => (now, ClockStep::Still),
+        20..85 => (now.after(Nanos::from_nanos(a_little)), ClockStep::On),
         85..92 => {
             let far = span.saturating_mul(dice.below(40));
-            (now.after(Nanos::from_nanos(far)), Step::Leap)
+            (now.after(Nanos::from_nanos(far)), ClockStep::Leap)
         }
         92..98 => {
             let back = a_little.saturating_mul(dice.one_of(&[1, 1, 10]));
             let nanos = now.as_nanos().saturating_sub(back);
-            (Timestamp::from_nanos(nanos), Step::Back)
+            (Timestamp::from_nanos(nanos), ClockStep::Back)
         }
-        98 => (usual(dice), Step::Anywhere),
-        _ => (Timestamp::from_nanos(dice.wide()), Step::Anywhere),
+        98 => (usual(dice), ClockStep::Anywhere),
+        _ => (Timestamp::from_nanos(dice.wide()), ClockStep::Anywhere),
     }
 }
 
 /// Some time in the years around 2026.
-pub(crate) fn usual(dice: &mut Dice) -> Timestamp {
+pub(crate) fn usual(dice: &mut TestRng) -> Timestamp {
     Timestamp::from_nanos(1_700_000_000_000_000_000 + dice.below(300_000_000_000_000_000))
 }
 
-pub(crate) fn cost(dice: &mut Dice, most: u64) -> u64 {
+pub(crate) fn cost(dice: &mut TestRng, most: u64) -> u64 {
     match dice.below(20) {
         0 => 0,
         1 => most,
@@ -214,7 +214,7 @@ pub(crate) fn cost(dice: &mut Dice, most: u64) -> u64 {
 
 /// An operation that the family knows. `receipts` are what was charged before.
 pub(crate) fn operation(
-    dice: &mut Dice,
+    dice: &mut TestRng,
     family: Family,
     most: u64,
     span: u64,
@@ -235,7 +235,7 @@ pub(crate) fn operation(
     }
     let cost = cost(dice, most);
     let id = ReservationId(u128::from(dice.below(8)));
-    let receipt = if receipts.is_empty() || dice.happens(3) {
+    let receipt = if receipts.is_empty() || dice.chance(3) {
         Receipt {
             cost: dice.wide(),
             at: Timestamp::from_nanos(dice.wide()),

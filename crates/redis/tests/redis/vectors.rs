@@ -5,44 +5,49 @@ use std::path::Path;
 use redis::Connection;
 use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::{Limit, Refused};
-use tollgate_core::reservation::Terms;
-use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, Op, Ruled};
+use tollgate_core::limit::{Limit, OpError};
+use tollgate_core::reservation::ReservationOptions;
+use tollgate_redis::ReservationRetention;
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
 
 use crate::SECRET;
-use crate::differential::{BLANK, ruled};
+use crate::differential::{BLANK, first_limit};
 use crate::server_time::connection;
 
 /// A server that decides at the instants that a vector names.
-struct Scripts(Connection);
+struct ScriptSubject(Connection);
 
-impl Batches for Scripts {
+impl Batches for ScriptSubject {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&Terms>,
+        terms: Option<&ReservationOptions>,
         asked: &[Asked<'_>],
-    ) -> Result<(BatchOutcome, Vec<Answer>), Refused> {
-        let remembering = terms.map_or_else(Remembering::default, |terms| Remembering {
-            memory: terms.memory,
-            most: u32::try_from(terms.most).unwrap(),
+    ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
+        let remembering = terms.map_or_else(ReservationRetention::default, |terms| {
+            ReservationRetention {
+                retention: terms.retention,
+                max_records: u32::try_from(terms.max_records).unwrap(),
+            }
         });
-        let ruleds: Vec<Ruled> = asked.iter().map(|(_, limit, _)| ruled(**limit)).collect();
-        let checks: Vec<Check<'_>> = asked
+        let ruleds: Vec<IdentifiedLimit> = asked
+            .iter()
+            .map(|(_, limit, _)| first_limit(**limit))
+            .collect();
+        let checks: Vec<QuotaCheck<'_>> = asked
             .iter()
             .zip(&ruleds)
-            .map(|((key, _, op), ruled)| Check {
-                key: Key::of(key.as_bytes()).unwrap(),
-                ruled,
+            .map(|((key, _, op), ruled)| QuotaCheck {
+                key: StoreKey::new(key.as_bytes()).unwrap(),
+                limit: ruled,
                 op: *op,
             })
             .collect();
-        let request = Request::new(SECRET, remembering, &checks, Some(now))
-            .map_err(|_senseless| Refused::Unsupported)?;
+        let request = ScriptCall::new(SECRET, remembering, &checks, Some(now))
+            .map_err(|_senseless| OpError::Unsupported)?;
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.which.script().digest)
             .arg(request.keys.len());
@@ -59,7 +64,7 @@ impl Batches for Scripts {
     fn change(&mut self, now: Timestamp, key: &str, _old: &Limit, new: &Limit) {
         let looked = self.batch(now, None, &[(key, new, Op::Spend(0))]);
         // A limit that cannot be spent on has nothing to carry over.
-        assert!(matches!(looked, Ok(_) | Err(Refused::Unsupported)));
+        assert!(matches!(looked, Ok(_) | Err(OpError::Unsupported)));
     }
 }
 
@@ -75,7 +80,7 @@ fn passes(kind: Kind) {
         .collect();
     files.sort();
     let server = Server::start(kind);
-    let mut scripts = Scripts(connection(&server));
+    let mut scripts = ScriptSubject(connection(&server));
     for which in Which::EACH {
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")

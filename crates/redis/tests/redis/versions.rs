@@ -12,13 +12,13 @@ use tollgate_core::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog,
     Timestamp, TokenBucket, UtcOffset, Window,
 };
-use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, Op};
+use tollgate_redis::ReservationRetention;
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
-use crate::differential::{BLANK, ruled};
+use crate::differential::{BLANK, first_limit};
 use crate::server_time::connection;
 
 const START: Timestamp = Timestamp::from_secs(1_799_996_400);
@@ -38,7 +38,7 @@ fn numbers() -> Vec<Case> {
     vec![
         Case {
             name: "token bucket",
-            limit: TokenBucket::at(rate).build().unwrap().into(),
+            limit: TokenBucket::builder(rate).build().unwrap().into(),
             ops: vec![Op::Spend(3), Op::Spend(2)],
             states: &["31373939393936343330303030303030303030"],
             remaining: 5,
@@ -52,7 +52,7 @@ fn numbers() -> Vec<Case> {
         },
         Case {
             name: "window of the clock",
-            limit: FixedWindow::of(10, Window::Epoch(Nanos::HOUR))
+            limit: FixedWindow::builder(10, Window::Epoch(Nanos::HOUR))
                 .build()
                 .unwrap()
                 .into(),
@@ -62,7 +62,7 @@ fn numbers() -> Vec<Case> {
         },
         Case {
             name: "window from the first hit",
-            limit: FixedWindow::of(10, Window::FirstHit(Nanos::HOUR))
+            limit: FixedWindow::builder(10, Window::FirstHit(Nanos::HOUR))
                 .build()
                 .unwrap()
                 .into(),
@@ -72,7 +72,7 @@ fn numbers() -> Vec<Case> {
         },
         Case {
             name: "month",
-            limit: FixedWindow::of(10, month).build().unwrap().into(),
+            limit: FixedWindow::builder(10, month).build().unwrap().into(),
             ops: vec![Op::Spend(3)],
             states: &["66006b5fcb0000000000000000000000000003"],
             remaining: 7,
@@ -94,14 +94,17 @@ fn collections() -> Vec<Case> {
     vec![
         Case {
             name: "sliding counter",
-            limit: SlidingCounter::of(10, Nanos::HOUR).build().unwrap().into(),
+            limit: SlidingCounter::builder(10, Nanos::HOUR)
+                .build()
+                .unwrap()
+                .into(),
             ops: vec![Op::Spend(3), Op::Spend(2)],
             states: &["63006b49c3f00000000000000000000000050000000e100000000000"],
             remaining: 5,
         },
         Case {
             name: "sliding log",
-            limit: SlidingLog::of(10, Nanos::HOUR).build().unwrap().into(),
+            limit: SlidingLog::builder(10, Nanos::HOUR).build().unwrap().into(),
             ops: vec![Op::Spend(3), Op::Spend(2)],
             states: &["6c000000000005006b49c3f00000000000000003006b49c3f10000000000000002"],
             remaining: 5,
@@ -115,7 +118,7 @@ fn collections() -> Vec<Case> {
         },
         Case {
             name: "reservations",
-            limit: TokenBucket::at(rate).build().unwrap().into(),
+            limit: TokenBucket::builder(rate).build().unwrap().into(),
             ops: vec![reserve(7), reserve(8), Op::CancelReserved(ReservationId(7))],
             states: &[
                 "31373939393936343230303030303030303030",
@@ -126,12 +129,12 @@ fn collections() -> Vec<Case> {
     ]
 }
 
-struct Rig {
+struct ScriptHarness {
     connection: Connection,
     _server: Server,
 }
 
-impl Rig {
+impl ScriptHarness {
     fn start() -> Self {
         let server = Server::start(Kind::Redis);
         let mut connection = connection(&server);
@@ -149,15 +152,16 @@ impl Rig {
     }
 
     /// Asks so many seconds after the start. Also says by which names.
-    fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (Answer, Vec<Vec<u8>>) {
-        let limit = ruled(limit);
-        let check = [Check {
-            key: Key::of(b"alice").unwrap(),
-            ruled: &limit,
+    fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (StoreReply, Vec<Vec<u8>>) {
+        let limit = first_limit(limit);
+        let check = [QuotaCheck {
+            key: StoreKey::new(b"alice").unwrap(),
+            limit: &limit,
             op,
         }];
         let now = START.after(Nanos::from_secs(after));
-        let request = Request::new(SECRET, Remembering::default(), &check, Some(now)).unwrap();
+        let request =
+            ScriptCall::new(SECRET, ReservationRetention::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.which.script().digest)
             .arg(request.keys.len());
@@ -206,7 +210,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
 
 #[test]
 fn s_41_states_of_the_version_before_are_read_and_ours_are_the_same() {
-    let mut rig = Rig::start();
+    let mut rig = ScriptHarness::start();
     let mut wrong = Vec::new();
     for case in numbers().into_iter().chain(collections()) {
         rig.forget();

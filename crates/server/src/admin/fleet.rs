@@ -6,40 +6,40 @@ use serde::Serialize;
 use tollgate_core::Nanos;
 use tollgate_fleet::{Breaker, BreakerState, Fleet};
 use tollgate_store::Clock;
-use tollgate_store::register::Load;
+use tollgate_store::register::NodeLoad;
 
-use super::Admin;
-use super::state::utc;
+use super::AdminApi;
+use super::state::format_utc;
 use crate::http::response::HttpResponse;
-use crate::http::verdict_body::json;
+use crate::http::verdict_body::to_json_string;
 use tollgate_service::fleet::{FleetNode, FleetView, Membership, Mismatch};
 
 /// The whole page; outside a fleet all of it is null.
 #[derive(Serialize, Default)]
-struct Page {
+struct FleetBody {
     fleet: Option<String>,
     /// Who answers.
     node: Option<String>,
-    nodes: Option<Nodes>,
-    mismatches: Option<Mismatches>,
-    controls: Option<Controls>,
-    register: Option<Register>,
-    store: Option<Store>,
+    nodes: Option<NodesBody>,
+    mismatches: Option<MismatchesBody>,
+    controls: Option<ControlsBody>,
+    register: Option<RegisterBody>,
+    store: Option<StoreBody>,
 }
 
 #[derive(Serialize)]
-struct Nodes {
+struct NodesBody {
     count: u32,
     /// How the count is known: `seen`, `configured`, `unknown`.
     known: &'static str,
     /// Nodes of which nothing can be read but that they are there.
     unread: usize,
-    load: LoadShown,
-    list: Vec<NodeShown>,
+    load: LoadBody,
+    list: Vec<NodeBody>,
 }
 
 #[derive(Serialize)]
-struct NodeShown {
+struct NodeBody {
     node: String,
     this: bool,
     version: Box<str>,
@@ -48,11 +48,11 @@ struct NodeShown {
     age_ms: u64,
     /// What it has differently from the one that answers.
     differs: Option<&'static str>,
-    load: LoadShown,
+    load: LoadBody,
 }
 
 #[derive(Serialize)]
-struct LoadShown {
+struct LoadBody {
     in_flight: u64,
     admitted_per_s: u64,
     denied_per_s: u64,
@@ -61,13 +61,13 @@ struct LoadShown {
 
 /// How many nodes differ, if that is alarming.
 #[derive(Serialize)]
-struct Mismatches {
+struct MismatchesBody {
     secret: usize,
     policy: usize,
 }
 
 #[derive(Serialize)]
-struct Controls {
+struct ControlsBody {
     version: u64,
     waiting: usize,
     left_out: u64,
@@ -75,7 +75,7 @@ struct Controls {
 }
 
 #[derive(Serialize)]
-struct Register {
+struct RegisterBody {
     last_beat_age_ms: u64,
     failures: u64,
     trouble: Option<String>,
@@ -83,60 +83,60 @@ struct Register {
 }
 
 #[derive(Serialize)]
-struct Store {
+struct StoreBody {
     degraded: bool,
-    parts: Vec<Part>,
+    parts: Vec<StorePartBody>,
 }
 
 #[derive(Serialize)]
-struct Part {
+struct StorePartBody {
     /// Since when it is not asked; null while it is.
     away_since: Option<String>,
     openings: u64,
 }
 
-impl<C: Clock + 'static> Admin<C> {
+impl<C: Clock + 'static> AdminApi<C> {
     pub(super) fn fleet(&self) -> HttpResponse {
         let mut page = self.fleet.as_deref().map(shown).unwrap_or_default();
         page.store = self.app.service.fleet().map(|fleet| store(fleet));
-        HttpResponse::json(json(&page))
+        HttpResponse::json(to_json_string(&page))
     }
 }
 
-fn shown(membership: &Membership) -> Page {
+fn shown(membership: &Membership) -> FleetBody {
     let view = membership.view();
     let FleetView {
-        fellows,
-        unread,
+        nodes: fellows,
+        unreadable_nodes: unread,
         load: all,
         mismatches: [secret, policy],
         controls_version,
-        waiting,
-        left_out,
-        not_understood,
+        pending_changes: waiting,
+        discarded_changes: left_out,
+        unsupported_entries: not_understood,
         beat_age,
         failures,
-        trouble,
+        error: trouble,
     } = view;
-    let nodes = membership.nodes();
-    Page {
+    let nodes = membership.fleet_size();
+    FleetBody {
         fleet: Some(membership.fleet().to_string()),
         node: Some(membership.id().to_string()),
-        nodes: Some(Nodes {
+        nodes: Some(NodesBody {
             count: nodes.count().get(),
-            known: nodes.word(),
+            known: nodes.name(),
             unread,
             load: load(all),
             list: fellows.into_iter().map(node).collect(),
         }),
-        mismatches: Some(Mismatches { secret, policy }),
-        controls: Some(Controls {
+        mismatches: Some(MismatchesBody { secret, policy }),
+        controls: Some(ControlsBody {
             version: controls_version,
             waiting,
             left_out,
             not_understood,
         }),
-        register: Some(Register {
+        register: Some(RegisterBody {
             last_beat_age_ms: millis(beat_age),
             failures,
             trouble,
@@ -146,27 +146,27 @@ fn shown(membership: &Membership) -> Page {
     }
 }
 
-fn node(fellow: FleetNode) -> NodeShown {
+fn node(fellow: FleetNode) -> NodeBody {
     let FleetNode {
         beat,
         age,
         is_self,
-        differs,
+        mismatch: differs,
     } = fellow;
-    NodeShown {
+    NodeBody {
         node: beat.node.to_string(),
         this: is_self,
         generation: beat.generation,
-        policy: format!("{:016x}", beat.policy),
+        policy: format!("{:016x}", beat.policy_fingerprint),
         version: beat.version,
         age_ms: millis(age),
-        differs: differs.map(Mismatch::word),
+        differs: differs.map(Mismatch::name),
         load: load(beat.load),
     }
 }
 
-const fn load(load: Load) -> LoadShown {
-    LoadShown {
+const fn load(load: NodeLoad) -> LoadBody {
+    LoadBody {
         in_flight: load.in_flight,
         admitted_per_s: load.admitted_per_s,
         denied_per_s: load.denied_per_s,
@@ -174,15 +174,15 @@ const fn load(load: Load) -> LoadShown {
     }
 }
 
-fn store(fleet: &Fleet) -> Store {
-    let part = |breaker: &Breaker| Part {
+fn store(fleet: &Fleet) -> StoreBody {
+    let part = |breaker: &Breaker| StorePartBody {
         away_since: match breaker.state() {
             BreakerState::Closed => None,
-            BreakerState::Open(since) => Some(utc(since)),
+            BreakerState::Open(since) => Some(format_utc(since)),
         },
         openings: breaker.openings(),
     };
-    Store {
+    StoreBody {
         degraded: fleet.is_degraded(),
         parts: fleet.breakers().iter().map(part).collect(),
     }

@@ -9,10 +9,10 @@ use crate::http::response::HttpResponse;
 const DOCUMENT: &str = include_str!("openapi.json");
 
 /// Every endpoint with what it is for.
-pub(super) fn page() -> HttpResponse {
+pub(super) fn index_page() -> HttpResponse {
     let mut page = String::from("tollgate admin\n\n");
     for route in ROUTES {
-        page.push_str(&format!("{:<15} {}\n", route.path, route.about));
+        page.push_str(&format!("{:<15} {}\n", route.path, route.description));
     }
     page.push_str(
         "\nWhat changes something takes JSON (content-type: application/json) with who and why:\n\
@@ -21,6 +21,6 @@ pub(super) fn page() -> HttpResponse {
     HttpResponse::text(page)
 }
 
-pub(super) fn description() -> HttpResponse {
+pub(super) fn openapi_document() -> HttpResponse {
     HttpResponse::json(DOCUMENT)
 }

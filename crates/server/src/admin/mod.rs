@@ -4,16 +4,16 @@
 //! store. [`Admin::new`] refuses to be reachable from elsewhere without tokens. Must not know: sockets, command lines,
 //! where tokens come from.
 
+mod auth;
 mod fleet;
-mod guard;
 mod index;
-mod operate;
+mod operator_actions;
 mod operator_request;
 mod routes;
 mod state;
 mod tokens;
 
-pub use tokens::{InvalidToken, Tokens};
+pub use tokens::{AdminTokens, InvalidAdminToken};
 
 use std::fmt;
 use std::future::Future;
@@ -27,30 +27,30 @@ use tollgate_store::Clock;
 use crate::http::bad_input::echo;
 use crate::http::http_api::App;
 use crate::http::response::HttpResponse;
-use crate::http::{HttpHandler, HttpRequest, Limits, run};
-use crate::listen::counters::Counters;
-use crate::listen::{Ended, Listener, Place, Stopping, Tls};
-use crate::resp::Resp;
-use guard::Guard;
-use routes::{Endpoint, Route};
+use crate::http::{HttpHandler, HttpLimits, HttpRequest, serve_http};
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{DrainOutcome, ListenAddress, Listener, ServerTls, ShutdownSignal};
+use crate::resp::RespServer;
+use auth::AdminAuth;
+use routes::{AdminEndpoint, AdminRoute};
 use tollgate_service::fleet::Membership;
-use tollgate_service::metrics::{CertificateStatus, Format, MetricSources, gather};
+use tollgate_service::metrics::{CertificateStatus, MetricSources, MetricsFormat, gather};
 
 /// The admin pages of a server.
 #[derive(Debug)]
-pub struct Admin<C> {
+pub struct AdminApi<C> {
     app: Arc<App<C>>,
-    resp: Option<Arc<Resp<C>>>,
+    resp: Option<Arc<RespServer<C>>>,
     /// Other listeners of the same server, by name.
-    others: Vec<(&'static str, Arc<Counters>)>,
+    others: Vec<(&'static str, Arc<ListenerCounters>)>,
     /// TLS, if it is spoken.
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
     /// This server's place in a fleet, if it has one.
     fleet: Option<Arc<Membership>>,
-    guard: Guard,
+    guard: AdminAuth,
     /// Said when the server begins to drain.
-    stopping: Option<Stopping>,
-    counters: Counters,
+    stopping: Option<ShutdownSignal>,
+    counters: ListenerCounters,
 }
 
 /// Why there cannot be such an admin listener.
@@ -63,13 +63,17 @@ pub enum InvalidAdmin {
     Quota(InvalidQuota),
 }
 
-impl<C: Clock + 'static> Admin<C> {
+impl<C: Clock + 'static> AdminApi<C> {
     /// The admin pages of this app, to be reached at `place`.
     ///
     /// # Errors
     /// Others than this machine could reach it, and there are no tokens.
-    pub fn new(app: Arc<App<C>>, place: &Place, tokens: Tokens) -> Result<Self, InvalidAdmin> {
-        if !place.is_on_this_machine() && !tokens.are_set() {
+    pub fn new(
+        app: Arc<App<C>>,
+        place: &ListenAddress,
+        tokens: AdminTokens,
+    ) -> Result<Self, InvalidAdmin> {
+        if !place.is_local_only() && !tokens.is_any_set() {
             return Err(InvalidAdmin::Unprotected);
         }
         Ok(Self {
@@ -78,29 +82,29 @@ impl<C: Clock + 'static> Admin<C> {
             others: Vec::new(),
             tls: None,
             fleet: None,
-            guard: Guard::new(tokens).map_err(InvalidAdmin::Quota)?,
+            guard: AdminAuth::new(tokens).map_err(InvalidAdmin::Quota)?,
             stopping: None,
-            counters: Counters::default(),
+            counters: ListenerCounters::default(),
         })
     }
 
     /// The same, telling about Redis clients too.
     #[must_use]
-    pub fn with_resp(mut self, resp: Arc<Resp<C>>) -> Self {
+    pub fn with_resp(mut self, resp: Arc<RespServer<C>>) -> Self {
         self.resp = Some(resp);
         self
     }
 
     /// The same, telling about one more listener.
     #[must_use]
-    pub fn with_listener(mut self, name: &'static str, counters: Arc<Counters>) -> Self {
+    pub fn with_listener(mut self, name: &'static str, counters: Arc<ListenerCounters>) -> Self {
         self.others.push((name, counters));
         self
     }
 
     /// The same, telling about TLS, if it is spoken.
     #[must_use]
-    pub fn with_tls(mut self, tls: Option<Arc<Tls>>) -> Self {
+    pub fn with_tls(mut self, tls: Option<Arc<ServerTls>>) -> Self {
         self.tls = tls;
         self
     }
@@ -114,7 +118,7 @@ impl<C: Clock + 'static> Admin<C> {
 
     /// The same, not ready any more once this is said.
     #[must_use]
-    pub fn until(mut self, stopping: Stopping) -> Self {
+    pub fn with_drain_signal(mut self, stopping: ShutdownSignal) -> Self {
         self.stopping = Some(stopping);
         self
     }
@@ -123,15 +127,15 @@ impl<C: Clock + 'static> Admin<C> {
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
-        limits: Limits,
+        limits: HttpLimits,
         shutdown: impl Future<Output = ()>,
-    ) -> Ended {
-        run(limits, listener, self, shutdown).await
+    ) -> DrainOutcome {
+        serve_http(limits, listener, self, shutdown).await
     }
 
     /// What the listener has seen.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
@@ -140,11 +144,11 @@ impl<C: Clock + 'static> Admin<C> {
     fn is_ready(&self) -> bool {
         self.stopping
             .as_ref()
-            .is_none_or(|stopping| !stopping.is_said())
+            .is_none_or(|stopping| !stopping.is_triggered())
     }
 
     /// Every listener by its name.
-    fn listeners(&self) -> Vec<(&'static str, &Counters)> {
+    fn listeners(&self) -> Vec<(&'static str, &ListenerCounters)> {
         let mut all = vec![("api", self.app.counters())];
         all.extend(self.resp.as_ref().map(|resp| ("resp", resp.counters())));
         all.extend(
@@ -158,63 +162,65 @@ impl<C: Clock + 'static> Admin<C> {
 
     fn metrics(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let accept = request.headers.get_all(ACCEPT).iter();
-        let format = Format::accepted(accept.filter_map(|field| field.to_str().ok()));
+        let format = MetricsFormat::negotiate(accept.filter_map(|field| field.to_str().ok()));
         let listeners = self.listeners().into_iter();
         let listeners: Vec<_> = listeners
             .map(|(name, counters)| (name, counters.counts()))
             .collect();
         let gathered = MetricSources {
             service: &self.app.service,
-            descriptor_rules: &self.app.envoy.counted(),
+            descriptor_rules: &self.app.envoy.rule_totals(),
             throttle_store: self.resp.as_ref().map(|resp| resp.store()),
             listeners: &listeners,
             certificate: self.tls.as_ref().map(|tls| CertificateStatus {
                 expires: tls.expires(),
                 loads: tls.loads(),
-                refusals: tls.refusals(),
+                refusals: tls.failed_reloads(),
             }),
             generation: self.app.envoy.generation(),
             files: self.app.envoy.file_status(),
             quotas: self.app.envoy.quota_counts(),
             fleet: self.fleet.as_deref(),
         };
-        HttpResponse::page(format.content_type(), gather(&gathered, format))
+        HttpResponse::text_of_type(format.content_type(), gather(&gathered, format))
     }
 
     fn ready(&self) -> HttpResponse {
         if self.is_ready() {
             return HttpResponse::text("ready\n");
         }
-        HttpResponse::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+        HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
-    async fn routed(&self, endpoint: Endpoint, request: &HttpRequest<'_>) -> HttpResponse {
-        let is_look = !routes::changes(request.method);
+    async fn routed(&self, endpoint: AdminEndpoint, request: &HttpRequest<'_>) -> HttpResponse {
+        let is_look = !routes::is_write(request.method);
         let answered = match endpoint {
-            Endpoint::Front => Ok(index::page()),
-            Endpoint::Health => Ok(HttpResponse::text("ok\n")),
-            Endpoint::Ready => Ok(self.ready()),
-            Endpoint::Metrics => Ok(self.metrics(request)),
-            Endpoint::Limits => Ok(self.app.limits()),
-            Endpoint::State => Ok(self.state()),
-            Endpoint::Fleet => Ok(self.fleet()),
-            Endpoint::Policy => Ok(self.policy()),
-            Endpoint::Audit => Ok(self.audit()),
-            Endpoint::OpenApi => Ok(index::description()),
-            Endpoint::Switches if is_look => Ok(self.switches()),
-            Endpoint::Switches => self.switch(request),
-            Endpoint::Overrides if is_look => Ok(self.overrides()),
-            Endpoint::Overrides => self.change_override(request),
-            Endpoint::Blocks if is_look => Ok(self.blocks()),
-            Endpoint::Blocks => self.change_block(request),
-            Endpoint::Resets => self.reset(request).await,
-            Endpoint::Reload => self.reload(request),
+            AdminEndpoint::FrontPage => Ok(index::index_page()),
+            AdminEndpoint::Health => Ok(HttpResponse::text("ok\n")),
+            AdminEndpoint::Ready => Ok(self.ready()),
+            AdminEndpoint::Metrics => Ok(self.metrics(request)),
+            AdminEndpoint::Limits => Ok(self.app.list_limits()),
+            AdminEndpoint::State => Ok(self.state()),
+            AdminEndpoint::Fleet => Ok(self.fleet()),
+            AdminEndpoint::Policy => Ok(self.policy()),
+            AdminEndpoint::Audit => Ok(self.audit()),
+            AdminEndpoint::OpenApi => Ok(index::openapi_document()),
+            AdminEndpoint::Switches if is_look => Ok(self.switches()),
+            AdminEndpoint::Switches => self.set_switch(request),
+            AdminEndpoint::Overrides if is_look => Ok(self.overrides()),
+            AdminEndpoint::Overrides => self.change_override(request),
+            AdminEndpoint::Blocks if is_look => Ok(self.blocks()),
+            AdminEndpoint::Blocks => self.change_block(request),
+            AdminEndpoint::Resets => self.reset(request).await,
+            AdminEndpoint::Reload => self.reload(request),
         };
-        answered.unwrap_or_else(|bad| HttpResponse::plain(StatusCode::BAD_REQUEST, bad.to_string()))
+        answered.unwrap_or_else(|bad| {
+            HttpResponse::status_problem(StatusCode::BAD_REQUEST, bad.to_string())
+        })
     }
 }
 
-impl<C: Clock + 'static> HttpHandler for Admin<C> {
+impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
     fn max_body_len(&self, method: &Method, path: &str) -> usize {
         routes::max_body_len(method, path)
     }
@@ -223,19 +229,21 @@ impl<C: Clock + 'static> HttpHandler for Admin<C> {
         self.app.service.fleet().is_some()
     }
 
-    async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
-        let route = Route::at(request.path);
+    async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
+        let route = AdminRoute::find(request.path);
         // Whoever may not read does not learn what there is, either.
-        let takes = route.map_or(routes::Right::Read, |route| route.takes(request.method));
+        let takes = route.map_or(routes::Permission::Read, |route| {
+            route.required_permission(request.method)
+        });
         let now = self.app.service.now();
-        if let Err(turned) = self.guard.admit(request, takes, now) {
+        if let Err(turned) = self.guard.authorize(request, takes, now) {
             let (why, reply) = *turned;
-            self.app.metrics().reject(why);
+            self.app.metrics().record_admin_rejection(why);
             return reply;
         }
         let Some(route) = route else {
             let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
-            return HttpResponse::plain(StatusCode::NOT_FOUND, detail);
+            return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
         };
         if !route.allows(request.method) {
             let method = echo(request.method.as_str().as_bytes());
@@ -243,17 +251,17 @@ impl<C: Clock + 'static> HttpHandler for Admin<C> {
                 "{method} is not possible here; possible are {}",
                 route.methods
             );
-            return HttpResponse::plain(StatusCode::METHOD_NOT_ALLOWED, detail)
+            return HttpResponse::status_problem(StatusCode::METHOD_NOT_ALLOWED, detail)
                 .allow(route.methods);
         }
         if !request.query.is_empty() {
             let detail = "query: everything is said in the body here";
-            return HttpResponse::plain(StatusCode::BAD_REQUEST, detail);
+            return HttpResponse::status_problem(StatusCode::BAD_REQUEST, detail);
         }
         self.routed(route.endpoint, request).await
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 }

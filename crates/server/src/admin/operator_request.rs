@@ -5,8 +5,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 use tollgate_core::Nanos;
-use tollgate_engine::control::{By, Halt, Switch};
-use tollgate_policy::words::{self, Wrong};
+use tollgate_engine::control::{Attribution, Halt, Switch};
+use tollgate_policy::grammar::{self, GrammarError};
 
 use crate::http::bad_input::BadInput;
 
@@ -34,7 +34,7 @@ pub(super) struct OperatorRequest {
 
 impl OperatorRequest {
     /// Reads a body in which only these fields may be given, `who` and `why` aside.
-    pub(super) fn read(body: &[u8], fields: &[&str]) -> Result<Self, BadInput> {
+    pub(super) fn parse(body: &[u8], fields: &[&str]) -> Result<Self, BadInput> {
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(BadInput::new("body", body, "it must be a JSON object"));
         }
@@ -61,7 +61,7 @@ impl OperatorRequest {
     }
 
     /// Who says it and why. The engine refuses what is not signed, or at too great a length.
-    pub(super) fn signed(&self, from: &str) -> Result<(String, String), BadInput> {
+    pub(super) fn signature(&self, from: &str) -> Result<(String, String), BadInput> {
         let who = text("who", self.who.as_ref())?.trim();
         let why = text("why", self.why.as_ref())?;
         if who.is_empty() || who.len() > MOST_WHO {
@@ -77,7 +77,7 @@ impl OperatorRequest {
 
     /// One limit, or `None` for all of them, which has to be said too: a field that was forgotten must not halt
     /// everything.
-    pub(super) fn limit_or_everything(&self) -> Result<Option<&str>, BadInput> {
+    pub(super) fn limit_or_all(&self) -> Result<Option<&str>, BadInput> {
         let Some(value) = &self.limit else {
             let reason = "say which, or \"*\" for everything";
             return Err(BadInput::new("limit", b"", reason));
@@ -129,12 +129,12 @@ impl OperatorRequest {
     }
 
     /// How long it is to hold; without it until it is taken back.
-    pub(super) fn lasts(&self) -> Result<Option<Nanos>, BadInput> {
+    pub(super) fn duration(&self) -> Result<Option<Nanos>, BadInput> {
         let Some(value) = &self.r#for else {
             return Ok(None);
         };
         let said = text("for", Some(value))?;
-        let span = words::duration(said).map_err(|wrong| bad("for", said, &wrong))?;
+        let span = grammar::parse_duration(said).map_err(|wrong| bad("for", said, &wrong))?;
         if span.is_zero() {
             let reason = "it must be longer than nothing";
             return Err(BadInput::new("for", said.as_bytes(), reason));
@@ -167,7 +167,8 @@ impl OperatorRequest {
             None => None,
             Some(value) => {
                 let said = text("enforce", Some(value))?;
-                let share = words::percent(said).map_err(|wrong| bad("enforce", said, &wrong))?;
+                let share =
+                    grammar::parse_percent(said).map_err(|wrong| bad("enforce", said, &wrong))?;
                 Some(share.hundredths())
             }
         };
@@ -176,8 +177,8 @@ impl OperatorRequest {
 }
 
 /// The signature as the engine takes it.
-pub(super) fn by((who, why): &(String, String)) -> By<'_> {
-    By { who, why }
+pub(super) fn signed_by((who, why): &(String, String)) -> Attribution<'_> {
+    Attribution { who, why }
 }
 
 fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> {
@@ -195,7 +196,7 @@ fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> 
     }
 }
 
-fn bad(field: &str, said: &str, wrong: &Wrong) -> BadInput {
+fn bad(field: &str, said: &str, wrong: &GrammarError) -> BadInput {
     let help = wrong.help.as_ref().map(|help| format!("; {help}"));
     let reason = format!("{}{}", wrong.message, help.unwrap_or_default());
     BadInput::new(field, said.as_bytes(), reason)
@@ -206,19 +207,19 @@ mod tests {
     use super::*;
 
     /// What a test wants to be refused.
-    type CheckRequest = fn(&OperatorRequest) -> Option<BadInput>;
+    type FieldCheck = fn(&OperatorRequest) -> Option<BadInput>;
 
     fn said(body: &str) -> OperatorRequest {
         let all = ["limit", "key", "address", "quota", "for", "to", "enforce"];
-        OperatorRequest::read(body.as_bytes(), &all).unwrap()
+        OperatorRequest::parse(body.as_bytes(), &all).unwrap()
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases: [(&str, CheckRequest, &str); 12] = [
+        let cases: [(&str, FieldCheck, &str); 12] = [
             ("{}", |said| said.limit().err(), "limit: "),
             (r#"{"limit": 7}"#, |said| said.limit().err(), "limit: \"7\""),
-            ("{}", |said| said.limit_or_everything().err(), "limit: "),
+            ("{}", |said| said.limit_or_all().err(), "limit: "),
             ("{}", |said| said.key().err(), "key: "),
             (
                 r#"{"key": ["a", 7]}"#,
@@ -228,10 +229,14 @@ mod tests {
             (r#"{"key": {}}"#, |said| said.key().err(), "key: \"{}\""),
             (
                 r#"{"for": "soon"}"#,
-                |said| said.lasts().err(),
+                |said| said.duration().err(),
                 "for: \"soon\"",
             ),
-            (r#"{"for": "0s"}"#, |said| said.lasts().err(), "for: \"0s\""),
+            (
+                r#"{"for": "0s"}"#,
+                |said| said.duration().err(),
+                "for: \"0s\"",
+            ),
             (
                 r#"{"to": "down"}"#,
                 |said| said.switch().err(),
@@ -247,7 +252,11 @@ mod tests {
                 |said| said.address().err(),
                 "key: ",
             ),
-            (r#"{"why": "x"}"#, |said| said.signed("here").err(), "who: "),
+            (
+                r#"{"why": "x"}"#,
+                |said| said.signature("here").err(),
+                "who: ",
+            ),
         ];
         for (body, asked, expected) in cases {
             let error = asked(&said(body)).unwrap().to_string();
@@ -260,10 +269,10 @@ mod tests {
             "{\"lmit\": \"a\"}",
             "{",
         ] {
-            let error = OperatorRequest::read(body.as_bytes(), &["limit"]).unwrap_err();
+            let error = OperatorRequest::parse(body.as_bytes(), &["limit"]).unwrap_err();
             assert_eq!(error.field, "body", "{body}");
         }
-        let error = OperatorRequest::read(br#"{"quota": "1/s"}"#, &["limit"]).unwrap_err();
+        let error = OperatorRequest::parse(br#"{"quota": "1/s"}"#, &["limit"]).unwrap_err();
         assert_eq!(error.field, "quota");
         assert!(error.to_string().contains("there are limit, who, why"));
     }
@@ -272,15 +281,15 @@ mod tests {
     fn what_is_right_is_understood() {
         let body = r#"{"limit": "*", "key": "a", "for": "90s", "to": "shadow", "enforce": "2.5%", "who": " ada ", "why": "test"}"#;
         let said = said(body);
-        assert_eq!(said.limit_or_everything().unwrap(), None);
+        assert_eq!(said.limit_or_all().unwrap(), None);
         assert_eq!(said.key().unwrap(), ["a"]);
-        assert_eq!(said.lasts().unwrap(), Some(Nanos::from_secs(90)));
+        assert_eq!(said.duration().unwrap(), Some(Nanos::from_secs(90)));
         let switch = Switch {
             halt: Some(Halt::Shadow),
             enforce: Some(250),
         };
         assert_eq!(said.switch().unwrap(), switch);
-        let signed = said.signed("192.0.2.7").unwrap();
+        let signed = said.signature("192.0.2.7").unwrap();
         assert_eq!(signed, ("ada (192.0.2.7)".to_owned(), "test".to_owned()));
     }
 }

@@ -9,9 +9,9 @@ const MOST_BODY: usize = 16_384;
 
 /// What can be asked of the admin listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Endpoint {
+pub(super) enum AdminEndpoint {
     /// What there is.
-    Front,
+    FrontPage,
     /// Whether the process is there.
     Health,
     /// Whether it should be sent requests.
@@ -32,35 +32,35 @@ pub(super) enum Endpoint {
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Right {
+pub(super) enum Permission {
     /// Ask whether the server is there, which says nothing about anybody.
-    Nothing,
+    Public,
     Read,
     Operate,
 }
 
 /// One endpoint.
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct AdminRoute {
     pub(super) path: &'static str,
     /// As `Allow` lists them.
     pub(super) methods: &'static str,
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: AdminEndpoint,
     /// What the front page says about it.
-    pub(super) about: &'static str,
+    pub(super) description: &'static str,
 }
 
 const fn route(
     path: &'static str,
     methods: &'static str,
-    endpoint: Endpoint,
+    endpoint: AdminEndpoint,
     about: &'static str,
-) -> Route {
-    Route {
+) -> AdminRoute {
+    AdminRoute {
         path,
         methods,
         endpoint,
-        about,
+        description: about,
     }
 }
 
@@ -68,97 +68,97 @@ const LOOK: &str = "GET, HEAD";
 const EDIT: &str = "GET, HEAD, PUT, DELETE";
 
 /// Every endpoint there is.
-pub(super) const ROUTES: &[Route] = &[
-    route("/", LOOK, Endpoint::Front, "this page"),
+pub(super) const ROUTES: &[AdminRoute] = &[
+    route("/", LOOK, AdminEndpoint::FrontPage, "this page"),
     route(
         "/healthz",
         LOOK,
-        Endpoint::Health,
+        AdminEndpoint::Health,
         "200 while the process answers",
     ),
     route(
         "/readyz",
         LOOK,
-        Endpoint::Ready,
+        AdminEndpoint::Ready,
         "200 while requests should be sent here, 503 while it stops",
     ),
     route(
         "/metrics",
         LOOK,
-        Endpoint::Metrics,
+        AdminEndpoint::Metrics,
         "Prometheus text, or OpenMetrics for those who ask for it",
     ),
     route(
         "/v1/limits",
         LOOK,
-        Endpoint::Limits,
+        AdminEndpoint::Limits,
         "the limits in force in plain words, with counters",
     ),
     route(
         "/v1/state",
         LOOK,
-        Endpoint::State,
+        AdminEndpoint::State,
         "what the server has done, how candidates compare, how full the store is",
     ),
     route(
         "/fleet",
         LOOK,
-        Endpoint::Fleet,
+        AdminEndpoint::Fleet,
         "who else is there, who differs, and what of operators' words got round",
     ),
     route(
         "/v1/policy",
         LOOK,
-        Endpoint::Policy,
+        AdminEndpoint::Policy,
         "where the policy comes from and what it says",
     ),
     route(
         "/v1/switches",
         "GET, HEAD, PUT",
-        Endpoint::Switches,
+        AdminEndpoint::Switches,
         "how far limits are enforced; PUT limit, to, enforce",
     ),
     route(
         "/v1/overrides",
         EDIT,
-        Endpoint::Overrides,
+        AdminEndpoint::Overrides,
         "other quotas for single keys; PUT limit, key, quota, for; DELETE limit, key",
     ),
     route(
         "/v1/blocks",
         EDIT,
-        Endpoint::Blocks,
+        AdminEndpoint::Blocks,
         "who is refused; PUT limit and key, or address, for; DELETE the same",
     ),
     route(
         "/v1/resets",
         "POST",
-        Endpoint::Resets,
+        AdminEndpoint::Resets,
         "forgets what a key has used; limit, key",
     ),
     route(
         "/v1/audit",
         LOOK,
-        Endpoint::Audit,
+        AdminEndpoint::Audit,
         "what operators did, the latest first",
     ),
     route(
         "/v1/reload",
         "POST",
-        Endpoint::Reload,
+        AdminEndpoint::Reload,
         "reads the policy's file again",
     ),
     route(
         "/openapi.json",
         LOOK,
-        Endpoint::OpenApi,
+        AdminEndpoint::OpenApi,
         "the description of all this",
     ),
 ];
 
-impl Route {
+impl AdminRoute {
     /// The endpoint at a path.
-    pub(super) fn at(path: &str) -> Option<&'static Self> {
+    pub(super) fn find(path: &str) -> Option<&'static Self> {
         ROUTES.iter().find(|route| route.path == path)
     }
 
@@ -169,24 +169,24 @@ impl Route {
     }
 
     /// What it takes to ask it so.
-    pub(super) fn takes(&self, method: &Method) -> Right {
+    pub(super) fn required_permission(&self, method: &Method) -> Permission {
         match self.endpoint {
-            Endpoint::Health | Endpoint::Ready => Right::Nothing,
-            _ if changes(method) => Right::Operate,
-            _ => Right::Read,
+            AdminEndpoint::Health | AdminEndpoint::Ready => Permission::Public,
+            _ if is_write(method) => Permission::Operate,
+            _ => Permission::Read,
         }
     }
 }
 
 /// Whether a request by this method changes anything.
-pub(super) fn changes(method: &Method) -> bool {
+pub(super) fn is_write(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// The longest body that is read of such a request.
 pub(super) fn max_body_len(method: &Method, path: &str) -> usize {
-    match Route::at(path) {
-        Some(route) if changes(method) && route.allows(method) => MOST_BODY,
+    match AdminRoute::find(path) {
+        Some(route) if is_write(method) && route.allows(method) => MOST_BODY,
         _ => 0,
     }
 }
@@ -200,7 +200,7 @@ mod tests {
         for route in ROUTES {
             let same = ROUTES.iter().filter(|other| other.path == route.path);
             assert_eq!(same.count(), 1, "{}", route.path);
-            assert!(!route.about.is_empty(), "{}", route.path);
+            assert!(!route.description.is_empty(), "{}", route.path);
         }
     }
 
@@ -210,14 +210,23 @@ mod tests {
             for method in ["PUT", "POST", "DELETE", "PATCH"] {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();
                 if route.allows(&method) {
-                    assert_eq!(route.takes(&method), Right::Operate, "{}", route.path);
+                    assert_eq!(
+                        route.required_permission(&method),
+                        Permission::Operate,
+                        "{}",
+                        route.path
+                    );
                 }
             }
         }
-        let read = |path| Route::at(path).unwrap().takes(&Method::GET);
-        assert_eq!(read("/metrics"), Right::Read);
-        assert_eq!(read("/v1/audit"), Right::Read);
-        assert_eq!(read("/healthz"), Right::Nothing);
+        let read = |path| {
+            AdminRoute::find(path)
+                .unwrap()
+                .required_permission(&Method::GET)
+        };
+        assert_eq!(read("/metrics"), Permission::Read);
+        assert_eq!(read("/v1/audit"), Permission::Read);
+        assert_eq!(read("/healthz"), Permission::Public);
     }
 
     #[test]

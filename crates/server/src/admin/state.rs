@@ -7,28 +7,28 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Timestamp;
-use tollgate_engine::control::{Block, Halt, KeyOverride, NamedKey, Switch};
+use tollgate_engine::control::{Block, Halt, KeyIdentity, KeyOverride, Switch};
 use tollgate_engine::{Agreement, Divergence};
 use tollgate_store::Clock;
 
-use super::Admin;
+use super::AdminApi;
 use crate::http::response::HttpResponse;
-use crate::http::verdict_body::json;
+use crate::http::verdict_body::to_json_string;
 
 #[derive(Serialize)]
-struct State<'a> {
+struct StateBody<'a> {
     version: &'static str,
     /// Whether requests should be sent here.
     ready: bool,
     generation: u64,
-    stores: Vec<StoreState>,
-    tickets: TicketState,
-    connections: BTreeMap<&'a str, Connections>,
-    divergences: Vec<Diverging>,
+    stores: Vec<MemoryStoreBody>,
+    tickets: TicketsBody,
+    connections: BTreeMap<&'a str, ConnectionsBody>,
+    divergences: Vec<DivergenceBody>,
 }
 
 #[derive(Serialize)]
-struct StoreState {
+struct MemoryStoreBody {
     name: &'static str,
     slots: u64,
     live: u64,
@@ -39,13 +39,13 @@ struct StoreState {
 }
 
 #[derive(Serialize)]
-struct TicketState {
+struct TicketsBody {
     kept: usize,
     given_up: u64,
 }
 
 #[derive(Serialize)]
-struct Connections {
+struct ConnectionsBody {
     open: u64,
     accepted: u64,
     refused: u64,
@@ -54,7 +54,7 @@ struct Connections {
 }
 
 #[derive(Serialize)]
-struct Diverging {
+struct DivergenceBody {
     limit: Box<str>,
     agreement: &'static str,
     threshold: String,
@@ -63,11 +63,11 @@ struct Diverging {
     would_allow: u64,
     unknown: u64,
     missed: u64,
-    top: Vec<DivergingKey>,
+    top: Vec<DivergingKeyBody>,
 }
 
 #[derive(Serialize)]
-struct DivergingKey {
+struct DivergingKeyBody {
     /// The digest that logs have, too.
     key: String,
     would_deny: u64,
@@ -76,7 +76,7 @@ struct DivergingKey {
 }
 
 #[derive(Serialize)]
-struct Policy<'a> {
+struct PolicyBody<'a> {
     /// Where it comes from; null for the one that is built in.
     file: Option<String>,
     generation: u64,
@@ -89,14 +89,14 @@ struct Policy<'a> {
     mode: Option<&'a str>,
     deny: &'a [String],
     exempt: &'a [String],
-    limits: Vec<PolicyLimit<'a>>,
+    limits: Vec<PolicyLimitBody<'a>>,
     /// What every rule does, where files of envoyproxy/ratelimit decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
-struct PolicyLimit<'a> {
+struct PolicyLimitBody<'a> {
     name: &'a str,
     mode: &'a str,
     applies_to: &'a str,
@@ -106,25 +106,25 @@ struct PolicyLimit<'a> {
 }
 
 #[derive(Serialize)]
-struct Switches {
-    everything: SwitchShown,
-    limits: BTreeMap<Box<str>, SwitchShown>,
+struct SwitchesBody {
+    everything: SwitchBody,
+    limits: BTreeMap<Box<str>, SwitchBody>,
 }
 
 #[derive(Serialize)]
-struct SwitchShown {
+struct SwitchBody {
     to: &'static str,
     /// For which share of keys, whatever the policy says.
     enforce: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Overrides {
-    overrides: Vec<OverrideShown>,
+struct OverridesBody {
+    overrides: Vec<OverrideBody>,
 }
 
 #[derive(Serialize)]
-struct OverrideShown {
+struct OverrideBody {
     limit: Box<str>,
     key: Box<str>,
     quota: Box<str>,
@@ -132,12 +132,12 @@ struct OverrideShown {
 }
 
 #[derive(Serialize)]
-struct Blocks {
-    blocks: Vec<BlockShown>,
+struct BlocksBody {
+    blocks: Vec<BlockBody>,
 }
 
 #[derive(Serialize)]
-struct BlockShown {
+struct BlockBody {
     limit: Option<Box<str>>,
     key: Option<Box<str>>,
     address: Option<String>,
@@ -145,38 +145,38 @@ struct BlockShown {
 }
 
 #[derive(Serialize)]
-struct Audit {
-    events: Vec<EventShown>,
+struct AuditBody {
+    events: Vec<AuditEventBody>,
 }
 
 #[derive(Serialize)]
-struct EventShown {
+struct AuditEventBody {
     when: String,
     who: Box<str>,
     what: String,
     why: Box<str>,
 }
 
-impl<C: Clock + 'static> Admin<C> {
+impl<C: Clock + 'static> AdminApi<C> {
     pub(super) fn state(&self) -> HttpResponse {
         let engine = self.app.engine();
         let (given_up, kept) = self.app.service.ticket_usage();
         let mut stores = vec![("policy", engine.store())];
         stores.extend(self.resp.as_ref().map(|resp| ("throttle", resp.store())));
-        let store = |(name, store): (&'static str, &tollgate_store::Memory<C>)| {
+        let store = |(name, store): (&'static str, &tollgate_store::MemoryStore<C>)| {
             let (usage, occupancy) = (store.usage(), store.occupancy());
-            StoreState {
+            MemoryStoreBody {
                 name,
                 slots: occupancy.slots,
                 live: occupancy.live,
-                live_evictions: usage.forgiven,
-                overflow_decisions: usage.overflowed,
+                live_evictions: usage.evictions,
+                overflow_decisions: usage.overflow_decisions,
                 table_bytes: usage.table_bytes,
                 collection_bytes: usage.collection_bytes,
             }
         };
         let connections = self.listeners().into_iter().map(|(name, counters)| {
-            let counted = Connections {
+            let counted = ConnectionsBody {
                 open: counters.open(),
                 accepted: counters.accepted(),
                 refused: counters.refused_connections(),
@@ -185,12 +185,12 @@ impl<C: Clock + 'static> Admin<C> {
             };
             (name, counted)
         });
-        HttpResponse::json(json(&State {
+        HttpResponse::json(to_json_string(&StateBody {
             version: env!("CARGO_PKG_VERSION"),
             ready: self.is_ready(),
             generation: self.app.envoy.generation(),
             stores: stores.into_iter().map(store).collect(),
-            tickets: TicketState { kept, given_up },
+            tickets: TicketsBody { kept, given_up },
             connections: connections.collect(),
             divergences: engine.divergences().into_iter().map(diverging).collect(),
         }))
@@ -199,9 +199,9 @@ impl<C: Clock + 'static> Admin<C> {
     pub(super) fn policy(&self) -> HttpResponse {
         let told = self.app.service.explanation();
         let explanation = &told.explanation;
-        let reload = self.app.envoy.reload();
+        let reload = self.app.envoy.reloader();
         let status = reload.as_ref().map(|reload| reload.status());
-        let limits = explanation.limits.iter().map(|limit| PolicyLimit {
+        let limits = explanation.limits.iter().map(|limit| PolicyLimitBody {
             name: &limit.name,
             mode: &limit.mode,
             applies_to: &limit.applies_to,
@@ -213,13 +213,13 @@ impl<C: Clock + 'static> Admin<C> {
                 .collect(),
             notes: &limit.notes,
         });
-        HttpResponse::json(json(&Policy {
+        HttpResponse::json(to_json_string(&PolicyBody {
             file: reload.map(|reload| reload.path().display().to_string()),
             generation: self.app.envoy.generation(),
-            rules: self.app.envoy.rules_in_words(),
+            rules: self.app.envoy.explain_rules(),
             valid: status.as_ref().is_none_or(|status| status.valid),
             fingerprint: status.as_ref().map(|status| status.hash.to_string()),
-            loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),
+            loaded_at: status.as_ref().map(|status| format_utc(status.loaded_at)),
             problems: status
                 .as_ref()
                 .and_then(|status| status.error.as_ref())
@@ -232,40 +232,42 @@ impl<C: Clock + 'static> Admin<C> {
     }
 
     pub(super) fn switches(&self) -> HttpResponse {
-        let controls = self.app.engine().control().controls();
+        let controls = self.app.engine().control().operator_state();
         let limits = controls.limits.into_iter();
-        HttpResponse::json(json(&Switches {
+        HttpResponse::json(to_json_string(&SwitchesBody {
             everything: switch(controls.everything),
             limits: limits.map(|(name, to)| (name, switch(to))).collect(),
         }))
     }
 
     pub(super) fn overrides(&self) -> HttpResponse {
-        let controls = self.app.engine().control().controls();
+        let controls = self.app.engine().control().operator_state();
         let shown = |one: KeyOverride| {
-            let NamedKey { limit, shown, .. } = one.key;
-            OverrideShown {
+            let KeyIdentity { limit, shown, .. } = one.key;
+            OverrideBody {
                 limit,
                 key: shown,
                 quota: one.quota,
-                until: one.until.map(|until| utc(Timestamp::from_nanos(until))),
+                until: one
+                    .until
+                    .map(|until| format_utc(Timestamp::from_nanos(until))),
             }
         };
         let overrides = controls.overrides.into_iter().map(shown).collect();
-        HttpResponse::json(json(&Overrides { overrides }))
+        HttpResponse::json(to_json_string(&OverridesBody { overrides }))
     }
 
     pub(super) fn blocks(&self) -> HttpResponse {
-        let controls = self.app.engine().control().controls();
-        let ends = |until: Option<u64>| until.map(|until| utc(Timestamp::from_nanos(until)));
+        let controls = self.app.engine().control().operator_state();
+        let ends = |until: Option<u64>| until.map(|until| format_utc(Timestamp::from_nanos(until)));
         let shown = |one: Block| match one {
-            Block::Key { key, until } => BlockShown {
+            Block::Key { key, until } => BlockBody {
                 limit: Some(key.limit),
                 key: Some(key.shown),
                 address: None,
                 until: ends(until),
             },
-            Block::Address { address, until } => BlockShown {
+            Block::Address { address, until } => BlockBody {
                 limit: None,
                 key: None,
                 address: Some(address),
@@ -273,24 +275,24 @@ impl<C: Clock + 'static> Admin<C> {
             },
         };
         let blocks = controls.blocks.into_iter().map(shown).collect();
-        HttpResponse::json(json(&Blocks { blocks }))
+        HttpResponse::json(to_json_string(&BlocksBody { blocks }))
     }
 
     pub(super) fn audit(&self) -> HttpResponse {
         let events = self.app.engine().control().events();
-        let shown = |event: tollgate_engine::control::Event| EventShown {
-            when: utc(event.when),
-            what: event.what.to_string(),
+        let shown = |event: tollgate_engine::control::OperatorEvent| AuditEventBody {
+            when: format_utc(event.at),
+            what: event.change.to_string(),
             who: event.who,
             why: event.why,
         };
         let events = events.into_iter().rev().map(shown).collect();
-        HttpResponse::json(json(&Audit { events }))
+        HttpResponse::json(to_json_string(&AuditBody { events }))
     }
 }
 
-fn diverging(of: Divergence) -> Diverging {
-    let key = |key: tollgate_engine::candidate::DivergingKey| DivergingKey {
+fn diverging(of: Divergence) -> DivergenceBody {
+    let key = |key: tollgate_engine::candidate::DivergingKey| DivergingKeyBody {
         key: key
             .digest
             .iter()
@@ -300,12 +302,12 @@ fn diverging(of: Divergence) -> Diverging {
         would_allow: key.would_allow,
         error: key.error,
     };
-    Diverging {
+    DivergenceBody {
         limit: of.limit,
         agreement: match of.agreement {
             Agreement::Agrees => "agrees",
             Agreement::Diverges => "diverges",
-            Agreement::TooFewToTell => "too_few_to_tell",
+            Agreement::Inconclusive => "too_few_to_tell",
         },
         threshold: of.threshold.to_string(),
         compared: of.compared,
@@ -313,12 +315,12 @@ fn diverging(of: Divergence) -> Diverging {
         would_allow: of.would_allow,
         unknown: of.unknown,
         missed: of.missed,
-        top: of.top.into_iter().map(key).collect(),
+        top: of.top_keys.into_iter().map(key).collect(),
     }
 }
 
-fn switch(switch: Switch) -> SwitchShown {
-    SwitchShown {
+fn switch(switch: Switch) -> SwitchBody {
+    SwitchBody {
         to: match switch.halt {
             None => "on",
             Some(Halt::Shadow) => "shadow",
@@ -330,6 +332,6 @@ fn switch(switch: Switch) -> SwitchShown {
     }
 }
 
-pub(super) fn utc(instant: Timestamp) -> String {
-    tollgate_engine::control::Utc(instant).to_string()
+pub(super) fn format_utc(instant: Timestamp) -> String {
+    tollgate_engine::control::UtcTime(instant).to_string()
 }

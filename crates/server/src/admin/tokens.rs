@@ -5,7 +5,7 @@
 use std::fmt;
 use std::hint::black_box;
 
-use super::routes::Right;
+use super::routes::Permission;
 
 /// Shorter ones can be guessed.
 const SHORTEST: usize = 16;
@@ -14,7 +14,7 @@ const LONGEST: usize = 512;
 
 /// The tokens of an admin listener. Whoever may operate may also read.
 #[derive(Clone, Default)]
-pub struct Tokens {
+pub struct AdminTokens {
     read: Option<Token>,
     operate: Option<Token>,
 }
@@ -23,22 +23,22 @@ pub struct Tokens {
 #[derive(Clone)]
 struct Token(Box<[u8]>);
 
-impl Tokens {
+impl AdminTokens {
     /// With these tokens, which must be 16 to 512 printable characters without spaces, and different.
     ///
     /// # Errors
     /// Which of them is not, and why.
-    pub fn new(read: Option<&str>, operate: Option<&str>) -> Result<Self, InvalidToken> {
+    pub fn new(read: Option<&str>, operate: Option<&str>) -> Result<Self, InvalidAdminToken> {
         if read.is_some() && read == operate {
             let reason = "it is the same as the read token, which must not be able to operate";
-            return Err(InvalidToken {
+            return Err(InvalidAdminToken {
                 which: "operate",
                 reason,
             });
         }
         let token = |which, text: Option<&str>| {
             let token = text.map(Token::new).transpose();
-            token.map_err(|reason| InvalidToken { which, reason })
+            token.map_err(|reason| InvalidAdminToken { which, reason })
         };
         Ok(Self {
             read: token("read", read)?,
@@ -48,7 +48,7 @@ impl Tokens {
 
     /// Whether there is any, so that one has to be shown.
     #[must_use]
-    pub const fn are_set(&self) -> bool {
+    pub const fn is_any_set(&self) -> bool {
         self.read.is_some() || self.operate.is_some()
     }
 
@@ -58,14 +58,14 @@ impl Tokens {
     }
 
     /// What a token gives the right to.
-    pub(super) fn right_of(&self, shown: &[u8]) -> Option<Right> {
+    pub(super) fn permission_of(&self, shown: &[u8]) -> Option<Permission> {
         let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(shown));
         // Both are compared whatever the first says.
         let (reads, operates) = (is(&self.read), is(&self.operate));
         if operates {
-            Some(Right::Operate)
+            Some(Permission::Operate)
         } else {
-            reads.then_some(Right::Read)
+            reads.then_some(Permission::Read)
         }
     }
 }
@@ -91,7 +91,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for AdminTokens {
     /// Only which there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens")
@@ -103,20 +103,20 @@ impl fmt::Debug for Tokens {
 
 /// A token that cannot be used. It is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidToken {
+pub struct InvalidAdminToken {
     /// `read` or `operate`.
     pub which: &'static str,
     /// What is wrong with it.
     pub reason: &'static str,
 }
 
-impl fmt::Display for InvalidToken {
+impl fmt::Display for InvalidAdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the admin {} token: {}", self.which, self.reason)
     }
 }
 
-impl std::error::Error for InvalidToken {}
+impl std::error::Error for InvalidAdminToken {}
 
 #[cfg(test)]
 mod tests {
@@ -127,16 +127,16 @@ mod tests {
 
     #[test]
     fn each_token_gives_its_own_right_and_nothing_else_does() {
-        let tokens = Tokens::new(Some(READ), Some(OPERATE)).unwrap();
-        let right = |shown: &str| tokens.right_of(shown.as_bytes());
-        assert_eq!(right(READ), Some(Right::Read));
-        assert_eq!(right(OPERATE), Some(Right::Operate));
+        let tokens = AdminTokens::new(Some(READ), Some(OPERATE)).unwrap();
+        let right = |shown: &str| tokens.permission_of(shown.as_bytes());
+        assert_eq!(right(READ), Some(Permission::Read));
+        assert_eq!(right(OPERATE), Some(Permission::Operate));
         let longer = format!("{READ}x");
         let last = READ.replace("cdef", "cdeF");
         for wrong in ["", "x", &READ[1..], &READ[..READ.len() - 1], &longer, &last] {
             assert_eq!(right(wrong), None, "{wrong:?}");
         }
-        assert_eq!(Tokens::default().right_of(b""), None);
+        assert_eq!(AdminTokens::default().permission_of(b""), None);
     }
 
     #[test]
@@ -149,21 +149,21 @@ mod tests {
             "0123456789 abcdef",
             "0123456789abcdeé",
         ] {
-            assert!(Tokens::new(Some(wrong), None).is_err(), "{wrong:?}");
-            assert!(Tokens::new(None, Some(wrong)).is_err(), "{wrong:?}");
+            assert!(AdminTokens::new(Some(wrong), None).is_err(), "{wrong:?}");
+            assert!(AdminTokens::new(None, Some(wrong)).is_err(), "{wrong:?}");
         }
-        let same = Tokens::new(Some(READ), Some(READ)).unwrap_err();
+        let same = AdminTokens::new(Some(READ), Some(READ)).unwrap_err();
         assert_eq!(same.which, "operate");
     }
 
     #[test]
     fn a_token_is_never_shown() {
-        let tokens = Tokens::new(Some(READ), None).unwrap();
+        let tokens = AdminTokens::new(Some(READ), None).unwrap();
         assert_eq!(
             format!("{tokens:?}"),
             "Tokens { read: true, operate: false }"
         );
-        let wrong = Tokens::new(None, Some("short-secret")).unwrap_err();
+        let wrong = AdminTokens::new(None, Some("short-secret")).unwrap_err();
         assert!(!format!("{wrong} {wrong:?}").contains("short-secret"));
     }
 }

@@ -3,14 +3,14 @@
 //! `start.rs` connects, `tending.rs` looks whether what was away is back. [`tollgate_service::fleet`] does everything else.
 //! Must not know: command lines, how anything is decided.
 
-mod start;
-mod tending;
+mod connect;
+mod store_monitor;
 
-pub use start::Shared;
-pub use tending::Tending;
+pub use connect::FleetConnection;
+pub use store_monitor::StoreMonitor;
 pub use tollgate_service::fleet::{
-    FleetMaintenance, FleetNode, FleetView, Membership, MembershipSettings, Mismatch, Node,
-    NodeTotals, Nodes,
+    FleetMaintenance, FleetNode, FleetSize, FleetView, LocalNode, Membership, MembershipSettings,
+    Mismatch, NodeTotals,
 };
 
 /// The name of [`FleetNode`] before version 0.2.

@@ -18,21 +18,21 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method as Verb, Request, Response, StatusCode};
 use tokio::time::{sleep, timeout};
 
-use super::frame::Inbox;
+use super::frame::MessageDecoder;
 use super::limits::GrpcLimits;
-use super::methods::{GrpcHandler, GrpcReply, Method};
-use super::status::{Code, Status, well};
-use crate::listen::Stopping;
+use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
+use super::status::{GrpcCode, GrpcStatus, ok_trailers};
+use crate::listen::ShutdownSignal;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// A call that has begun.
 #[derive(Debug)]
 pub(super) struct Call {
-    method: Method,
+    method: GrpcMethod,
     body: RecvStream,
     respond: SendResponse<Bytes>,
-    inbox: Inbox,
+    inbox: MessageDecoder,
     /// How much of the connection's window it holds.
     held: usize,
     /// The question, once it is there.
@@ -40,19 +40,20 @@ pub(super) struct Call {
 }
 
 /// How far a call has come.
-pub(super) enum Step {
+pub(super) enum CallProgress {
     /// It is over.
-    Over,
+    Done,
     /// The rest of the question is missing.
-    Asking(Call),
+    ReadingRequest(Call),
     /// The answer is being found.
-    Deciding(Call, Deciding),
+    AwaitingReply(Call, PendingGrpcReply),
     /// The answer is there and waits.
-    Waiting(SendResponse<Bytes>, GrpcReply),
+    HoldingReply(SendResponse<Bytes>, GrpcReply),
 }
 
 /// An answer that a store is waited for.
-pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<GrpcReply, Status>> + Send>>;
+pub(super) type PendingGrpcReply =
+    Pin<Box<dyn Future<Output = Result<GrpcReply, GrpcStatus>> + Send>>;
 
 impl Call {
     /// Begins a call, or answers at once why it cannot be made.
@@ -66,66 +67,69 @@ impl Call {
             send_head(&mut respond, refusal, true);
             return None;
         }
-        let Some(method) = Method::at(head.uri.path()) else {
+        let Some(method) = GrpcMethod::from_path(head.uri.path()) else {
             let message = "there is no such method; ask the reflection service which there are";
-            fail(&mut respond, &Status::new(Code::Unimplemented, message));
+            fail(
+                &mut respond,
+                &GrpcStatus::new(GrpcCode::Unimplemented, message),
+            );
             return None;
         };
         Some(Self {
             method,
             body,
             respond,
-            inbox: Inbox::new(limits.message),
+            inbox: MessageDecoder::new(limits.max_message_len),
             held: 0,
             message: None,
         })
     }
 
-    pub(super) const fn method(&self) -> Method {
+    pub(super) const fn method(&self) -> GrpcMethod {
         self.method
     }
 
     /// Ends it because there is no room for it.
-    pub(super) fn refuse(mut self, why: &str) {
+    pub(super) fn reject(mut self, why: &str) {
         fail(
             &mut self.respond,
-            &Status::new(Code::ResourceExhausted, why),
+            &GrpcStatus::new(GrpcCode::ResourceExhausted, why),
         );
     }
 
     /// Goes on as far as is possible now.
-    pub(super) fn step<S: GrpcHandler>(
+    pub(super) fn advance<S: GrpcHandler>(
         mut self,
         context: &mut Context<'_>,
         service: &Arc<S>,
-        stopping: &Stopping,
-    ) -> Step {
+        stopping: &ShutdownSignal,
+    ) -> CallProgress {
         let question = match self.poll_question(context) {
-            Poll::Pending => return Step::Asking(self),
+            Poll::Pending => return CallProgress::ReadingRequest(self),
             Poll::Ready(question) => question,
         };
-        let (method, is_stopping) = (self.method, stopping.is_said());
+        let (method, is_stopping) = (self.method, stopping.is_triggered());
         match question {
             // Whoever asked is gone.
-            None => Step::Over,
+            None => CallProgress::Done,
             Some(Err(status)) => self.end(Err(status)),
-            Some(Ok(message)) if service.waits() => {
+            Some(Ok(message)) if service.has_fleet() => {
                 let service = Arc::clone(service);
-                let mut deciding: Deciding =
-                    Box::pin(async move { service.answer(method, &message, is_stopping).await });
+                let mut deciding: PendingGrpcReply =
+                    Box::pin(async move { service.handle(method, &message, is_stopping).await });
                 match deciding.as_mut().poll(context) {
                     Poll::Ready(answer) => self.end(answer),
-                    Poll::Pending => Step::Deciding(self, deciding),
+                    Poll::Pending => CallProgress::AwaitingReply(self, deciding),
                 }
             }
             // Over memory it is ready now. It is large, so it stays on the stack and is not copied into a box.
             Some(Ok(message)) => {
-                let answer = pin!(service.answer(method, &message, is_stopping));
+                let answer = pin!(service.handle(method, &message, is_stopping));
                 match answer.poll(context) {
                     Poll::Ready(answer) => self.end(answer),
                     Poll::Pending => {
                         let message = "the answer was awaited, and no fleet decides";
-                        self.end(Err(Status::new(Code::Internal, message)))
+                        self.end(Err(GrpcStatus::new(GrpcCode::Internal, message)))
                     }
                 }
             }
@@ -133,18 +137,23 @@ impl Call {
     }
 
     /// Sends the answer, unless it is to be held back.
-    fn end(mut self, answer: Result<GrpcReply, Status>) -> Step {
+    fn end(mut self, answer: Result<GrpcReply, GrpcStatus>) -> CallProgress {
         self.release();
         match answer {
-            Ok(answer) if !answer.wait.is_zero() => return Step::Waiting(self.respond, answer),
+            Ok(answer) if !answer.delay.is_zero() => {
+                return CallProgress::HoldingReply(self.respond, answer);
+            }
             Ok(answer) => send(&mut self.respond, answer.message),
             Err(status) => fail(&mut self.respond, &status),
         }
-        Step::Over
+        CallProgress::Done
     }
 
     /// The one message of the question, when all of it is there.
-    fn poll_question(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+    fn poll_question(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, GrpcStatus>>> {
         while !self.body.is_end_stream() {
             match ready!(self.body.poll_data(context)) {
                 // Many end their question with an empty piece.
@@ -153,7 +162,7 @@ impl Call {
                     // The window is given back when the call is over: what a connection can make us hold is bounded by
                     // its window, however many calls it begins.
                     self.held = self.held.saturating_add(bytes.len());
-                    self.inbox.add(bytes);
+                    self.inbox.push(bytes);
                     if let Err(status) = self.take_message() {
                         return Poll::Ready(Some(Err(status)));
                     }
@@ -162,22 +171,23 @@ impl Call {
                 None => break,
             }
         }
-        let missing = || Status::new(Code::InvalidArgument, "the call has no whole message");
+        let missing =
+            || GrpcStatus::new(GrpcCode::InvalidArgument, "the call has no whole message");
         Poll::Ready(Some(match self.message.take() {
             Some(message) if self.inbox.is_empty() => Ok(message),
             _ => Err(missing()),
         }))
     }
 
-    fn take_message(&mut self) -> Result<(), Status> {
+    fn take_message(&mut self) -> Result<(), GrpcStatus> {
         if self.message.is_some() {
             let message = "the call has more than one message";
-            return Err(Status::new(Code::InvalidArgument, message));
+            return Err(GrpcStatus::new(GrpcCode::InvalidArgument, message));
         }
-        self.message = self.inbox.message()?;
+        self.message = self.inbox.next_message()?;
         if self.message.is_some() && !self.inbox.is_empty() {
             let message = "there is something after the message";
-            return Err(Status::new(Code::InvalidArgument, message));
+            return Err(GrpcStatus::new(GrpcCode::InvalidArgument, message));
         }
         Ok(())
     }
@@ -188,7 +198,7 @@ impl Call {
     }
 
     /// The parts of a call whose answers are many.
-    pub(super) fn into_stream(mut self) -> Option<(Method, RecvStream, SendStream<Bytes>)> {
+    pub(super) fn into_stream(mut self) -> Option<(GrpcMethod, RecvStream, SendStream<Bytes>)> {
         let stream = send_head(&mut self.respond, Response::new(()), false)?;
         Some((self.method, self.body, stream))
     }
@@ -220,14 +230,14 @@ fn send(respond: &mut SendResponse<Bytes>, message: Bytes) {
     if let Some(mut stream) = send_head(respond, Response::new(()), false)
         && stream.send_data(message, false).is_ok()
     {
-        finish(&mut stream, Ok(()));
+        finish_stream(&mut stream, Ok(()));
     }
 }
 
 /// Ends a stream of answers.
-pub(super) fn finish(stream: &mut SendStream<Bytes>, how: Result<(), Status>) {
+pub(super) fn finish_stream(stream: &mut SendStream<Bytes>, how: Result<(), GrpcStatus>) {
     let trailers = match how {
-        Ok(()) => well(),
+        Ok(()) => ok_trailers(),
         Err(status) => {
             let mut fields = HeaderMap::with_capacity(2);
             status.write(&mut fields);
@@ -238,7 +248,7 @@ pub(super) fn finish(stream: &mut SendStream<Bytes>, how: Result<(), Status>) {
     let _sent = stream.send_trailers(trailers);
 }
 
-fn fail(respond: &mut SendResponse<Bytes>, status: &Status) {
+fn fail(respond: &mut SendResponse<Bytes>, status: &GrpcStatus) {
     let mut response = Response::new(());
     status.write(response.headers_mut());
     let _no_body = send_head(respond, response, true);
@@ -256,41 +266,41 @@ fn send_head(
 }
 
 /// The rest of a call that takes longer: its question is not complete, its answer is not found yet, or is held back.
-pub(super) async fn slowly<S: GrpcHandler>(
-    step: Step,
+pub(super) async fn finish_call<S: GrpcHandler>(
+    step: CallProgress,
     limits: GrpcLimits,
     service: Arc<S>,
-    stopping: Stopping,
+    stopping: ShutdownSignal,
 ) {
     let step = match step {
-        Step::Asking(mut call) => {
+        CallProgress::ReadingRequest(mut call) => {
             let question = poll_fn(|context| call.poll_question(context));
-            match timeout(limits.body, question).await {
+            match timeout(limits.message_timeout, question).await {
                 Ok(None) => return,
                 Ok(Some(Err(status))) => call.end(Err(status)),
                 Ok(Some(Ok(message))) => {
-                    let answer = service.answer(call.method, &message, stopping.is_said());
+                    let answer = service.handle(call.method, &message, stopping.is_triggered());
                     let answer = answer.await;
                     call.end(answer)
                 }
                 Err(_) => {
                     let message = "the question was not complete in time";
-                    let status = Status::new(Code::DeadlineExceeded, message);
+                    let status = GrpcStatus::new(GrpcCode::DeadlineExceeded, message);
                     return fail(&mut call.respond, &status);
                 }
             }
         }
-        Step::Deciding(call, deciding) => {
+        CallProgress::AwaitingReply(call, deciding) => {
             let answer = deciding.await;
             call.end(answer)
         }
         other => other,
     };
-    if let Step::Waiting(mut respond, answer) = step {
-        let wait = Duration::from_nanos(answer.wait.as_nanos());
+    if let CallProgress::HoldingReply(mut respond, answer) = step {
+        let wait = Duration::from_nanos(answer.delay.as_nanos());
         // All of it: whoever went on earlier would take what was promised to others.
         sleep(wait).await;
         send(&mut respond, answer.message);
-        drop(answer.place);
+        drop(answer.wait_permit);
     }
 }

@@ -14,12 +14,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::call::{Call, Step, slowly};
+use super::call::{Call, CallProgress, finish_call};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
 use super::streams;
-use crate::listen::Stopping;
+use crate::listen::ShutdownSignal;
 
 /// Bytes of questions that a connection may have sent without being answered. A whole message fits twice.
 const WINDOW: u32 = 262_144;
@@ -33,13 +33,17 @@ const MAX_SEND_BUFFER: usize = 262_144;
 const MOST_STREAMS: usize = 16;
 
 /// The whole life of one connection.
-pub(super) async fn live<T, S>(io: T, service: Arc<S>, limits: GrpcLimits, stopping: Stopping)
-where
+pub(super) async fn serve_connection<T, S>(
+    io: T,
+    service: Arc<S>,
+    limits: GrpcLimits,
+    stopping: ShutdownSignal,
+) where
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
     let handshake = bounded(&limits).handshake(io);
-    let Ok(Ok(mut http2)) = timeout(limits.head, handshake).await else {
+    let Ok(Ok(mut http2)) = timeout(limits.preface_timeout, handshake).await else {
         tracing::debug!("a connection did not begin as HTTP/2 does");
         return;
     };
@@ -63,13 +67,13 @@ where
 fn bounded(limits: &GrpcLimits) -> Builder {
     let mut builder = Builder::new();
     // A message must fit into its stream's window, which is given back only when the call is over.
-    let window = u32::try_from(limits.message).unwrap_or(WINDOW);
+    let window = u32::try_from(limits.max_message_len).unwrap_or(WINDOW);
     let window = window.saturating_add(1_024).min(WINDOW);
     builder
         .initial_window_size(window)
         .initial_connection_window_size(WINDOW)
-        .max_concurrent_streams(limits.streams)
-        .max_header_list_size(limits.head_len)
+        .max_concurrent_streams(limits.max_concurrent_streams)
+        .max_header_list_size(limits.max_header_list_len)
         .max_pending_accept_reset_streams(MOST_RESETS)
         .max_concurrent_reset_streams(MOST_RESETS)
         .max_local_error_reset_streams(Some(MOST_MISTAKES))
@@ -86,7 +90,7 @@ struct Connection<T, S> {
     streams: JoinSet<()>,
     service: Arc<S>,
     limits: GrpcLimits,
-    stopping: Stopping,
+    stopping: ShutdownSignal,
     is_stopping: bool,
 }
 
@@ -128,18 +132,18 @@ where
     fn take(&mut self, call: Call, context: &mut Context<'_>) {
         if call.method().is_stream() {
             if self.streams.len() >= MOST_STREAMS {
-                return call.refuse("there are too many streams on this connection");
+                return call.reject("there are too many streams on this connection");
             }
             let service = Arc::clone(&self.service);
             let stream = streams::serve(call, service, self.limits, self.stopping.clone());
             self.streams.spawn(stream);
             return;
         }
-        match call.step(context, &self.service, &self.stopping) {
-            Step::Over => {}
+        match call.advance(context, &self.service, &self.stopping) {
+            CallProgress::Done => {}
             step => {
                 let service = Arc::clone(&self.service);
-                let rest = slowly(step, self.limits, service, self.stopping.clone());
+                let rest = finish_call(step, self.limits, service, self.stopping.clone());
                 self.slow.spawn(rest);
             }
         }

@@ -5,14 +5,14 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::status::{Code, Status};
+use super::status::{GrpcCode, GrpcStatus};
 
 /// What stands before each message, in bytes.
 pub(crate) const PREFIX_LEN: usize = 5;
 
 /// Bytes of a stream until they are messages.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct MessageDecoder {
     /// As they came, while that is enough.
     whole: Bytes,
     /// Put together, where it is not.
@@ -21,7 +21,7 @@ pub(crate) struct Inbox {
     most: usize,
 }
 
-impl Inbox {
+impl MessageDecoder {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             whole: Bytes::new(),
@@ -31,7 +31,7 @@ impl Inbox {
     }
 
     /// Adds what came.
-    pub(crate) fn add(&mut self, bytes: Bytes) {
+    pub(crate) fn push(&mut self, bytes: Bytes) {
         if self.whole.is_empty() && self.pieces.is_empty() {
             self.whole = bytes;
             return;
@@ -42,7 +42,7 @@ impl Inbox {
     }
 
     /// The next message, if all of it is there.
-    pub(crate) fn message(&mut self) -> Result<Option<Bytes>, Status> {
+    pub(crate) fn next_message(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         let there: &[u8] = if self.pieces.is_empty() {
             &self.whole
         } else {
@@ -54,13 +54,13 @@ impl Inbox {
         let [compressed, length @ ..] = *prefix;
         if compressed != 0 {
             let message = "messages cannot be compressed here; send them as they are";
-            return Err(Status::new(Code::Unimplemented, message));
+            return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > self.most {
             let most = self.most;
             let message = format!("the message has {length} bytes; it may have {most}");
-            return Err(Status::new(Code::ResourceExhausted, message));
+            return Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message));
         }
         if rest.len() < length {
             return Ok(None);
@@ -84,14 +84,14 @@ impl Inbox {
 const USUAL_LEN: usize = 256;
 
 /// Room for a message behind its prefix.
-pub(crate) fn frame() -> Vec<u8> {
+pub(crate) fn new_frame() -> Vec<u8> {
     let mut out = Vec::with_capacity(USUAL_LEN);
     out.extend_from_slice(&[0; PREFIX_LEN]);
     out
 }
 
 /// Writes the length of the one message that was added to a [`frame`] into its prefix, and hands it over.
-pub(crate) fn sealed(mut out: Vec<u8>) -> Bytes {
+pub(crate) fn finish_frame(mut out: Vec<u8>) -> Bytes {
     let length = out.len().saturating_sub(PREFIX_LEN);
     // Answers are far shorter than four gigabytes.
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
@@ -103,10 +103,10 @@ pub(crate) fn sealed(mut out: Vec<u8>) -> Bytes {
 
 /// One message that is written at once.
 #[cfg(test)]
-pub(crate) fn framed(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    let mut out = frame();
+pub(crate) fn encode_frame(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = new_frame();
     write(&mut out);
-    sealed(out)
+    finish_frame(out)
 }
 
 #[cfg(test)]
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
 
     fn both() -> Vec<u8> {
-        let mut both = framed(|out| out.extend_from_slice(b"first")).to_vec();
-        both.extend_from_slice(&framed(|_empty| {}));
+        let mut both = encode_frame(|out| out.extend_from_slice(b"first")).to_vec();
+        both.extend_from_slice(&encode_frame(|_empty| {}));
         both
     }
 
@@ -123,32 +123,38 @@ mod tests {
     fn messages_are_found_however_they_are_cut() {
         let both = both();
         for cut in 0..both.len() {
-            let mut inbox = Inbox::new(64);
+            let mut inbox = MessageDecoder::new(64);
             let mut found = Vec::new();
             for piece in [&both[..cut], &both[cut..]] {
-                inbox.add(Bytes::copy_from_slice(piece));
-                while let Some(message) = inbox.message().unwrap() {
+                inbox.push(Bytes::copy_from_slice(piece));
+                while let Some(message) = inbox.next_message().unwrap() {
                     found.push(message);
                 }
             }
             assert_eq!(found, [&b"first"[..], b""], "cut at {cut}");
             assert!(inbox.is_empty());
         }
-        let mut inbox = Inbox::new(64);
+        let mut inbox = MessageDecoder::new(64);
         for byte in &both {
-            assert!(inbox.message().unwrap().is_none() || inbox.is_empty());
-            inbox.add(Bytes::copy_from_slice(&[*byte]));
+            assert!(inbox.next_message().unwrap().is_none() || inbox.is_empty());
+            inbox.push(Bytes::copy_from_slice(&[*byte]));
         }
         assert!(!inbox.is_empty());
     }
 
     #[test]
     fn what_is_too_long_is_refused_before_it_is_there() {
-        let mut inbox = Inbox::new(64);
-        inbox.add(Bytes::from_static(&[0, 0, 0, 0, 65]));
-        assert_eq!(inbox.message().unwrap_err().code, Code::ResourceExhausted);
-        let mut inbox = Inbox::new(64);
-        inbox.add(Bytes::from_static(&[1, 0, 0, 0, 1, 0]));
-        assert_eq!(inbox.message().unwrap_err().code, Code::Unimplemented);
+        let mut inbox = MessageDecoder::new(64);
+        inbox.push(Bytes::from_static(&[0, 0, 0, 0, 65]));
+        assert_eq!(
+            inbox.next_message().unwrap_err().code,
+            GrpcCode::ResourceExhausted
+        );
+        let mut inbox = MessageDecoder::new(64);
+        inbox.push(Bytes::from_static(&[1, 0, 0, 0, 1, 0]));
+        assert_eq!(
+            inbox.next_message().unwrap_err().code,
+            GrpcCode::Unimplemented
+        );
     }
 }

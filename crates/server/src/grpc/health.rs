@@ -2,20 +2,23 @@
 //!
 //! It is until it begins to stop; what its store does has no say in it. Must not know: connections, streams.
 
-use super::methods::{HEALTH, Method, QUOTAS, RATE_LIMITS, REFLECTION, REFLECTION_ALPHA};
-use super::status::{Code, Status};
-use super::wire::{Fields, Malformed, Value, Writer, text};
+use super::methods::{
+    GrpcMethod, HEALTH_SERVICE, REFLECTION_SERVICE, REFLECTION_V1ALPHA_SERVICE, RLQS_SERVICE,
+    RLS_SERVICE,
+};
+use super::status::{GrpcCode, GrpcStatus};
+use super::wire::{MessageFields, MessageWriter, WireError, WireValue, text};
 
 /// The services that are ready or not; the server as a whole, which has no name; and the name by which probes of
 /// envoyproxy/ratelimit ask.
 const SERVICES: [&str; 7] = [
     "",
-    RATE_LIMITS,
-    QUOTAS,
+    RLS_SERVICE,
+    RLQS_SERVICE,
     "ratelimit",
-    HEALTH,
-    REFLECTION,
-    REFLECTION_ALPHA,
+    HEALTH_SERVICE,
+    REFLECTION_SERVICE,
+    REFLECTION_V1ALPHA_SERVICE,
 ];
 
 const SERVING: u64 = 1;
@@ -23,15 +26,15 @@ const NOT_SERVING: u64 = 2;
 const SERVICE_UNKNOWN: u64 = 3;
 
 /// Answers a check, a list or a watch.
-pub(super) fn answer(
-    method: Method,
+pub(super) fn respond(
+    method: GrpcMethod,
     message: &[u8],
     is_stopping: bool,
     out: &mut Vec<u8>,
-) -> Result<(), Status> {
+) -> Result<(), GrpcStatus> {
     let health = if is_stopping { NOT_SERVING } else { SERVING };
-    let mut writer = Writer::new(out);
-    if method == Method::HealthList {
+    let mut writer = MessageWriter::new(out);
+    if method == GrpcMethod::HealthList {
         for service in SERVICES {
             writer.message(1, |writer| {
                 writer.text(1, service.as_bytes());
@@ -41,25 +44,25 @@ pub(super) fn answer(
         return Ok(());
     }
     let service = service(message)
-        .map_err(|malformed| Status::new(Code::InvalidArgument, malformed.to_string()))?;
+        .map_err(|malformed| GrpcStatus::new(GrpcCode::InvalidArgument, malformed.to_string()))?;
     if SERVICES.contains(&service) {
         writer.number(1, health);
-    } else if method == Method::HealthWatch {
+    } else if method == GrpcMethod::HealthWatch {
         writer.number(1, SERVICE_UNKNOWN);
     } else {
-        return Err(Status::new(
-            Code::NotFound,
+        return Err(GrpcStatus::new(
+            GrpcCode::NotFound,
             "there is no service of this name",
         ));
     }
     Ok(())
 }
 
-fn service(message: &[u8]) -> Result<&str, Malformed> {
+fn service(message: &[u8]) -> Result<&str, WireError> {
     let mut service = "";
-    let mut fields = Fields::of(message);
+    let mut fields = MessageFields::new(message);
     while let Some(field) = fields.next_field()? {
-        if let (1, Value::Bytes(bytes)) = field {
+        if let (1, WireValue::Bytes(bytes)) = field {
             service = text(bytes, "service")?;
         }
     }
@@ -70,10 +73,10 @@ fn service(message: &[u8]) -> Result<&str, Malformed> {
 mod tests {
     use super::*;
 
-    fn ask(method: Method, service: &str, is_stopping: bool) -> Result<Vec<u8>, Code> {
+    fn ask(method: GrpcMethod, service: &str, is_stopping: bool) -> Result<Vec<u8>, GrpcCode> {
         let (mut question, mut out) = (Vec::new(), Vec::new());
-        Writer::new(&mut question).text(1, service.as_bytes());
-        match answer(method, &question, is_stopping, &mut out) {
+        MessageWriter::new(&mut question).text(1, service.as_bytes());
+        match respond(method, &question, is_stopping, &mut out) {
             Ok(()) => Ok(out),
             Err(status) => Err(status.code),
         }
@@ -82,11 +85,11 @@ mod tests {
     #[test]
     fn the_server_is_ready_until_it_stops() {
         for service in SERVICES {
-            assert_eq!(ask(Method::HealthCheck, service, false), Ok(vec![8, 1]));
-            assert_eq!(ask(Method::HealthCheck, service, true), Ok(vec![8, 2]));
+            assert_eq!(ask(GrpcMethod::HealthCheck, service, false), Ok(vec![8, 1]));
+            assert_eq!(ask(GrpcMethod::HealthCheck, service, true), Ok(vec![8, 2]));
         }
-        let list = ask(Method::HealthList, "", false).unwrap();
-        let mut fields = Fields::of(&list);
+        let list = ask(GrpcMethod::HealthList, "", false).unwrap();
+        let mut fields = MessageFields::new(&list);
         let mut count = 0;
         while let Some((number, _)) = fields.next_field().unwrap() {
             assert_eq!(number, 1);
@@ -98,11 +101,14 @@ mod tests {
     #[test]
     fn what_is_not_there_is_not_found_and_may_be_waited_for() {
         assert_eq!(
-            ask(Method::HealthCheck, "nobody", false),
-            Err(Code::NotFound)
+            ask(GrpcMethod::HealthCheck, "nobody", false),
+            Err(GrpcCode::NotFound)
         );
-        assert_eq!(ask(Method::HealthWatch, "nobody", false), Ok(vec![8, 3]));
-        let garbage = answer(Method::HealthCheck, &[0x0a, 9], false, &mut Vec::new());
-        assert_eq!(garbage.unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(
+            ask(GrpcMethod::HealthWatch, "nobody", false),
+            Ok(vec![8, 3])
+        );
+        let garbage = respond(GrpcMethod::HealthCheck, &[0x0a, 9], false, &mut Vec::new());
+        assert_eq!(garbage.unwrap_err().code, GrpcCode::InvalidArgument);
     }
 }

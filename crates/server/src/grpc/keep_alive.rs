@@ -23,7 +23,7 @@ impl KeepAlive {
     pub(super) fn new(pings: PingPong, limits: &GrpcLimits) -> Self {
         Self {
             pings,
-            timer: Box::pin(sleep(limits.ask_after)),
+            timer: Box::pin(sleep(limits.keepalive_interval)),
             was_asked: false,
         }
     }
@@ -33,7 +33,7 @@ impl KeepAlive {
         loop {
             if self.was_asked && self.pings.poll_pong(context).is_ready() {
                 self.was_asked = false;
-                self.timer.set(sleep(limits.ask_after));
+                self.timer.set(sleep(limits.keepalive_interval));
             }
             if self.timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
@@ -42,7 +42,7 @@ impl KeepAlive {
                 return Poll::Ready(());
             }
             self.was_asked = true;
-            self.timer.set(sleep(limits.give_up_after));
+            self.timer.set(sleep(limits.keepalive_timeout));
         }
     }
 }

@@ -10,7 +10,7 @@ mod health;
 mod keep_alive;
 mod limits;
 mod methods;
-mod quotas;
+mod quota_stream;
 mod reflection;
 mod schema;
 mod status;
@@ -28,28 +28,30 @@ use tokio::sync::Notify;
 use tollgate_core::Nanos;
 use tollgate_store::Clock;
 
-use self::connection::live;
-use self::frame::{frame, sealed};
-use self::methods::{GrpcHandler, GrpcReply, Method, QuotaSubscriber};
-use self::status::{Code, Status};
-use crate::listen::counters::{Counters, count};
-use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use self::connection::serve_connection;
+use self::frame::{finish_frame, new_frame};
+use self::methods::{GrpcHandler, GrpcMethod, GrpcReply, QuotaStream};
+use self::status::{GrpcCode, GrpcStatus};
+use crate::listen::counters::{ListenerCounters, increment};
+use crate::listen::{
+    ConnectionHandler, DrainOutcome, Listener, Peer, ShutdownSignal, Stream, accept,
+};
 use tollgate_envoy::EnvoyService;
 use tollgate_envoy::protobuf as wire;
-use tollgate_envoy::rlqs::Session;
+use tollgate_envoy::rlqs::RlqsSession;
 use tollgate_envoy::rls::RlsError;
-use tollgate_envoy::rls::messages::{Descriptors, Entries, read_request, write_response};
-use tollgate_service::{RequestOutcome, Transport, guarded};
+use tollgate_envoy::rls::messages::{DescriptorBuffer, EntryBuffer, read_request, write_response};
+use tollgate_service::{RequestOutcome, Transport, catch_panic};
 
 /// gRPC for Envoy: the services of an [`EnvoyService`], health and reflection.
-pub struct Grpc<C> {
+pub struct GrpcServer<C> {
     envoy: Arc<EnvoyService<C>>,
-    counters: Arc<Counters>,
+    counters: Arc<ListenerCounters>,
     /// Said when the server wants to be asked no more, before it stops.
-    leaving: Option<Stopping>,
+    leaving: Option<ShutdownSignal>,
 }
 
-impl<C: Clock + 'static> Grpc<C> {
+impl<C: Clock + 'static> GrpcServer<C> {
     /// Answers what Envoy asks by these services.
     #[must_use]
     pub fn new(envoy: Arc<EnvoyService<C>>) -> Self {
@@ -62,7 +64,7 @@ impl<C: Clock + 'static> Grpc<C> {
 
     /// The same, not ready any more once this is said.
     #[must_use]
-    pub fn until(mut self, leaving: Stopping) -> Self {
+    pub fn with_drain_signal(mut self, leaving: ShutdownSignal) -> Self {
         self.leaving = Some(leaving);
         self
     }
@@ -74,17 +76,17 @@ impl<C: Clock + 'static> Grpc<C> {
         listener: Listener,
         limits: GrpcLimits,
         shutdown: impl Future<Output = ()>,
-    ) -> Ended {
-        let protocol = Protocol {
+    ) -> DrainOutcome {
+        let protocol = GrpcProtocol {
             limits,
             server: self,
         };
-        accept(listener, Arc::new(protocol), limits.bounds, shutdown).await
+        accept(listener, Arc::new(protocol), limits.listener, shutdown).await
     }
 
     /// What went wrong and was survived so far.
     #[must_use]
-    pub const fn counters(&self) -> &Arc<Counters> {
+    pub const fn counters(&self) -> &Arc<ListenerCounters> {
         &self.counters
     }
 
@@ -104,14 +106,21 @@ impl<C: Clock + 'static> Grpc<C> {
             .map_err(|status| (status.code as i32, status.message))
     }
 
-    async fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {
-        let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
+    async fn should_rate_limit(
+        &self,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Nanos, GrpcStatus> {
+        let (mut entries, mut descriptors) = (EntryBuffer::new(), DescriptorBuffer::new());
         let request = match read_request(message, &mut entries, &mut descriptors) {
             Ok(request) => request,
             Err(unreadable) => {
                 let metrics = self.envoy.service().metrics();
-                metrics.count_answer(Transport::Grpc, RequestOutcome::Failed);
-                return Err(Status::new(Code::InvalidArgument, unreadable.to_string()));
+                metrics.record_outcome(Transport::Grpc, RequestOutcome::Failed);
+                return Err(GrpcStatus::new(
+                    GrpcCode::InvalidArgument,
+                    unreadable.to_string(),
+                ));
             }
         };
         let decided = self
@@ -121,92 +130,99 @@ impl<C: Clock + 'static> Grpc<C> {
                 said.wait
             });
         decided.await.map_err(|error| match error {
-            RlsError::BadRequest(reason) => Status::new(Code::InvalidArgument, reason.to_string()),
-            error => Status::new(Code::Unavailable, error.to_string()),
+            RlsError::BadRequest(reason) => {
+                GrpcStatus::new(GrpcCode::InvalidArgument, reason.to_string())
+            }
+            error => GrpcStatus::new(GrpcCode::Unavailable, error.to_string()),
         })
     }
 
     async fn reply(
         &self,
-        method: Method,
+        method: GrpcMethod,
         message: &[u8],
         is_stopping: bool,
-    ) -> Result<GrpcReply, Status> {
-        let mut out = frame();
+    ) -> Result<GrpcReply, GrpcStatus> {
+        let mut out = new_frame();
         let mut wait = Nanos::ZERO;
         match method {
-            Method::ShouldRateLimit => wait = self.should_rate_limit(message, &mut out).await?,
-            Method::HealthCheck | Method::HealthList | Method::HealthWatch => {
-                health::answer(method, message, is_stopping, &mut out)?;
+            GrpcMethod::ShouldRateLimit => wait = self.should_rate_limit(message, &mut out).await?,
+            GrpcMethod::HealthCheck | GrpcMethod::HealthList | GrpcMethod::HealthWatch => {
+                health::respond(method, message, is_stopping, &mut out)?;
             }
-            Method::Reflect => reflection::answer(message, &mut out)?,
+            GrpcMethod::Reflect => reflection::respond(message, &mut out)?,
             // It has no one answer, and whoever knows that does not ask for it.
-            Method::StreamQuotas => return Err(Status::new(Code::Internal, "it is a stream")),
+            GrpcMethod::StreamQuotas => {
+                return Err(GrpcStatus::new(GrpcCode::Internal, "it is a stream"));
+            }
         }
         Ok(GrpcReply {
-            message: sealed(out),
-            wait,
-            place: (!wait.is_zero()).then(|| self.envoy.service().saturation().enter()),
+            message: finish_frame(out),
+            delay: wait,
+            wait_permit: (!wait.is_zero()).then(|| self.envoy.service().saturation().acquire()),
         })
     }
 }
 
-impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
-    fn leaving(&self) -> Option<&Stopping> {
+impl<C: Clock + 'static> GrpcHandler for GrpcServer<C> {
+    fn drain_signal(&self) -> Option<&ShutdownSignal> {
         self.leaving.as_ref()
     }
 
-    fn subscribe(&self) -> Result<Box<dyn QuotaSubscriber>, Status> {
+    fn open_quota_stream(&self) -> Result<Box<dyn QuotaStream>, GrpcStatus> {
         if self.envoy.is_by_files() {
             let message =
                 "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
-            return Err(Status::new(Code::Unimplemented, message));
+            return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
-        match Session::open(Arc::clone(&self.envoy)) {
+        match RlqsSession::open(Arc::clone(&self.envoy)) {
             Some(session) => Ok(Box::new(session)),
             None => {
                 let message = "there are too many streams of quotas";
-                Err(Status::new(Code::ResourceExhausted, message))
+                Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
             }
         }
     }
 
-    fn waits(&self) -> bool {
+    fn has_fleet(&self) -> bool {
         self.envoy.service().fleet().is_some()
     }
 
-    async fn answer(
+    async fn handle(
         &self,
-        method: Method,
+        method: GrpcMethod,
         message: &[u8],
         is_stopping: bool,
-    ) -> Result<GrpcReply, Status> {
-        let is_stopping = is_stopping || self.leaving().is_some_and(Stopping::is_said);
-        let answered = guarded(self.reply(method, message, is_stopping)).await;
+    ) -> Result<GrpcReply, GrpcStatus> {
+        let is_stopping = is_stopping
+            || self
+                .drain_signal()
+                .is_some_and(ShutdownSignal::is_triggered);
+        let answered = catch_panic(self.reply(method, message, is_stopping)).await;
         answered.unwrap_or_else(|| {
-            count(&self.counters.panics);
+            increment(&self.counters.panics);
             tracing::error!(?method, "a call panicked");
             let message = "the server failed to answer this call; it is not the call's fault";
-            Err(Status::new(Code::Internal, message))
+            Err(GrpcStatus::new(GrpcCode::Internal, message))
         })
     }
 }
 
-impl<C: Clock> QuotaSubscriber for Session<C> {
-    fn hear(&mut self, message: &[u8]) -> Result<(), String> {
-        self.hear(message)
+impl<C: Clock> QuotaStream for RlqsSession<C> {
+    fn receive_report(&mut self, message: &[u8]) -> Result<(), String> {
+        self.handle_message(message)
     }
 
-    fn due(&mut self, out: &mut Vec<u8>) -> bool {
-        self.due(out)
+    fn write_next_assignment(&mut self, out: &mut Vec<u8>) -> bool {
+        self.next_message(out)
     }
 
-    fn wake(&self) -> Arc<Notify> {
+    fn assignment_notifier(&self) -> Arc<Notify> {
         Arc::clone(self.wake())
     }
 }
 
-impl<C> fmt::Debug for Grpc<C> {
+impl<C> fmt::Debug for GrpcServer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grpc")
             .field("counters", &self.counters)
@@ -214,22 +230,22 @@ impl<C> fmt::Debug for Grpc<C> {
     }
 }
 
-struct Protocol<C> {
+struct GrpcProtocol<C> {
     limits: GrpcLimits,
-    server: Arc<Grpc<C>>,
+    server: Arc<GrpcServer<C>>,
 }
 
-impl<C: Clock + 'static> Serve for Protocol<C> {
+impl<C: Clock + 'static> ConnectionHandler for GrpcProtocol<C> {
     fn serve(
         &self,
         stream: Stream,
         _peer: Peer,
-        stopping: Stopping,
+        stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
-        live(stream, Arc::clone(&self.server), self.limits, stopping)
+        serve_connection(stream, Arc::clone(&self.server), self.limits, stopping)
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         &self.server.counters
     }
 }

@@ -3,31 +3,31 @@
 //! Must not know: connections, streams.
 
 use super::schema::{FileDescriptor, files};
-use super::status::{Code, Status};
-use super::wire::{Fields, Malformed, Value, Writer, text};
+use super::status::{GrpcCode, GrpcStatus};
+use super::wire::{MessageFields, MessageWriter, WireError, WireValue, text};
 
 /// What is asked.
 enum ReflectionRequest<'a> {
     Nothing,
-    FileNamed(&'a str),
-    FileWith(&'a str),
+    FileByName(&'a str),
+    FileBySymbol(&'a str),
     Extensions(&'a str),
     Services,
 }
 
 /// Answers one `ServerReflectionRequest`.
-pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
+pub(super) fn respond(message: &[u8], out: &mut Vec<u8>) -> Result<(), GrpcStatus> {
     let (host, question) = read(message)
-        .map_err(|malformed| Status::new(Code::InvalidArgument, malformed.to_string()))?;
-    let mut writer = Writer::new(out);
+        .map_err(|malformed| GrpcStatus::new(GrpcCode::InvalidArgument, malformed.to_string()))?;
+    let mut writer = MessageWriter::new(out);
     writer.text(1, host.as_bytes());
     writer.bytes(2, message);
     match question {
-        ReflectionRequest::FileNamed(name) => {
+        ReflectionRequest::FileByName(name) => {
             let found = files().find(|file| file.name() == name);
             tell_files(found, &mut writer);
         }
-        ReflectionRequest::FileWith(symbol) => {
+        ReflectionRequest::FileBySymbol(symbol) => {
             let found = files().find(|file| file.defines(symbol));
             tell_files(found, &mut writer);
         }
@@ -41,31 +41,31 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
             }
         }),
         ReflectionRequest::Nothing => {
-            tell_error(Code::InvalidArgument, "nothing is asked", &mut writer);
+            tell_error(GrpcCode::InvalidArgument, "nothing is asked", &mut writer);
         }
     }
     Ok(())
 }
 
-fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), Malformed> {
+fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), WireError> {
     let mut host = "";
     let mut question = ReflectionRequest::Nothing;
-    let mut fields = Fields::of(message);
+    let mut fields = MessageFields::new(message);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => host = text(bytes, "host")?,
-            (3, Value::Bytes(bytes)) => {
-                question = ReflectionRequest::FileNamed(text(bytes, "file_by_filename")?);
+            (1, WireValue::Bytes(bytes)) => host = text(bytes, "host")?,
+            (3, WireValue::Bytes(bytes)) => {
+                question = ReflectionRequest::FileByName(text(bytes, "file_by_filename")?);
             }
-            (4, Value::Bytes(bytes)) => {
-                question = ReflectionRequest::FileWith(text(bytes, "file_containing_symbol")?);
+            (4, WireValue::Bytes(bytes)) => {
+                question = ReflectionRequest::FileBySymbol(text(bytes, "file_containing_symbol")?);
             }
-            (5, Value::Bytes(_)) => question = ReflectionRequest::FileWith(""),
-            (6, Value::Bytes(bytes)) => {
+            (5, WireValue::Bytes(_)) => question = ReflectionRequest::FileBySymbol(""),
+            (6, WireValue::Bytes(bytes)) => {
                 question =
                     ReflectionRequest::Extensions(text(bytes, "all_extension_numbers_of_type")?);
             }
-            (7, Value::Bytes(_)) => question = ReflectionRequest::Services,
+            (7, WireValue::Bytes(_)) => question = ReflectionRequest::Services,
             _ => {}
         }
     }
@@ -73,9 +73,13 @@ fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), Malformed> {
 }
 
 /// A file and all that it imports, each behind those that import it.
-fn tell_files(found: Option<FileDescriptor>, writer: &mut Writer<'_>) {
+fn tell_files(found: Option<FileDescriptor>, writer: &mut MessageWriter<'_>) {
     let Some(found) = found else {
-        return tell_error(Code::NotFound, "there is no such file or symbol", writer);
+        return tell_error(
+            GrpcCode::NotFound,
+            "there is no such file or symbol",
+            writer,
+        );
     };
     let mut told = vec![found];
     let mut next = 0;
@@ -94,7 +98,7 @@ fn tell_files(found: Option<FileDescriptor>, writer: &mut Writer<'_>) {
     });
 }
 
-fn tell_error(code: Code, message: &str, writer: &mut Writer<'_>) {
+fn tell_error(code: GrpcCode, message: &str, writer: &mut MessageWriter<'_>) {
     writer.message(7, |writer| {
         writer.number(1, code as u64);
         writer.text(2, message.as_bytes());
@@ -107,18 +111,18 @@ mod tests {
 
     fn ask(field: u32, text: &str) -> Vec<(u64, Vec<u8>)> {
         let (mut question, mut out) = (Vec::new(), Vec::new());
-        Writer::new(&mut question).bytes(field, text.as_bytes());
-        answer(&question, &mut out).unwrap();
-        let mut fields = Fields::of(&out);
+        MessageWriter::new(&mut question).bytes(field, text.as_bytes());
+        respond(&question, &mut out).unwrap();
+        let mut fields = MessageFields::new(&out);
         let mut read = Vec::new();
-        while let Some((number, Value::Bytes(bytes))) = fields.next_field().unwrap() {
+        while let Some((number, WireValue::Bytes(bytes))) = fields.next_field().unwrap() {
             read.push((number, bytes.to_vec()));
         }
         read
     }
 
     fn count(message: &[u8]) -> usize {
-        let mut fields = Fields::of(message);
+        let mut fields = MessageFields::new(message);
         let mut count = 0;
         while fields.next_field().unwrap().is_some() {
             count += 1;
@@ -144,6 +148,6 @@ mod tests {
             let said = ask(field, text);
             assert_eq!(said.last().unwrap().0, 7, "{text}");
         }
-        assert!(answer(&[0x22, 9], &mut Vec::new()).is_err());
+        assert!(respond(&[0x22, 9], &mut Vec::new()).is_err());
     }
 }

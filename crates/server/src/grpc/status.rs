@@ -12,7 +12,7 @@ const MAX_MESSAGE_LEN: usize = 512;
 
 /// The codes of gRPC that we use, with their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum GrpcCode {
     Ok = 0,
     InvalidArgument = 3,
     DeadlineExceeded = 4,
@@ -25,13 +25,13 @@ pub(crate) enum Code {
 
 /// How a call ends that ends badly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) code: Code,
+pub(crate) struct GrpcStatus {
+    pub(crate) code: GrpcCode,
     pub(crate) message: String,
 }
 
-impl Status {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+impl GrpcStatus {
+    pub(crate) fn new(code: GrpcCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -51,22 +51,22 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// The trailers of a call that ends well.
-pub(crate) fn well() -> HeaderMap {
+pub(crate) fn ok_trailers() -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(1);
-    fields.insert(GRPC_STATUS, number(Code::Ok));
+    fields.insert(GRPC_STATUS, number(GrpcCode::Ok));
     fields
 }
 
-const fn number(code: Code) -> HeaderValue {
+const fn number(code: GrpcCode) -> HeaderValue {
     HeaderValue::from_static(match code {
-        Code::Ok => "0",
-        Code::InvalidArgument => "3",
-        Code::DeadlineExceeded => "4",
-        Code::NotFound => "5",
-        Code::ResourceExhausted => "8",
-        Code::Unimplemented => "12",
-        Code::Internal => "13",
-        Code::Unavailable => "14",
+        GrpcCode::Ok => "0",
+        GrpcCode::InvalidArgument => "3",
+        GrpcCode::DeadlineExceeded => "4",
+        GrpcCode::NotFound => "5",
+        GrpcCode::ResourceExhausted => "8",
+        GrpcCode::Unimplemented => "12",
+        GrpcCode::Internal => "13",
+        GrpcCode::Unavailable => "14",
     })
 }
 
@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn sentences_are_sent_so_that_no_byte_is_taken_for_something_else() {
         let mut fields = HeaderMap::new();
-        let status = Status::new(Code::InvalidArgument, "100 % of\r\nü");
+        let status = GrpcStatus::new(GrpcCode::InvalidArgument, "100 % of\r\nü");
         status.write(&mut fields);
         assert_eq!(fields["grpc-status"], "3");
         assert_eq!(fields["grpc-message"], "100 %25 of%0D%0A%C3%BC");
-        let long = Status::new(Code::Internal, "x".repeat(10_000));
+        let long = GrpcStatus::new(GrpcCode::Internal, "x".repeat(10_000));
         long.write(&mut fields);
         assert_eq!(fields["grpc-message"].len(), MAX_MESSAGE_LEN);
     }
@@ -104,17 +104,17 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_codes() {
         for code in [
-            Code::Ok,
-            Code::InvalidArgument,
-            Code::DeadlineExceeded,
-            Code::NotFound,
-            Code::ResourceExhausted,
-            Code::Unimplemented,
-            Code::Internal,
-            Code::Unavailable,
+            GrpcCode::Ok,
+            GrpcCode::InvalidArgument,
+            GrpcCode::DeadlineExceeded,
+            GrpcCode::NotFound,
+            GrpcCode::ResourceExhausted,
+            GrpcCode::Unimplemented,
+            GrpcCode::Internal,
+            GrpcCode::Unavailable,
         ] {
             assert_eq!(number(code), (code as i32).to_string().as_str());
         }
-        assert_eq!(well()["grpc-status"], "0");
+        assert_eq!(ok_trailers()["grpc-status"], "0");
     }
 }

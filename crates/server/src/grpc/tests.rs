@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
 
-use super::connection::live;
-use super::frame::framed;
+use super::connection::serve_connection;
+use super::frame::encode_frame;
 use super::limits::GrpcLimits;
-use super::methods::{GrpcHandler, GrpcReply, Method};
-use super::status::{Code, Status};
-use crate::listen::Stop;
+use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
+use super::status::{GrpcCode, GrpcStatus};
+use crate::listen::ShutdownTrigger;
 
 const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -25,35 +25,40 @@ const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldR
 struct Echo;
 
 impl GrpcHandler for Echo {
-    async fn answer(&self, _method: Method, message: &[u8], _: bool) -> Result<GrpcReply, Status> {
+    async fn handle(
+        &self,
+        _method: GrpcMethod,
+        message: &[u8],
+        _: bool,
+    ) -> Result<GrpcReply, GrpcStatus> {
         let Some(seconds) = message.first() else {
-            return Err(Status::new(Code::InvalidArgument, "nothing"));
+            return Err(GrpcStatus::new(GrpcCode::InvalidArgument, "nothing"));
         };
         Ok(GrpcReply {
-            message: framed(|out| out.extend_from_slice(message)),
-            wait: Nanos::from_secs((*seconds).into()),
-            place: None,
+            message: encode_frame(|out| out.extend_from_slice(message)),
+            delay: Nanos::from_secs((*seconds).into()),
+            wait_permit: None,
         })
     }
 }
 
-struct Line {
+struct RawConnection {
     client: DuplexStream,
-    stop: Stop,
+    stop: ShutdownTrigger,
     tasks: JoinSet<()>,
 }
 
-fn line() -> Line {
+fn line() -> RawConnection {
     let (client, server) = duplex(1 << 16);
-    let (stop, stopping) = Stop::new();
+    let (stop, stopping) = ShutdownTrigger::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(live(
+    tasks.spawn(serve_connection(
         server,
         Arc::new(Echo),
         GrpcLimits::default(),
         stopping,
     ));
-    Line {
+    RawConnection {
         client,
         stop,
         tasks,
@@ -61,8 +66,8 @@ fn line() -> Line {
 }
 
 /// A client that speaks HTTP/2, the word to stop, and the tasks of both ends.
-async fn connected() -> (SendRequest<Bytes>, Stop, JoinSet<()>) {
-    let Line {
+async fn connected() -> (SendRequest<Bytes>, ShutdownTrigger, JoinSet<()>) {
+    let RawConnection {
         client,
         stop,
         mut tasks,
@@ -94,7 +99,7 @@ async fn end(response: ResponseFuture) -> (Bytes, String) {
 }
 
 fn question(seconds: u8) -> Bytes {
-    framed(|out| out.push(seconds))
+    encode_frame(|out| out.push(seconds))
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +148,7 @@ async fn a_question_in_pieces_is_answered_and_one_that_is_given_up_is_forgotten(
     drop((response, body));
     // Nothing keeps the connection from ending.
     let began = Instant::now();
-    stop.say();
+    stop.trigger();
     drop(send);
     while tasks.join_next().await.is_some() {}
     assert_eq!(began.elapsed(), Duration::ZERO);

@@ -51,7 +51,7 @@ impl BadInput {
     }
 
     /// The same about a field that lies inside another one.
-    pub(crate) fn inside(mut self, outer: &str) -> Self {
+    pub(crate) fn within(mut self, outer: &str) -> Self {
         self.field = format!("{outer}.{}", self.field);
         self
     }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(echo(b"\xff"), "\u{fffd}");
         let error = BadInput::new("cost", b"a\n\"b", "it must be a whole number");
         assert_eq!(
-            error.inside("requests[2]").to_string(),
+            error.within("requests[2]").to_string(),
             r#"requests[2].cost: "a\n\"b" is not valid: it must be a whole number"#
         );
     }

@@ -5,7 +5,7 @@
 use hyper::{Method, StatusCode};
 use tollgate_core::Outcome;
 use tollgate_engine::{CheckMode, CheckOptions};
-use tollgate_http::Answer;
+use tollgate_http::RateLimitStatus;
 use tollgate_store::Clock;
 
 use crate::http::HttpRequest;
@@ -17,7 +17,7 @@ use crate::http::json::{parse_check_request, parse_check_requests};
 use crate::http::query::parse_query;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
-use tollgate_service::{Subject, Transport, with_header_fields};
+use tollgate_service::{HeaderSubject, Transport, with_header_fields};
 
 impl<C: Clock> App<C> {
     pub(crate) async fn check(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
@@ -60,13 +60,14 @@ impl<C: Clock> App<C> {
             let options = asked.options(CheckMode::Charge);
             let mut verdict = self
                 .service
-                .check(Transport::Http, &asked.known, options)
+                .check(Transport::Http, &asked.attributes, options)
                 .await;
             let ticket = self.service.issue_ticket(&mut verdict);
-            self.service.answer(&verdict, Subject::Request, |answer| {
-                let status = verdict.status().unwrap_or(200);
-                VerdictBody::new(&verdict, ticket).write(answer, status, &mut body);
-            });
+            self.service
+                .with_rate_limit_status(&verdict, HeaderSubject::Request, |answer| {
+                    let status = verdict.status().unwrap_or(200);
+                    VerdictBody::new(&verdict, ticket).write(answer, status, &mut body);
+                });
         }
         body.extend_from_slice(b"]}");
         Ok(HttpResponse::json(body))
@@ -81,12 +82,14 @@ impl<C: Clock> App<C> {
         };
         let verdict = self
             .service
-            .check(Transport::Http, &asked.known, options)
+            .check(Transport::Http, &asked.attributes, options)
             .await;
-        Ok(self.service.answer(&verdict, Subject::Status, |answer| {
-            let body = VerdictBody::new(&verdict, None).to_json(answer);
-            self.say(HttpResponse::json(body), answer)
-        }))
+        Ok(self
+            .service
+            .with_rate_limit_status(&verdict, HeaderSubject::Status, |answer| {
+                let body = VerdictBody::new(&verdict, None).to_json(answer);
+                self.with_rate_limit_fields(HttpResponse::json(body), answer)
+            }))
     }
 
     /// What a gateway asks about a request that it holds.
@@ -95,16 +98,16 @@ impl<C: Clock> App<C> {
         gateway: Gateway,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        if !self.gateways.trust(request.peer.ip()) {
+        if !self.gateways.is_trusted(request.peer.ip()) {
             let detail = format!(
                 "{} is not among the gateways whose word is taken; see --trusted-proxies",
                 request.peer.ip()
             );
-            return Ok(HttpResponse::plain(StatusCode::FORBIDDEN, detail));
+            return Ok(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
         }
-        let clients = self.gateways.clients(gateway);
+        let clients = self.gateways.client_source(gateway);
         let forwarded =
-            ForwardedRequest::read(gateway, request.headers, request.peer.ip(), clients)?;
+            ForwardedRequest::parse(gateway, request.headers, request.peer.ip(), clients)?;
         if self.saturation().is_full() {
             let peek = CheckOptions::new(CheckMode::Peek);
             let peeked = self.service.check(Transport::Http, &forwarded, peek).await;
@@ -117,37 +120,44 @@ impl<C: Clock> App<C> {
             .check(Transport::Http, &forwarded, CheckOptions::default())
             .await;
         let ticket = self.service.issue_ticket(&mut verdict);
-        let reply = self.service.answer(&verdict, Subject::Request, |answer| {
-            let reply = gateway.reply(&verdict, ticket, answer);
-            self.say(reply, answer)
-        });
-        Ok(match reply.wait().is_zero() {
+        let reply =
+            self.service
+                .with_rate_limit_status(&verdict, HeaderSubject::Request, |answer| {
+                    let reply = gateway.respond(&verdict, ticket, answer);
+                    self.with_rate_limit_fields(reply, answer)
+                });
+        Ok(match reply.delay().is_zero() {
             true => reply,
-            false => reply.at(self.saturation().enter()),
+            false => reply.with_wait_permit(self.saturation().acquire()),
         })
     }
 
     async fn decide(&self, asked: &CheckRequest, mode: CheckMode) -> HttpResponse {
         let mut verdict = self
             .service
-            .check(Transport::Http, &asked.known, asked.options(mode))
+            .check(Transport::Http, &asked.attributes, asked.options(mode))
             .await;
         let ticket = self.service.issue_ticket(&mut verdict);
-        self.service.answer(&verdict, Subject::Request, |answer| {
-            let body = VerdictBody::new(&verdict, ticket).to_json(answer);
-            let reply = match verdict.status() {
-                None => HttpResponse::json(body),
-                Some(status) => HttpResponse::refused(status, body),
-            };
-            self.say(reply, answer)
-        })
+        self.service
+            .with_rate_limit_status(&verdict, HeaderSubject::Request, |answer| {
+                let body = VerdictBody::new(&verdict, ticket).to_json(answer);
+                let reply = match verdict.status() {
+                    None => HttpResponse::json(body),
+                    Some(status) => HttpResponse::problem_body(status, body),
+                };
+                self.with_rate_limit_fields(reply, answer)
+            })
     }
 
     /// The reply with the fields that an answer has in the dialects that were chosen.
-    pub(crate) fn say(&self, reply: HttpResponse, answer: &Answer<'_>) -> HttpResponse {
+    pub(crate) fn with_rate_limit_fields(
+        &self,
+        reply: HttpResponse,
+        answer: &RateLimitStatus<'_>,
+    ) -> HttpResponse {
         with_header_fields(|words| {
             answer.write(self.service.headers().dialects(), words);
-            reply.saying(words)
+            reply.with_header_fields(words)
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::http::request_attributes::RequestAttributes;
 /// A request, however it was asked. What was not given is absent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CheckRequest {
-    pub(crate) known: RequestAttributes,
+    pub(crate) attributes: RequestAttributes,
     /// What the caller says that it costs; else the policy says it.
     pub(crate) cost: Option<u64>,
     peek: Option<bool>,
@@ -34,7 +34,7 @@ impl CheckRequest {
     }
 
     pub(crate) fn set_attribute(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {
-        self.known.set(name, value)
+        self.attributes.set(name, value)
     }
 
     pub(crate) fn set_cost(&mut self, cost: u64) -> Result<(), BadInput> {

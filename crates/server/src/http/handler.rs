@@ -6,11 +6,11 @@ use std::future::Future;
 use std::pin::pin;
 
 use hyper::{HeaderMap, Method, StatusCode};
-use tollgate_service::guarded;
+use tollgate_service::catch_panic;
 
 use super::response::HttpResponse;
 use crate::listen::Peer;
-use crate::listen::counters::{Counters, count};
+use crate::listen::counters::{ListenerCounters, increment};
 
 /// One request, read in full.
 #[derive(Debug)]
@@ -40,15 +40,18 @@ pub(crate) trait HttpHandler: Send + Sync + 'static {
         false
     }
 
-    fn answer(&self, request: &HttpRequest<'_>) -> impl Future<Output = HttpResponse> + Send;
+    fn handle(&self, request: &HttpRequest<'_>) -> impl Future<Output = HttpResponse> + Send;
 
-    fn counters(&self) -> &Counters;
+    fn counters(&self) -> &ListenerCounters;
 }
 
 /// The answer, whatever happens.
-pub(crate) async fn answer<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
+pub(crate) async fn handle_or_500<A: HttpHandler>(
+    handler: &A,
+    request: &HttpRequest<'_>,
+) -> HttpResponse {
     // Pinned here, because a future that is handed on by value is copied and kept twice.
-    match guarded(pin!(handler.answer(request))).await {
+    match catch_panic(pin!(handler.handle(request))).await {
         Some(reply) => reply,
         None => failed(handler, request),
     }
@@ -57,8 +60,8 @@ pub(crate) async fn answer<A: HttpHandler>(handler: &A, request: &HttpRequest<'_
 /// What is answered because of a bug of ours.
 #[cold]
 fn failed<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
-    count(&handler.counters().panics);
+    increment(&handler.counters().panics);
     tracing::error!(path = request.path, "a request panicked");
     let detail = "the server failed to answer this request; it is not the request's fault";
-    HttpResponse::plain(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    HttpResponse::status_problem(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }

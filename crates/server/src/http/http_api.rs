@@ -9,18 +9,20 @@ use tollgate_core::Nanos;
 use tollgate_engine::Engine;
 use tollgate_envoy::EnvoyService;
 use tollgate_envoy::config::EnvoyPolicy;
-use tollgate_envoy::engine::is_envoys;
+use tollgate_envoy::engine::is_envoy_config_path;
 use tollgate_envoy::rlqs::QuotaBounds;
 use tollgate_fleet::Fleet;
-use tollgate_http::{Dialects, Networks};
+use tollgate_http::{Dialects, TrustedProxies};
 use tollgate_policy::model::Policy;
-use tollgate_service::{InvalidService, LogDenials, Metrics, RateLimitService, Saturation, Secret};
-use tollgate_store::{Clock, Memory};
+use tollgate_service::{
+    DenialLogMode, InvalidService, Metrics, RateLimitService, Saturation, Secret,
+};
+use tollgate_store::{Clock, MemoryStore};
 
 use crate::http::forward_auth::Gateways;
-use crate::http::welcome::{introduction, introduction_of_files};
-use crate::listen::counters::Counters;
-use crate::listen::{Reached, Stopping};
+use crate::http::welcome::{envoy_welcome, policy_welcome};
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{LocalEndpoint, ShutdownSignal};
 
 /// The HTTP API of a rate limit service.
 #[derive(Debug)]
@@ -30,8 +32,8 @@ pub struct HttpApi<C> {
     pub(crate) envoy: Arc<EnvoyService<C>>,
     pub(crate) gateways: Gateways,
     /// Once this is said no more requests should be sent here.
-    leaving: Option<Stopping>,
-    counters: Counters,
+    leaving: Option<ShutdownSignal>,
+    counters: ListenerCounters,
 }
 
 /// The name of [`HttpApi`] before version 0.2. It goes with the next release.
@@ -43,14 +45,14 @@ impl<C: Clock> HttpApi<C> {
     /// # Errors
     /// The policy cannot be put in force, or there cannot be so many keys.
     pub fn new(policy: &Policy, keys: usize, clock: C) -> Result<Self, InvalidService> {
-        Self::keyed(policy, keys, clock, Secret::random())
+        Self::new_with_secret(policy, keys, clock, Secret::random())
     }
 
     /// The same, whose digests are keyed by a secret that others may share.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn keyed(
+    pub fn new_with_secret(
         policy: &Policy,
         keys: usize,
         clock: C,
@@ -65,18 +67,18 @@ impl<C: Clock> HttpApi<C> {
     ///
     /// # Errors
     /// Everything that is wrong with the file, or there cannot be so many keys.
-    pub fn following(
+    pub fn from_file(
         path: &Path,
         keys: usize,
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        if !is_envoys(path) {
+        if !is_envoy_config_path(path) {
             let service = RateLimitService::from_file(path, keys, clock, secret)?;
             return Self::by_policy(service);
         }
         let service = RateLimitService::new(&Policy::default(), keys, clock, secret)?;
-        Ok(Self::over(EnvoyService::from_files(
+        Ok(Self::from_envoy_service(EnvoyService::from_path(
             Arc::new(service),
             path,
         )?))
@@ -86,49 +88,53 @@ impl<C: Clock> HttpApi<C> {
     ///
     /// # Errors
     /// There cannot be so many keys.
-    pub fn by_envoys_files(
+    pub fn from_envoy_policy(
         files: EnvoyPolicy,
         keys: usize,
         clock: C,
     ) -> Result<Self, InvalidService> {
         let service = RateLimitService::new(&Policy::default(), keys, clock, Secret::random())?;
-        let envoy = EnvoyService::by_files(Arc::new(service), files);
-        Ok(Self::over(envoy.map_err(InvalidService::Numbers)?))
+        let envoy = EnvoyService::from_config(Arc::new(service), files);
+        Ok(Self::from_envoy_service(
+            envoy.map_err(InvalidService::Numbers)?,
+        ))
     }
 
     fn by_policy(service: RateLimitService<C>) -> Result<Self, InvalidService> {
         let envoy = EnvoyService::new(Arc::new(service));
-        Ok(Self::over(envoy.map_err(InvalidService::Numbers)?))
+        Ok(Self::from_envoy_service(
+            envoy.map_err(InvalidService::Numbers)?,
+        ))
     }
 
     /// The API over these services.
     #[must_use]
-    pub fn over(envoy: EnvoyService<C>) -> Self {
+    pub fn from_envoy_service(envoy: EnvoyService<C>) -> Self {
         Self {
             service: Arc::clone(envoy.service()),
             envoy: Arc::new(envoy),
-            gateways: Gateways::in_networks(Networks::default()),
+            gateways: Gateways::new(TrustedProxies::default()),
             leaving: None,
-            counters: Counters::default(),
+            counters: ListenerCounters::default(),
         }
     }
 
     /// The same API, which believes gateways in these networks only.
     #[must_use]
-    pub fn trusting(mut self, trusted: Networks) -> Self {
-        self.gateways = Gateways::in_networks(trusted);
+    pub fn with_trusted_proxies(mut self, trusted: TrustedProxies) -> Self {
+        self.gateways = Gateways::new(trusted);
         self
     }
 
     /// The same API, which assigns quotas within these bounds.
     #[must_use]
-    pub fn sharing(self, bounds: QuotaBounds) -> Self {
+    pub fn with_quota_bounds(self, bounds: QuotaBounds) -> Self {
         self.changed(|envoy| envoy.with_quota_bounds(bounds))
     }
 
     /// The same API, which is not ready any more once this is said.
     #[must_use]
-    pub fn until(mut self, leaving: Stopping) -> Self {
+    pub fn with_drain_signal(mut self, leaving: ShutdownSignal) -> Self {
         self.leaving = Some(leaving);
         self
     }
@@ -146,14 +152,14 @@ impl<C: Clock> HttpApi<C> {
     }
 
     /// Whether no more requests should be sent here.
-    pub(crate) fn is_leaving(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         let leaving = self.leaving.as_ref();
-        leaving.is_some_and(Stopping::is_said)
+        leaving.is_some_and(ShutdownSignal::is_triggered)
     }
 
     /// What the listener has counted so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
@@ -165,10 +171,10 @@ impl<C: Clock> HttpApi<C> {
 
     /// The policy in plain words and commands to try, for a server reached at `place`; `also` are further commands.
     #[must_use]
-    pub fn introduction(&self, place: &Reached, also: &[String]) -> String {
-        match self.envoy.rules_in_words() {
-            Some(rules) => introduction_of_files(place, &rules, also),
-            None => introduction(place, &self.service.explanation().explanation, also),
+    pub fn welcome_text(&self, place: &LocalEndpoint, also: &[String]) -> String {
+        match self.envoy.explain_rules() {
+            Some(rules) => envoy_welcome(place, &rules, also),
+            None => policy_welcome(place, &self.service.explanation().explanation, also),
         }
     }
 }
@@ -177,30 +183,30 @@ impl<C: Clock> HttpApi<C> {
 impl<C: Clock> HttpApi<C> {
     /// See [`RateLimitService::with_denial_log`].
     #[must_use]
-    pub fn logging(self, which: LogDenials) -> Self {
+    pub fn with_denial_log(self, which: DenialLogMode) -> Self {
         self.configured(|service| service.with_denial_log(which))
     }
 
     /// See [`RateLimitService::with_max_waiting`].
     #[must_use]
-    pub fn holding_back(self, most: usize) -> Self {
+    pub fn with_max_waiting(self, most: usize) -> Self {
         self.configured(|service| service.with_max_waiting(most))
     }
 
     /// See [`RateLimitService::with_dialects`].
     #[must_use]
-    pub fn speaking(self, dialects: Dialects) -> Self {
+    pub fn with_dialects(self, dialects: Dialects) -> Self {
         self.configured(|service| service.with_dialects(dialects))
     }
 
     /// See [`RateLimitService::with_retry_jitter`].
     #[must_use]
-    pub fn spreading(self, jitter: Nanos) -> Self {
+    pub fn with_retry_jitter(self, jitter: Nanos) -> Self {
         self.configured(|service| service.with_retry_jitter(jitter))
     }
 
     fn configured(self, change: impl FnOnce(RateLimitService<C>) -> RateLimitService<C>) -> Self {
-        self.changed(|envoy| envoy.configured(change))
+        self.changed(|envoy| envoy.map_service(change))
     }
 
     /// Changes the services before they are shared.
@@ -220,7 +226,7 @@ impl<C: Clock> HttpApi<C> {
 
     /// See [`RateLimitService::engine`].
     #[must_use]
-    pub fn engine(&self) -> &Arc<Engine<Memory<C>>> {
+    pub fn engine(&self) -> &Arc<Engine<MemoryStore<C>>> {
         self.service.engine()
     }
 

@@ -3,12 +3,12 @@
 //! Must not know: sockets, requests.
 
 use serde::Serialize;
-use tollgate_policy::explain::LimitExplained;
+use tollgate_policy::explain::LimitExplanation;
 use tollgate_store::Clock;
 
 use crate::http::http_api::App;
 use crate::http::response::HttpResponse;
-use crate::http::verdict_body::json;
+use crate::http::verdict_body::to_json_string;
 
 #[derive(Serialize)]
 struct Listing<'a> {
@@ -48,10 +48,10 @@ struct Counters {
 }
 
 impl<C: Clock> App<C> {
-    pub(crate) fn limits(&self) -> HttpResponse {
+    pub(crate) fn list_limits(&self) -> HttpResponse {
         let told = self.service.explanation();
         let explanation = &told.explanation;
-        HttpResponse::json(json(&Listing {
+        HttpResponse::json(to_json_string(&Listing {
             generation: told.generation,
             mode: explanation.mode.as_deref(),
             deny: &explanation.deny,
@@ -64,9 +64,9 @@ impl<C: Clock> App<C> {
         }))
     }
 
-    fn listed<'a>(&self, limit: &'a LimitExplained) -> Listed<'a> {
-        let counted = self.engine().counted(&limit.name).unwrap_or_default();
-        let quota = |quota: &'a tollgate_policy::explain::QuotaExplained| Quota {
+    fn listed<'a>(&self, limit: &'a LimitExplanation) -> Listed<'a> {
+        let counted = self.engine().totals(&limit.name).unwrap_or_default();
+        let quota = |quota: &'a tollgate_policy::explain::QuotaExplanation| Quota {
             who: &quota.who,
             words: &quota.words,
         };

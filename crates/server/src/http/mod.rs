@@ -3,10 +3,10 @@
 //! [`handler`] is the seam: [`http1`] reads a request and asks an [`HttpHandler`] for the response. `api.rs` implements the
 //! handler for the public API, and the admin listener has another. Must not know: sockets, how a request is decided.
 
-pub(crate) mod api;
 pub(crate) mod bad_input;
 mod check;
 mod check_request;
+pub(crate) mod dispatch;
 pub(crate) mod forward_auth;
 pub(crate) mod handler;
 mod http1;
@@ -26,5 +26,5 @@ pub(crate) mod wait_queue_full;
 pub(crate) mod welcome;
 
 pub(crate) use self::handler::{HttpHandler, HttpRequest};
-pub use self::serve::Limits;
-pub(crate) use self::serve::run;
+pub use self::serve::HttpLimits;
+pub(crate) use self::serve::serve_http;

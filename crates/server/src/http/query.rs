@@ -70,7 +70,7 @@ mod tests {
     fn key(query: &str) -> Vec<u8> {
         let asked = parse_query(query).unwrap();
         let attribute = Attribute::Header("x-api-key".into());
-        asked.known.get(&attribute).unwrap().to_owned()
+        asked.attributes.get(&attribute).unwrap().to_owned()
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
     fn all_fields_in_any_order() {
         let asked = parse_query("peek=1&cost=0&key=a&ip=192.0.2.7&").unwrap();
         assert_eq!((asked.cost, asked.is_peek()), (Some(0), true));
-        assert_eq!(asked.known.ip(), Some([192, 0, 2, 7].into()));
+        assert_eq!(asked.attributes.ip(), Some([192, 0, 2, 7].into()));
     }
 
     #[test]

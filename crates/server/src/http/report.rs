@@ -10,10 +10,10 @@ use tollgate_store::{Clock, StoreError};
 use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
 use crate::http::http_api::App;
-use crate::http::json::{Report as Said, parse_report};
+use crate::http::json::{TicketReport as Said, parse_report};
 use crate::http::response::HttpResponse;
-use crate::http::routes::Report;
-use crate::http::verdict_body::json;
+use crate::http::routes::TicketReportKind;
+use crate::http::verdict_body::to_json_string;
 use tollgate_service::{TICKET_LIFETIME, TakenTicket};
 
 /// What came of a report.
@@ -37,18 +37,20 @@ struct Renewed {
 impl<C: Clock> App<C> {
     pub(crate) async fn report(
         &self,
-        report: Report,
+        report: TicketReportKind,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
         let said = parse_report(request.body, fields(report))?;
-        if report == Report::Renew {
+        if report == TicketReportKind::Renew {
             return Ok(self.renew(said.ticket).await);
         }
         let actual = match (report, said.cost) {
-            (Report::Settle, None) => return Err(BadInput::new("cost", b"", "it must be given")),
+            (TicketReportKind::Settle, None) => {
+                return Err(BadInput::new("cost", b"", "it must be given"));
+            }
             (_, cost) => cost.unwrap_or_default(),
         };
-        if report == Report::Respond && said.status.is_none() {
+        if report == TicketReportKind::Respond && said.status.is_none() {
             return Err(BadInput::new("status", b"", "it must be given"));
         }
         let ticket = match self.service.take_ticket(said.ticket).await {
@@ -58,9 +60,9 @@ impl<C: Clock> App<C> {
         };
         let service = &self.service;
         let settled = match report {
-            Report::Settle => service.settle(ticket, actual).await,
-            Report::Cancel => service.cancel(ticket).await,
-            Report::Respond | Report::Release | Report::Renew => {
+            TicketReportKind::Settle => service.settle(ticket, actual).await,
+            TicketReportKind::Cancel => service.cancel(ticket).await,
+            TicketReportKind::Respond | TicketReportKind::Release | TicketReportKind::Renew => {
                 service.respond(ticket, &Answered(&said)).await
             }
         };
@@ -74,7 +76,7 @@ impl<C: Clock> App<C> {
         match self.service.renew_ticket(id).await {
             Ok(None) => unknown(id),
             Err(error) => failed(&error),
-            Ok(Some(held)) => HttpResponse::json(json(&Renewed {
+            Ok(Some(held)) => HttpResponse::json(to_json_string(&Renewed {
                 ticket: format!("{id:032x}"),
                 held,
                 expires_after_ms: TICKET_LIFETIME.as_millis_ceil(),
@@ -84,11 +86,11 @@ impl<C: Clock> App<C> {
 }
 
 /// The fields of each report beside the ticket.
-const fn fields(report: Report) -> &'static [&'static str] {
+const fn fields(report: TicketReportKind) -> &'static [&'static str] {
     match report {
-        Report::Respond => &["status", "headers"],
-        Report::Settle => &["cost"],
-        Report::Cancel | Report::Renew | Report::Release => &[],
+        TicketReportKind::Respond => &["status", "headers"],
+        TicketReportKind::Settle => &["cost"],
+        TicketReportKind::Cancel | TicketReportKind::Renew | TicketReportKind::Release => &[],
     }
 }
 
@@ -107,7 +109,7 @@ impl Response for Answered<'_> {
 }
 
 fn done(id: u128, settled: bool) -> HttpResponse {
-    HttpResponse::json(json(&Done {
+    HttpResponse::json(to_json_string(&Done {
         ticket: format!("{id:032x}"),
         settled,
     }))
@@ -115,11 +117,11 @@ fn done(id: u128, settled: bool) -> HttpResponse {
 
 fn unknown(id: u128) -> HttpResponse {
     let detail = format!("ticket: \"{id:032x}\" is not open: it has expired, or was never given");
-    HttpResponse::plain(StatusCode::NOT_FOUND, detail)
+    HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
 }
 
 fn failed(error: &StoreError) -> HttpResponse {
     tracing::warn!(%error, "the store did not settle a ticket");
     let detail = "the store did not carry out all of it; places return when their leases end";
-    HttpResponse::plain(StatusCode::SERVICE_UNAVAILABLE, detail)
+    HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
 }

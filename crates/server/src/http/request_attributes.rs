@@ -28,7 +28,7 @@ impl RequestAttributes {
     pub(crate) fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {
         let bad = |reason: String| Err(BadInput::new(name, &value, reason));
         let named = if name == KEY { KEY_MEANS } else { name };
-        let Some(attribute) = Attribute::named(named) else {
+        let Some(attribute) = Attribute::parse(named) else {
             let names = Attribute::NAMES.join(", ");
             return bad(format!("there is no such attribute; there are {names}"));
         };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn value<'a>(known: &'a RequestAttributes, name: &str) -> Option<&'a str> {
-        let attribute = Attribute::named(name).unwrap();
+        let attribute = Attribute::parse(name).unwrap();
         known
             .get(&attribute)
             .map(|value| std::str::from_utf8(value).unwrap())

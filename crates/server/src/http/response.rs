@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_http::{Merge, Problem, Words};
+use tollgate_http::{HeaderFields, Merge, ProblemDetails};
 
 use tollgate_service::{Refusal, WaitPermit as Place};
 
@@ -46,17 +46,17 @@ impl HttpResponse {
     }
 
     /// Text of another kind.
-    pub(crate) fn page(content_type: &'static str, body: String) -> Self {
+    pub(crate) fn text_of_type(content_type: &'static str, body: String) -> Self {
         Self::new(StatusCode::OK, content_type, body)
     }
 
     /// A refusal whose body is already problem details.
-    pub(crate) fn refused(status: u16, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn problem_body(status: u16, body: impl Into<Bytes>) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
         Self::new(status, tollgate_http::CONTENT_TYPE, body)
     }
 
-    pub(crate) fn problem(problem: &Problem) -> Self {
+    pub(crate) fn problem(problem: &ProblemDetails) -> Self {
         let status = StatusCode::from_u16(problem.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self::new(status, tollgate_http::CONTENT_TYPE, problem.to_json())
@@ -65,24 +65,25 @@ impl HttpResponse {
     /// A refusal without header fields of limits: its status, and when to come back.
     pub(crate) fn refusal(refusal: Refusal, detail: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(refusal.status);
-        let response = Self::plain(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE), detail);
+        let response =
+            Self::status_problem(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE), detail);
         match refusal.retry_after_seconds() {
-            Some(seconds) => response.with(RETRY_AFTER, &seconds.to_string()),
+            Some(seconds) => response.with_header(RETRY_AFTER, &seconds.to_string()),
             None => response,
         }
     }
 
     /// A problem that `status` already names.
-    pub(crate) fn plain(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn status_problem(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self::problem(&Problem::plain(status.as_u16(), title, detail))
+        Self::problem(&ProblemDetails::new(status.as_u16(), title, detail))
     }
 
     pub(crate) fn allow(self, methods: &'static str) -> Self {
-        self.with(ALLOW, methods)
+        self.with_header(ALLOW, methods)
     }
 
-    pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         // Values are ours and printable: numbers, and names that were checked when the limit was made.
         if let Ok(value) = HeaderValue::from_str(value) {
             self.fields.retain(|(other, _)| *other != name);
@@ -95,16 +96,16 @@ impl HttpResponse {
     ///
     /// Values share a buffer of this thread, so what is left to allocate is one buffer for some dozens of answers, and
     /// the list of fields itself.
-    pub(crate) fn saying(mut self, words: &Words) -> Self {
+    pub(crate) fn with_header_fields(mut self, words: &HeaderFields) -> Self {
         thread_local! {
             static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
         }
         let mut values = VALUES.take();
-        for word in words.words() {
+        for word in words.fields() {
             let name = HeaderName::from_static(word.name);
             let mut same = self.fields.iter().filter(|(other, _)| *other == name);
             let is_there = match word.merge {
-                Merge::KeepTheirs => same.next().is_some(),
+                Merge::KeepExisting => same.next().is_some(),
                 // Saying the same twice says nothing more.
                 Merge::Append => same.any(|(_, one)| one == word.value),
             };
@@ -124,30 +125,30 @@ impl HttpResponse {
     }
 
     /// The same with another status.
-    pub(crate) fn answered_with(mut self, status: u16) -> Self {
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.status = StatusCode::from_u16(status).unwrap_or(self.status);
         self
     }
 
     /// The same, at a place for those who wait, which is free again when it is sent.
-    pub(crate) fn at(mut self, place: Place) -> Self {
+    pub(crate) fn with_wait_permit(mut self, place: Place) -> Self {
         self.place = Some(place);
         self
     }
 
     /// The place of whoever waits for it, to be kept until it is sent.
-    pub(crate) const fn take_place(&mut self) -> Option<Place> {
+    pub(crate) const fn take_wait_permit(&mut self) -> Option<Place> {
         self.place.take()
     }
 
     /// The same, sent only after a while.
-    pub(crate) const fn after(mut self, wait: Nanos) -> Self {
+    pub(crate) const fn with_delay(mut self, wait: Nanos) -> Self {
         self.wait = wait;
         self
     }
 
     /// How long it is to be held back.
-    pub(crate) const fn wait(&self) -> Nanos {
+    pub(crate) const fn delay(&self) -> Nanos {
         self.wait
     }
 
@@ -190,16 +191,16 @@ impl HttpResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::{Outcome, Status, Unit};
-    use tollgate_http::{Answer, Dialects, Policy, Standing};
+    use tollgate_core::{Outcome, QuotaStatus, QuotaUnit};
+    use tollgate_http::{Dialects, QuotaPolicy, RateLimitItem, RateLimitStatus};
     use tollgate_testkit::allocation::{Counting, calls};
 
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    fn words(dialects: &str) -> Words {
-        let policy = Policy::new("api", 5, Nanos::MINUTE, Unit::Requests).unwrap();
-        let status = Status {
+    fn words(dialects: &str) -> HeaderFields {
+        let policy = QuotaPolicy::new("api", 5, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
+        let status = QuotaStatus {
             limit: 5,
             remaining: 0,
             reset_after: Nanos::MINUTE,
@@ -207,9 +208,10 @@ mod tests {
         let denied = Outcome::Deny {
             retry_after: Nanos::SECOND,
         };
-        let standings = [Standing::new(&policy, denied, &status)];
-        let mut words = Words::new();
-        Answer::new(denied, &standings).write(dialects.parse::<Dialects>().unwrap(), &mut words);
+        let standings = [RateLimitItem::new(&policy, denied, &status)];
+        let mut words = HeaderFields::new();
+        RateLimitStatus::new(denied, &standings)
+            .write(dialects.parse::<Dialects>().unwrap(), &mut words);
         words
     }
 
@@ -223,10 +225,10 @@ mod tests {
     fn fields_that_are_there_already_are_never_replaced() {
         let theirs = |name| HeaderName::from_static(name);
         let reply = HttpResponse::text("upstream")
-            .with(theirs("ratelimit"), r#""upstream";r=1"#)
-            .with(theirs("x-ratelimit-limit"), "7")
-            .with(theirs("retry-after"), "99")
-            .saying(&words("draft-11, x-ratelimit"));
+            .with_header(theirs("ratelimit"), r#""upstream";r=1"#)
+            .with_header(theirs("x-ratelimit-limit"), "7")
+            .with_header(theirs("retry-after"), "99")
+            .with_header_fields(&words("draft-11, x-ratelimit"));
         assert_eq!(
             lines(&reply, "ratelimit"),
             [r#""upstream";r=1"#, r#""api";r=0;t=1"#]
@@ -253,7 +255,7 @@ mod tests {
         let plain = || drop(std::hint::black_box(HttpResponse::json("{}")));
         let worded = || {
             drop(std::hint::black_box(
-                HttpResponse::json("{}").saying(&words),
+                HttpResponse::json("{}").with_header_fields(&words),
             ));
         };
         worded();

@@ -3,7 +3,7 @@
 //! Must not know: how the request is read or decided.
 
 use hyper::StatusCode;
-use tollgate_envoy::rls::JsonAnswer;
+use tollgate_envoy::rls::RlsJsonResponse;
 use tollgate_store::Clock;
 
 use crate::http::http_api::HttpApi;
@@ -12,15 +12,17 @@ use crate::http::response::HttpResponse;
 impl<C: Clock> HttpApi<C> {
     pub(crate) async fn answer_rls_json(&self, body: &[u8]) -> HttpResponse {
         match self.envoy.should_rate_limit_json(body).await {
-            Ok(JsonAnswer::Decided { status, body, wait }) => {
-                let response = HttpResponse::json(body).answered_with(status);
+            Ok(RlsJsonResponse::Decided { status, body, wait }) => {
+                let response = HttpResponse::json(body).with_status(status);
                 match wait.is_zero() {
                     true => response,
-                    false => response.after(wait).at(self.saturation().enter()),
+                    false => response
+                        .with_delay(wait)
+                        .with_wait_permit(self.saturation().acquire()),
                 }
             }
-            Ok(JsonAnswer::Undecided(refusal, detail)) => HttpResponse::refusal(refusal, detail),
-            Err(reason) => HttpResponse::plain(StatusCode::BAD_REQUEST, reason),
+            Ok(RlsJsonResponse::Failed(refusal, detail)) => HttpResponse::refusal(refusal, detail),
+            Err(reason) => HttpResponse::status_problem(StatusCode::BAD_REQUEST, reason),
         }
     }
 }

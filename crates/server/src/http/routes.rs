@@ -15,7 +15,7 @@ const ENVOYS: usize = 65_536;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub(crate) enum ApiEndpoint {
     /// May this request proceed?
     Check,
     /// The same of several.
@@ -25,38 +25,38 @@ pub(crate) enum Endpoint {
     /// A check whose cost is settled later.
     Reserve,
     /// What a request still owes, and what came of it.
-    Report(Report),
+    Report(TicketReportKind),
     /// A gateway asks about a request that it holds.
-    Auth(Gateway),
+    ForwardAuth(Gateway),
     /// Where a key stands.
     Status,
     /// Which limits there are.
     Limits,
     /// What Envoy asks, as JSON.
-    Envoy,
+    RlsJson,
     /// The description of all this.
     OpenApi,
     /// Whether the server is there.
     Health,
     /// The same, as probes of envoyproxy/ratelimit ask.
-    EnvoysHealth,
+    EnvoyHealth,
     /// Whether requests should be sent to it.
     Ready,
     /// What a newcomer reads.
-    Front,
+    FrontPage,
 }
 
-impl Endpoint {
+impl ApiEndpoint {
     /// Whether it is a question about requests, so that the time it takes is of interest.
-    pub(crate) const fn decides(self) -> bool {
+    pub(crate) const fn is_decision(self) -> bool {
         matches!(
             self,
             Self::Check
                 | Self::Batch
                 | Self::Acquire
                 | Self::Reserve
-                | Self::Auth(_)
-                | Self::Envoy
+                | Self::ForwardAuth(_)
+                | Self::RlsJson
                 | Self::Status
         )
     }
@@ -64,7 +64,7 @@ impl Endpoint {
 
 /// What is reported about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum TicketReportKind {
     /// The upstream's response.
     Respond,
     /// The real cost.
@@ -79,11 +79,11 @@ pub(crate) enum Report {
 
 /// One endpoint.
 #[derive(Debug)]
-pub(crate) struct Route {
+pub(crate) struct ApiRoute {
     pub(crate) path: &'static str,
     /// As `Allow` lists them. Empty: any.
     pub(crate) methods: &'static str,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: ApiEndpoint,
     /// The longest body that a POST may have.
     pub(crate) max_body_len: usize,
 }
@@ -91,10 +91,10 @@ pub(crate) struct Route {
 const fn route(
     path: &'static str,
     methods: &'static str,
-    endpoint: Endpoint,
+    endpoint: ApiEndpoint,
     max_body_len: usize,
-) -> Route {
-    Route {
+) -> ApiRoute {
+    ApiRoute {
         path,
         methods,
         endpoint,
@@ -107,56 +107,91 @@ const LOOK: &str = "GET, HEAD";
 const ANY: &str = "";
 
 /// Every endpoint there is.
-pub(crate) const ROUTES: &[Route] = &[
-    route("/v1/check", "GET, POST", Endpoint::Check, QUESTION),
-    route("/v1/check/batch", POST, Endpoint::Batch, QUESTIONS),
-    route("/v1/acquire", POST, Endpoint::Acquire, QUESTION),
-    route("/v1/reserve", POST, Endpoint::Reserve, QUESTION),
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    route("/v1/check", "GET, POST", ApiEndpoint::Check, QUESTION),
+    route("/v1/check/batch", POST, ApiEndpoint::Batch, QUESTIONS),
+    route("/v1/acquire", POST, ApiEndpoint::Acquire, QUESTION),
+    route("/v1/reserve", POST, ApiEndpoint::Reserve, QUESTION),
     route(
         "/v1/respond",
         POST,
-        Endpoint::Report(Report::Respond),
+        ApiEndpoint::Report(TicketReportKind::Respond),
         REPORT,
     ),
-    route("/v1/settle", POST, Endpoint::Report(Report::Settle), REPORT),
-    route("/v1/cancel", POST, Endpoint::Report(Report::Cancel), REPORT),
-    route("/v1/renew", POST, Endpoint::Report(Report::Renew), REPORT),
+    route(
+        "/v1/settle",
+        POST,
+        ApiEndpoint::Report(TicketReportKind::Settle),
+        REPORT,
+    ),
+    route(
+        "/v1/cancel",
+        POST,
+        ApiEndpoint::Report(TicketReportKind::Cancel),
+        REPORT,
+    ),
+    route(
+        "/v1/renew",
+        POST,
+        ApiEndpoint::Report(TicketReportKind::Renew),
+        REPORT,
+    ),
     route(
         "/v1/release",
         POST,
-        Endpoint::Report(Report::Release),
+        ApiEndpoint::Report(TicketReportKind::Release),
         REPORT,
     ),
-    route("/v1/status", LOOK, Endpoint::Status, 0),
-    route("/v1/limits", LOOK, Endpoint::Limits, 0),
-    route("/auth/nginx", ANY, Endpoint::Auth(Gateway::Nginx), 0),
-    route("/auth/traefik", ANY, Endpoint::Auth(Gateway::Traefik), 0),
-    route("/auth/caddy", ANY, Endpoint::Auth(Gateway::Caddy), 0),
-    route("/auth/haproxy", ANY, Endpoint::Auth(Gateway::Haproxy), 0),
-    route("/json", POST, Endpoint::Envoy, ENVOYS),
-    route("/openapi.json", LOOK, Endpoint::OpenApi, 0),
-    route("/healthz", LOOK, Endpoint::Health, 0),
-    route("/healthcheck", LOOK, Endpoint::EnvoysHealth, 0),
-    route("/readyz", LOOK, Endpoint::Ready, 0),
-    route("/", LOOK, Endpoint::Front, 0),
+    route("/v1/status", LOOK, ApiEndpoint::Status, 0),
+    route("/v1/limits", LOOK, ApiEndpoint::Limits, 0),
+    route(
+        "/auth/nginx",
+        ANY,
+        ApiEndpoint::ForwardAuth(Gateway::Nginx),
+        0,
+    ),
+    route(
+        "/auth/traefik",
+        ANY,
+        ApiEndpoint::ForwardAuth(Gateway::Traefik),
+        0,
+    ),
+    route(
+        "/auth/caddy",
+        ANY,
+        ApiEndpoint::ForwardAuth(Gateway::Caddy),
+        0,
+    ),
+    route(
+        "/auth/haproxy",
+        ANY,
+        ApiEndpoint::ForwardAuth(Gateway::Haproxy),
+        0,
+    ),
+    route("/json", POST, ApiEndpoint::RlsJson, ENVOYS),
+    route("/openapi.json", LOOK, ApiEndpoint::OpenApi, 0),
+    route("/healthz", LOOK, ApiEndpoint::Health, 0),
+    route("/healthcheck", LOOK, ApiEndpoint::EnvoyHealth, 0),
+    route("/readyz", LOOK, ApiEndpoint::Ready, 0),
+    route("/", LOOK, ApiEndpoint::FrontPage, 0),
 ];
 
-impl Route {
+impl ApiRoute {
     /// The endpoint at a path.
-    pub(crate) fn at(path: &str) -> Option<&'static Self> {
+    pub(crate) fn find(path: &str) -> Option<&'static Self> {
         ROUTES.iter().find(|route| route.path == path)
     }
 
     /// Whether it is answered where files of envoyproxy/ratelimit decide, which know nothing of our attributes.
-    pub(crate) const fn is_for_files(&self) -> bool {
+    pub(crate) const fn works_with_envoy_files(&self) -> bool {
         matches!(
             self.endpoint,
-            Endpoint::Envoy
-                | Endpoint::OpenApi
-                | Endpoint::Health
-                | Endpoint::Ready
-                | Endpoint::EnvoysHealth
-                | Endpoint::Front
+            ApiEndpoint::RlsJson
+                | ApiEndpoint::OpenApi
+                | ApiEndpoint::Health
+                | ApiEndpoint::Ready
+                | ApiEndpoint::EnvoyHealth
+                | ApiEndpoint::FrontPage
         )
     }
 
@@ -173,7 +208,7 @@ impl Route {
 
 /// The longest body that is read of such a request. None is read where none is wanted.
 pub(crate) fn max_body_len(method: &Method, path: &str) -> usize {
-    match Route::at(path) {
+    match ApiRoute::find(path) {
         Some(route) if *method == Method::POST && route.allows(method) => route.max_body_len,
         _ => 0,
     }

@@ -8,58 +8,60 @@ use std::time::Duration;
 
 use super::handler::HttpHandler;
 use super::http1;
-use crate::listen::counters::Counters;
-use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{
+    ConnectionHandler, DrainOutcome, Listener, ListenerLimits, Peer, ShutdownSignal, Stream, accept,
+};
 
 /// What a server allows HTTP clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct HttpLimits {
     /// What its listener allows.
-    pub bounds: Bounds,
+    pub listener: ListenerLimits,
     /// Time to send a request's head, counted from when the connection is ready for it; so also the time that a
     /// connection may be idle.
-    pub head: Duration,
+    pub header_timeout: Duration,
     /// Time to send a request's body.
-    pub body: Duration,
+    pub body_timeout: Duration,
     /// Whether plain requests are read without hyper. Without it hyper reads every request: slower, with the same responses.
     pub fast_path: bool,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            bounds: Bounds::default(),
-            head: Duration::from_secs(5),
-            body: Duration::from_secs(10),
+            listener: ListenerLimits::default(),
+            header_timeout: Duration::from_secs(5),
+            body_timeout: Duration::from_secs(10),
             fast_path: true,
         }
     }
 }
 
 /// Has `handler` answer every request that comes to `listener`, until `shutdown` completes.
-pub(crate) async fn run<A: HttpHandler>(
-    limits: Limits,
+pub(crate) async fn serve_http<A: HttpHandler>(
+    limits: HttpLimits,
     listener: Listener,
     handler: Arc<A>,
     shutdown: impl Future<Output = ()>,
-) -> Ended {
+) -> DrainOutcome {
     let http = Arc::new(Http { limits, handler });
-    accept(listener, http, limits.bounds, shutdown).await
+    accept(listener, http, limits.listener, shutdown).await
 }
 
 /// HTTP/1 and the handler of its requests.
 struct Http<A> {
-    limits: Limits,
+    limits: HttpLimits,
     handler: Arc<A>,
 }
 
-impl<A: HttpHandler> Serve for Http<A> {
+impl<A: HttpHandler> ConnectionHandler for Http<A> {
     fn serve(
         &self,
         stream: Stream,
         peer: Peer,
-        stopping: Stopping,
+        stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
         http1::serve(
             self.limits,
@@ -70,7 +72,7 @@ impl<A: HttpHandler> Serve for Http<A> {
         )
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         self.handler.counters()
     }
 }

@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{EnforcementMode, LimitState, Reason, Verdict};
-use tollgate_http::Answer;
+use tollgate_engine::{DenialReason, EnforcementMode, LimitState, Verdict};
+use tollgate_http::RateLimitStatus;
 
 use crate::http::http1::response_writer::write_number;
 use tollgate_service::{role_name, write_problem};
@@ -26,7 +26,7 @@ impl<'a> VerdictBody<'a> {
     }
 
     /// As JSON, behind what `out` holds. A refusal begins with its problem, `status` being the code that is really sent.
-    pub(crate) fn write(&self, answer: &Answer<'_>, status: u16, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, answer: &RateLimitStatus<'_>, status: u16, out: &mut Vec<u8>) {
         let begin = out.len();
         if !self.verdict.is_admitted() {
             write_problem(self.verdict, answer, status, out);
@@ -42,7 +42,7 @@ impl<'a> VerdictBody<'a> {
     }
 
     /// The same by itself. The status of a refusal is the limit's own.
-    pub(crate) fn to_json(&self, answer: &Answer<'_>) -> Vec<u8> {
+    pub(crate) fn to_json(&self, answer: &RateLimitStatus<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(ROOM);
         self.write(answer, self.verdict.status().unwrap_or(200), &mut out);
         out
@@ -61,7 +61,7 @@ impl<'a> VerdictBody<'a> {
         });
         json.number(wait);
         json.raw(",\"reason\":");
-        json.text_or_null(verdict.reason().map(Reason::word));
+        json.text_or_null(verdict.reason().map(DenialReason::as_str));
         // The limit that decided, or the one of which the smallest part is left.
         let binding = verdict.binding().and_then(|state| verdict.rule(state));
         json.raw(",\"limit\":");
@@ -140,7 +140,7 @@ impl Json<'_> {
     fn text(&mut self, text: &str) {
         let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
         if text.bytes().any(is_special) {
-            return self.raw(&json(&text));
+            return self.raw(&to_json_string(&text));
         }
         self.raw("\"");
         self.raw(text);
@@ -159,7 +159,7 @@ impl Json<'_> {
 const ROOM: usize = 1_024;
 
 /// Any of our own types as JSON.
-pub(crate) fn json<T: Serialize>(value: &T) -> String {
+pub(crate) fn to_json_string<T: Serialize>(value: &T) -> String {
     // Serialising strings and integers into memory cannot fail; an empty object would say so if it ever did.
     serde_json::to_string(value).unwrap_or_else(|_| String::from("{}"))
 }
@@ -173,7 +173,7 @@ mod tests {
         for text in ["", "per-key", "a\"b", "a\\b", "a\nb", "é/ü"] {
             let mut out = Vec::new();
             Json(&mut out).text(text);
-            assert_eq!(String::from_utf8(out).unwrap(), json(&text));
+            assert_eq!(String::from_utf8(out).unwrap(), to_json_string(&text));
         }
     }
 }

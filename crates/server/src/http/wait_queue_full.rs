@@ -4,7 +4,7 @@
 
 use tollgate_core::Nanos;
 use tollgate_engine::Verdict;
-use tollgate_service::{Subject, WaitQueueFull};
+use tollgate_service::{HeaderSubject, WaitQueueFull};
 use tollgate_store::Clock;
 
 use crate::http::forward_auth::Gateway;
@@ -15,12 +15,15 @@ impl<C: Clock> HttpApi<C> {
     /// The answer about a request that was peeked at and would have to wait. Nothing is charged.
     pub(crate) fn answer_queue_full(&self, gateway: Gateway, peeked: &Verdict) -> HttpResponse {
         self.service.record_saturation();
-        match self.service.refuse_to_wait(peeked) {
-            WaitQueueFull::Refused(refusal) => gateway.refuse(refusal),
-            WaitQueueFull::LetThrough => self.service.answer(peeked, Subject::Request, |answer| {
-                let response = gateway.reply(peeked, None, answer);
-                self.say(response.after(Nanos::ZERO), answer)
-            }),
+        match self.service.decide_without_wait(peeked) {
+            WaitQueueFull::Refused(refusal) => gateway.respond_queue_full(refusal),
+            WaitQueueFull::LetThrough => {
+                self.service
+                    .with_rate_limit_status(peeked, HeaderSubject::Request, |answer| {
+                        let response = gateway.respond(peeked, None, answer);
+                        self.with_rate_limit_fields(response.with_delay(Nanos::ZERO), answer)
+                    })
+            }
         }
     }
 }

@@ -2,15 +2,19 @@
 //!
 //! Must not know: HTTP, terminals.
 
-use tollgate_policy::explain::{Explanation, LimitExplained};
+use tollgate_policy::explain::{Explanation, LimitExplanation};
 
-use crate::listen::Reached;
+use crate::listen::LocalEndpoint;
 
 /// So many limits are introduced; of the rest only how many there are.
 const MOST_SHOWN: usize = 12;
 
 /// The introduction of a server that is reached at `place`; `also` are further commands to try, a line each.
-pub(crate) fn introduction(place: &Reached, policy: &Explanation, also: &[String]) -> String {
+pub(crate) fn policy_welcome(
+    place: &LocalEndpoint,
+    policy: &Explanation,
+    also: &[String],
+) -> String {
     let (curl, url) = (place.curl(), place.url());
     let check = format!("{url}/v1/check");
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
@@ -43,7 +47,7 @@ pub(crate) fn introduction(place: &Reached, policy: &Explanation, also: &[String
 }
 
 /// The introduction of a server that decides by files of envoyproxy/ratelimit.
-pub(crate) fn introduction_of_files(place: &Reached, rules: &[String], also: &[String]) -> String {
+pub(crate) fn envoy_welcome(place: &LocalEndpoint, rules: &[String], also: &[String]) -> String {
     let (curl, url) = (place.curl(), place.url());
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
     let mut shown: String = rules
@@ -72,7 +76,7 @@ pub(crate) fn introduction_of_files(place: &Reached, rules: &[String], also: &[S
 }
 
 /// One limit as a line.
-fn in_words(limit: &LimitExplained) -> String {
+fn in_words(limit: &LimitExplanation) -> String {
     let first = limit.quotas.first();
     let windows = first.map_or(&[][..], |quota| &quota.windows);
     let words: Vec<&str> = windows.iter().map(|window| window.words.as_str()).collect();
@@ -95,12 +99,12 @@ mod tests {
     use super::*;
     use tollgate_policy::explain::explain;
     use tollgate_policy::load;
-    use tollgate_policy::source::Format;
+    use tollgate_policy::source::SourceFormat;
 
     fn introduced(text: &str) -> String {
-        let policy = load(text, "a.yaml", Format::Yaml).unwrap();
-        let place = Reached::Tcp(([127, 0, 0, 1], 80).into());
-        introduction(&place, &explain(&policy).unwrap(), &[])
+        let policy = load(text, "a.yaml", SourceFormat::Yaml).unwrap();
+        let place = LocalEndpoint::Tcp(([127, 0, 0, 1], 80).into());
+        policy_welcome(&place, &explain(&policy).unwrap(), &[])
     }
 
     #[test]

@@ -6,9 +6,9 @@ use tollgate_service::metrics::ListenerCounts;
 
 /// What one listener has seen.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct ListenerCounters {
     pub(crate) accepted: AtomicU64,
-    pub(crate) ended: AtomicU64,
+    pub(crate) closed: AtomicU64,
     pub(crate) waiting: AtomicU64,
     pub(crate) accept_errors: AtomicU64,
     pub(crate) refused_connections: AtomicU64,
@@ -16,7 +16,7 @@ pub struct Counters {
     pub(crate) panics: AtomicU64,
 }
 
-impl Counters {
+impl ListenerCounters {
     /// Connections that were served.
     #[must_use]
     pub fn accepted(&self) -> u64 {
@@ -27,7 +27,7 @@ impl Counters {
     #[must_use]
     pub fn open(&self) -> u64 {
         // Read in this order, so that none has ended that was not accepted.
-        let ended = self.ended.load(Ordering::Acquire);
+        let ended = self.closed.load(Ordering::Acquire);
         self.accepted().saturating_sub(ended)
     }
 
@@ -38,9 +38,9 @@ impl Counters {
     }
 
     /// An answer is held back until what this returns is dropped.
-    pub(crate) fn hold(&self) -> Held<'_> {
-        count(&self.waiting);
-        Held(self)
+    pub(crate) fn hold_response(&self) -> HeldResponse<'_> {
+        increment(&self.waiting);
+        HeldResponse(self)
     }
 
     /// Connections that the operating system could not hand over.
@@ -85,16 +85,16 @@ impl Counters {
 
 /// An answer that is held back.
 #[derive(Debug)]
-pub(crate) struct Held<'a>(&'a Counters);
+pub(crate) struct HeldResponse<'a>(&'a ListenerCounters);
 
-impl Drop for Held<'_> {
+impl Drop for HeldResponse<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// One more.
-pub(crate) fn count(counter: &AtomicU64) {
+pub(crate) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_held_back_until_it_is_sent_or_its_client_leaves() {
-        let counters = Counters::default();
-        let held = (counters.hold(), counters.hold());
+        let counters = ListenerCounters::default();
+        let held = (counters.hold_response(), counters.hold_response());
         assert_eq!(counters.waiting(), 2);
         drop(held);
         assert_eq!(counters.waiting(), 0);

@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use super::place::{Place, Reached};
+use super::listen_address::{ListenAddress, LocalEndpoint};
 use super::stream::Stream;
-use super::tls::Secured;
+use super::tls::ListenerTls;
 
 /// A socket that is listened on.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    tls: Option<Secured>,
+    tls: Option<ListenerTls>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
     #[cfg(unix)]
-    Unix(super::unix::Unix),
+    Unix(super::unix::UnixSocketListener),
 }
 
 /// Who is at the other end of a connection, and where it was made.
@@ -32,7 +32,7 @@ pub struct Peer {
     /// Theirs. Whoever comes through a Unix socket has none.
     pub address: Option<SocketAddr>,
     /// Ours.
-    pub local: Reached,
+    pub local: LocalEndpoint,
 }
 
 impl Peer {
@@ -52,17 +52,17 @@ impl Listener {
     ///
     /// # Errors
     /// The operating system's: the address is taken, say, or not ours.
-    pub async fn bind(place: &Place) -> io::Result<Option<Self>> {
+    pub async fn bind(place: &ListenAddress) -> io::Result<Option<Self>> {
         match place {
-            Place::Off => Ok(None),
-            Place::Tcp(address) => TcpListener::bind(address).await.map(|l| Some(l.into())),
+            ListenAddress::Off => Ok(None),
+            ListenAddress::Tcp(address) => TcpListener::bind(address).await.map(|l| Some(l.into())),
             #[cfg(unix)]
-            Place::Unix(path) => {
-                let socket = super::unix::Unix::bind(path).await?;
+            ListenAddress::Unix(path) => {
+                let socket = super::unix::UnixSocketListener::bind(path).await?;
                 Ok(Some(Self::plain(Socket::Unix(socket))))
             }
             #[cfg(not(unix))]
-            Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            ListenAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -73,7 +73,7 @@ impl Listener {
     /// The same listener, whose connections are spoken on inside TLS. A Unix socket stays as it is: what is said there does
     /// not leave the machine, and the permissions of its directory say who may come.
     #[must_use]
-    pub fn secured(mut self, tls: Secured) -> Self {
+    pub fn with_tls(mut self, tls: ListenerTls) -> Self {
         if matches!(self.socket, Socket::Tcp(_)) {
             self.tls = Some(tls);
         }
@@ -81,7 +81,7 @@ impl Listener {
     }
 
     /// What its connections have to be secured with before anything is said on them.
-    pub(super) const fn tls(&self) -> Option<&Secured> {
+    pub(super) const fn tls(&self) -> Option<&ListenerTls> {
         self.tls.as_ref()
     }
 
@@ -89,18 +89,18 @@ impl Listener {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn reached(&self) -> io::Result<Reached> {
+    pub fn local_endpoint(&self) -> io::Result<LocalEndpoint> {
         match &self.socket {
             Socket::Tcp(listener) => listener.local_addr().map(|address| self.at(address)),
             #[cfg(unix)]
-            Socket::Unix(unix) => Ok(Reached::Unix(unix.path().to_owned())),
+            Socket::Unix(unix) => Ok(LocalEndpoint::Unix(unix.path().to_owned())),
         }
     }
 
-    const fn at(&self, address: SocketAddr) -> Reached {
+    const fn at(&self, address: SocketAddr) -> LocalEndpoint {
         match self.tls {
-            None => Reached::Tcp(address),
-            Some(_) => Reached::Tls(address),
+            None => LocalEndpoint::Tcp(address),
+            Some(_) => LocalEndpoint::Tls(address),
         }
     }
 
@@ -124,7 +124,7 @@ impl Listener {
                 let stream = unix.accept().await?;
                 let peer = Peer {
                     address: None,
-                    local: Reached::Unix(unix.path().to_owned()),
+                    local: LocalEndpoint::Unix(unix.path().to_owned()),
                 };
                 Ok((Stream::unix(stream, patience), peer))
             }

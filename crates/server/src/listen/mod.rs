@@ -4,23 +4,23 @@
 
 mod accept;
 pub(crate) mod counters;
+mod listen_address;
 mod listener;
-mod place;
 mod prefixed_stream;
 mod send;
+mod shutdown;
 mod shutdown_or_timeout;
-mod stopping;
 mod stream;
 mod tls;
 #[cfg(unix)]
 mod unix;
 
-pub use accept::{Bounds, Ended, Serve, accept};
+pub use accept::{ConnectionHandler, DrainOutcome, ListenerLimits, accept};
+pub use listen_address::{InvalidListenAddress, ListenAddress, LocalEndpoint};
 pub use listener::{Listener, Peer};
-pub use place::{InvalidPlace, Place, Reached};
 pub(crate) use prefixed_stream::PrefixedStream;
-pub(crate) use send::send;
+pub(crate) use send::send_available;
+pub use shutdown::{ShutdownSignal, ShutdownTrigger};
 pub(crate) use shutdown_or_timeout::{ShutdownOrTimeout, WakeReason};
-pub use stopping::{Stop, Stopping};
 pub use stream::Stream;
-pub use tls::{InvalidTls, Secured, Spoken, Tls, TlsFiles, TlsLooked};
+pub use tls::{ApplicationProtocol, InvalidTls, ListenerTls, ServerTls, TlsFiles, TlsReload};

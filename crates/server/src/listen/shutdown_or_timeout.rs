@@ -10,12 +10,12 @@ use std::task::{Context, Waker};
 
 use tokio::time::{Instant, Sleep};
 
-use super::stopping::Stopping;
+use super::shutdown::ShutdownSignal;
 
 /// The word to stop and a timer, told whom to wake.
 #[derive(Debug)]
 pub(crate) struct ShutdownOrTimeout<'a, F> {
-    stopping: &'a Stopping,
+    stopping: &'a ShutdownSignal,
     stopped: Pin<&'a mut F>,
     timer: Pin<&'a mut Sleep>,
     /// Who is woken.
@@ -26,15 +26,15 @@ pub(crate) struct ShutdownOrTimeout<'a, F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeReason {
     /// The server stops.
-    Stop,
+    Shutdown,
     /// The timer has run out. It runs again after [`ShutdownOrTimeout::wake_at`].
-    Timer,
+    Timeout,
 }
 
 impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
     /// `stopped` is what `stopping` is waited for with.
     pub(crate) const fn new(
-        stopping: &'a Stopping,
+        stopping: &'a ShutdownSignal,
         stopped: Pin<&'a mut F>,
         timer: Pin<&'a mut Sleep>,
     ) -> Self {
@@ -57,7 +57,7 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
     ///
     /// To be asked before anything else in a poll: later the runtime may have had enough of this task, and would only
     /// say that it is to come back.
-    pub(crate) fn look(&mut self, context: &mut Context<'_>) -> Option<WakeReason> {
+    pub(crate) fn poll_wake(&mut self, context: &mut Context<'_>) -> Option<WakeReason> {
         let waker = context.waker();
         if !self.told.as_ref().is_some_and(|told| told.will_wake(waker)) {
             self.told = Some(waker.clone());
@@ -67,10 +67,10 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
                 self.timer.as_mut().poll(context).is_ready(),
             );
         }
-        if self.stopping.is_said() {
-            return Some(WakeReason::Stop);
+        if self.stopping.is_triggered() {
+            return Some(WakeReason::Shutdown);
         }
-        self.timer.is_elapsed().then_some(WakeReason::Timer)
+        self.timer.is_elapsed().then_some(WakeReason::Timeout)
     }
 }
 
@@ -82,16 +82,16 @@ mod tests {
     use std::task::Poll;
     use tokio::time::{Duration, sleep_until};
 
-    use crate::listen::Stop;
+    use crate::listen::ShutdownTrigger;
 
     /// Waits until something has happened, and looks only when woken.
     async fn wait<F: Future<Output = ()>>(vigil: &mut ShutdownOrTimeout<'_, F>) -> WakeReason {
-        poll_fn(|context| vigil.look(context).map_or(Poll::Pending, Poll::Ready)).await
+        poll_fn(|context| vigil.poll_wake(context).map_or(Poll::Pending, Poll::Ready)).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_is_woken_by_the_timer_as_often_as_it_is_set_and_by_the_end() {
-        let (stop, stopping) = Stop::new();
+        let (stop, stopping) = ShutdownTrigger::new();
         let second = Duration::from_secs(1);
         let (stopped, timer) = (
             pin!(stopping.wait()),
@@ -100,12 +100,12 @@ mod tests {
         let mut vigil = ShutdownOrTimeout::new(&stopping, stopped, timer);
         for _ in 0..3 {
             let begun = Instant::now();
-            assert_eq!(wait(&mut vigil).await, WakeReason::Timer);
+            assert_eq!(wait(&mut vigil).await, WakeReason::Timeout);
             assert_eq!(begun.elapsed(), second);
             vigil.wake_at(Instant::now() + second);
         }
         vigil.wake_at(Instant::now() + second);
-        let (woken, ()) = tokio::join!(wait(&mut vigil), async { stop.say() });
-        assert_eq!(woken, WakeReason::Stop);
+        let (woken, ()) = tokio::join!(wait(&mut vigil), async { stop.trigger() });
+        assert_eq!(woken, WakeReason::Shutdown);
     }
 }

@@ -55,7 +55,7 @@ impl Stream {
     }
 
     /// The same connection inside TLS, once the handshake is done. What is no TCP stays as it is.
-    pub(super) async fn secured(self, acceptor: TlsAcceptor) -> io::Result<Self> {
+    pub(super) async fn accept_tls(self, acceptor: TlsAcceptor) -> io::Result<Self> {
         let socket = match self.socket {
             Socket::Tcp(stream) => Socket::Tls(Box::new(acceptor.accept(stream).await?)),
             other => other,
@@ -64,7 +64,7 @@ impl Stream {
     }
 
     /// Sends a few last bytes if there is room for them at once, and nothing otherwise.
-    pub fn say_at_once(&self, bytes: &[u8]) -> bool {
+    pub fn try_send(&self, bytes: &[u8]) -> bool {
         let said = match &self.socket {
             Socket::Tcp(stream) => stream.try_write(bytes),
             // It would have to be encrypted, which is more than a few bytes' work.

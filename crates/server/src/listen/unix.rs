@@ -10,14 +10,14 @@ use tokio::net::{UnixListener, UnixStream};
 
 /// A Unix socket that is listened on.
 #[derive(Debug)]
-pub(super) struct Unix {
+pub(super) struct UnixSocketListener {
     listener: UnixListener,
     path: PathBuf,
     /// The file that was made, so that another server's is not taken away.
     made: (u64, u64),
 }
 
-impl Unix {
+impl UnixSocketListener {
     pub(super) async fn bind(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -61,7 +61,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
-impl Drop for Unix {
+impl Drop for UnixSocketListener {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.made)
             && let Err(error) = std::fs::remove_file(&self.path)
@@ -95,7 +95,7 @@ mod tests {
     async fn the_file_goes_with_the_listener() {
         let directory = Directory::new("goes");
         let path = directory.0.join("a.sock");
-        let unix = Unix::bind(&path).await.unwrap();
+        let unix = UnixSocketListener::bind(&path).await.unwrap();
         assert!(path.exists());
         drop(unix);
         assert!(!path.exists());
@@ -107,20 +107,20 @@ mod tests {
         let path = directory.0.join("a.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        Unix::bind(&path).await.unwrap();
+        UnixSocketListener::bind(&path).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_socket_in_use_and_other_files_are_left_alone() {
         let directory = Directory::new("in-use");
         let path = directory.0.join("a.sock");
-        let first = Unix::bind(&path).await.unwrap();
-        let second = Unix::bind(&path).await;
+        let first = UnixSocketListener::bind(&path).await.unwrap();
+        let second = UnixSocketListener::bind(&path).await;
         assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists());
         drop(first);
         std::fs::write(&path, "precious").unwrap();
-        let third = Unix::bind(&path).await;
+        let third = UnixSocketListener::bind(&path).await;
         assert_eq!(third.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
@@ -129,9 +129,9 @@ mod tests {
     async fn another_servers_file_is_not_taken_away() {
         let directory = Directory::new("others");
         let path = directory.0.join("a.sock");
-        let first = Unix::bind(&path).await.unwrap();
+        let first = UnixSocketListener::bind(&path).await.unwrap();
         std::fs::remove_file(&path).unwrap();
-        let second = Unix::bind(&path).await.unwrap();
+        let second = UnixSocketListener::bind(&path).await.unwrap();
         drop(first);
         assert!(path.exists());
         drop(second);

@@ -4,21 +4,21 @@
 
 use tollgate_core::Nanos;
 
-use super::throttle::Family;
+use super::throttle::ThrottleFamily;
 use tollgate_service::metrics::ThrottleCommand as Throttling;
 use tollgate_service::{Metrics, RequestOutcome, Transport};
 
 /// What a command counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum CommandOutcome {
     /// A command that brings its own quota was decided, and is limited or not.
-    Throttled(Family, bool),
+    Throttled(ThrottleFamily, bool),
     /// `TG.CHECK` was decided. Whoever decided it counts what was decided.
     Checked,
     /// It was not understood, or not decided.
     Failed,
     /// It asks for no decision, or was counted before.
-    Elsewhere,
+    Uncounted,
 }
 
 /// What came of some commands.
@@ -35,15 +35,15 @@ pub(super) struct BatchCounts {
 impl BatchCounts {
     /// Counts what came of one command.
     #[inline]
-    pub(super) fn add(&mut self, counted: Counted) {
+    pub(super) fn add(&mut self, counted: CommandOutcome) {
         let count = match counted {
-            Counted::Throttled(family, is_limited) => {
+            CommandOutcome::Throttled(family, is_limited) => {
                 let family = self.families.get_mut(family as usize);
                 family.and_then(|counts| counts.get_mut(usize::from(is_limited)))
             }
-            Counted::Checked => Some(&mut self.checked),
-            Counted::Failed => Some(&mut self.failed),
-            Counted::Elsewhere => None,
+            CommandOutcome::Checked => Some(&mut self.checked),
+            CommandOutcome::Failed => Some(&mut self.failed),
+            CommandOutcome::Uncounted => None,
         };
         if let Some(count) = count {
             *count = count.saturating_add(1);
@@ -52,7 +52,7 @@ impl BatchCounts {
 
     /// Hands everything over; the counts are zero then. All commands of a batch took as long as the batch: no answer is
     /// sent before the last is known.
-    pub(super) fn hand_over(&mut self, metrics: &Metrics, span: impl FnOnce() -> Nanos) {
+    pub(super) fn flush(&mut self, metrics: &Metrics, span: impl FnOnce() -> Nanos) {
         let counts = std::mem::take(self);
         if counts == Self::default() {
             return;
@@ -61,7 +61,7 @@ impl BatchCounts {
         let (mut all_allowed, mut all_denied) = (0_u64, 0_u64);
         for (name, [allowed, denied]) in names.into_iter().zip(counts.families) {
             let [allowed, denied] = [allowed, denied].map(u64::from);
-            metrics.throttled(name, allowed, denied);
+            metrics.record_throttle_commands(name, allowed, denied);
             all_allowed = all_allowed.saturating_add(allowed);
             all_denied = all_denied.saturating_add(denied);
         }
@@ -72,7 +72,7 @@ impl BatchCounts {
             (RequestOutcome::Failed, failed),
         ] {
             if times > 0 {
-                metrics.count_answers(Transport::Resp, answered, times);
+                metrics.record_outcomes(Transport::Resp, answered, times);
             }
         }
         let all = all_allowed
@@ -92,14 +92,17 @@ mod tests {
         let metrics = Metrics::new();
         let mut counts = BatchCounts::default();
         for is_limited in [false, false, true] {
-            counts.add(Counted::Throttled(Family::Crab, is_limited));
+            counts.add(CommandOutcome::Throttled(
+                ThrottleFamily::Throttlecrab,
+                is_limited,
+            ));
         }
-        counts.add(Counted::Throttled(Family::Gcra, true));
-        counts.add(Counted::Failed);
-        counts.add(Counted::Checked);
-        counts.hand_over(&metrics, || Nanos::from_nanos(1_500));
-        counts.hand_over(&metrics, || panic!("there is nothing to time"));
-        let answered = |answered| metrics.answered(Transport::Resp, answered);
+        counts.add(CommandOutcome::Throttled(ThrottleFamily::Gcra, true));
+        counts.add(CommandOutcome::Failed);
+        counts.add(CommandOutcome::Checked);
+        counts.flush(&metrics, || Nanos::from_nanos(1_500));
+        counts.flush(&metrics, || panic!("there is nothing to time"));
+        let answered = |answered| metrics.outcome_count(Transport::Resp, answered);
         assert_eq!(answered(RequestOutcome::Allowed), 2);
         assert_eq!(answered(RequestOutcome::Denied), 2);
         assert_eq!(answered(RequestOutcome::Failed), 1);

@@ -8,12 +8,12 @@ use std::pin::Pin;
 
 use tollgate_core::{Nanos, Outcome};
 
-use super::batch_counts::Counted;
-use super::number::integer;
-use super::parse::{Command, MAX_WORDS, OwnedCommand};
-use super::pipeline::{Pipeline, Rendered};
-use super::session::Session;
-use super::write::{Echo, Reply};
+use super::batch_counts::CommandOutcome;
+use super::number::parse_integer;
+use super::parse::{MAX_WORDS, OwnedRespCommand, RespCommand};
+use super::pipeline::{Pipeline, RenderedReply};
+use super::reply_writer::{EchoedInput, ReplyWriter};
+use super::session::RespSession;
 
 /// Decides on `TG.CHECK` and `TG.ACQUIRE`, and hears reports about tickets.
 pub trait Checker: Send + Sync {
@@ -23,20 +23,24 @@ pub trait Checker: Send + Sync {
         &'a self,
         request: &CheckCommand<'_>,
         render: &mut dyn FnMut(&CheckReply<'_>),
-    ) -> Option<Pending<'a, CheckReply<'static>>>;
+    ) -> Option<CheckFuture<'a, CheckReply<'static>>>;
 
     /// Hears about a ticket that it has given. A checker that gives none knows none.
-    fn report(&self, _report: Report, _ticket: u128) -> Pending<'_, Reported> {
-        Box::pin(ready(Reported::Unknown))
+    fn update_ticket(
+        &self,
+        _report: TicketAction,
+        _ticket: u128,
+    ) -> CheckFuture<'_, TicketOutcome> {
+        Box::pin(ready(TicketOutcome::UnknownTicket))
     }
 }
 
 /// What has to be awaited.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type CheckFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What is said about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum TicketAction {
     /// The work is done: `TG.RELEASE`.
     Release,
     /// The work goes on: `TG.RENEW`.
@@ -45,15 +49,15 @@ pub enum Report {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reported {
+pub enum TicketOutcome {
     /// It was carried out.
     Done,
     /// There was nothing left to do: it was released before, or a place is no longer held.
-    Nothing,
+    NothingToDo,
     /// There is no such ticket.
-    Unknown,
+    UnknownTicket,
     /// The store did not carry out all of it.
-    Failed,
+    StoreFailed,
 }
 
 /// A request as `TG.CHECK` describes it.
@@ -71,14 +75,14 @@ pub struct CheckCommand<'a> {
 /// Names and values in turn.
 #[derive(Clone, Copy, Debug)]
 struct Pairs<'a> {
-    command: Command<'a>,
+    command: RespCommand<'a>,
     first: usize,
 }
 
 /// A request that outlives the buffer that its command was read into.
 #[derive(Clone, Debug)]
 pub struct OwnedCheckCommand {
-    command: OwnedCommand,
+    command: OwnedRespCommand,
     first: usize,
     cost: Option<u64>,
     is_peek: bool,
@@ -118,7 +122,7 @@ impl<'a> CheckCommand<'a> {
         let Pairs { command, first } = self.attributes;
         (first..command.len())
             .step_by(2)
-            .map(move |at| (command.word(at), command.word(at.saturating_add(1))))
+            .map(move |at| (command.argument(at), command.argument(at.saturating_add(1))))
     }
 
     /// The same request with bytes of its own.
@@ -135,7 +139,7 @@ impl<'a> CheckCommand<'a> {
     }
 
     /// `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which cannot only look.
-    fn read(command: &Command<'a>, is_acquire: bool) -> Result<Self, Wrong<'a>> {
+    fn read(command: &RespCommand<'a>, is_acquire: bool) -> Result<Self, InvalidCheck<'a>> {
         let mut asked = Self {
             attributes: Pairs {
                 command: *command,
@@ -147,11 +151,11 @@ impl<'a> CheckCommand<'a> {
         };
         let first = &mut asked.attributes.first;
         loop {
-            let word = command.word(*first);
+            let word = command.argument(*first);
             if word.eq_ignore_ascii_case(b"cost") && asked.cost.is_none() {
-                let cost = command.word(first.saturating_add(1));
-                let number = integer(cost).and_then(|cost| u64::try_from(cost).ok());
-                asked.cost = Some(number.ok_or(Wrong::Cost(cost))?);
+                let cost = command.argument(first.saturating_add(1));
+                let number = parse_integer(cost).and_then(|cost| u64::try_from(cost).ok());
+                asked.cost = Some(number.ok_or(InvalidCheck::Cost(cost))?);
                 *first = first.saturating_add(2);
             } else if word.eq_ignore_ascii_case(b"peek") && !asked.is_peek {
                 asked.is_peek = true;
@@ -161,11 +165,11 @@ impl<'a> CheckCommand<'a> {
             }
         }
         if is_acquire && asked.is_peek {
-            return Err(Wrong::Peek);
+            return Err(InvalidCheck::Peek);
         }
         let words = command.len().saturating_sub(*first);
         if words == 0 || !words.is_multiple_of(2) {
-            return Err(Wrong::Count);
+            return Err(InvalidCheck::Count);
         }
         Ok(asked)
     }
@@ -174,10 +178,10 @@ impl<'a> CheckCommand<'a> {
 impl OwnedCheckCommand {
     /// The request.
     #[must_use]
-    pub const fn request(&self) -> CheckCommand<'_> {
+    pub const fn as_command(&self) -> CheckCommand<'_> {
         CheckCommand {
             attributes: Pairs {
-                command: self.command.command(),
+                command: self.command.as_command(),
                 first: self.first,
             },
             cost: self.cost,
@@ -215,7 +219,7 @@ impl CheckReply<'_> {
 }
 
 /// Why a command is no request.
-enum Wrong<'a> {
+enum InvalidCheck<'a> {
     Count,
     Cost(&'a [u8]),
     Peek,
@@ -225,19 +229,19 @@ enum Wrong<'a> {
 /// Reads a request, has it decided and answers: at once, or in the connection's pipeline where a fleet decides.
 pub(super) fn run<'s>(
     checker: Option<&'s dyn Checker>,
-    command: &Command<'_>,
+    command: &RespCommand<'_>,
     is_acquire: bool,
-    session: &mut Session,
+    session: &mut RespSession,
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) {
     let is_resp3 = session.is_resp3;
     // Until it is known better.
-    let (mut counted, mut pending) = (Counted::Failed, None);
+    let (mut counted, mut pending) = (CommandOutcome::Failed, None);
     pipeline.reply(out, |out| {
-        let reply = &mut Reply::new(out, is_resp3);
+        let reply = &mut ReplyWriter::new(out, is_resp3);
         let request = CheckCommand::read(command, is_acquire)
-            .and_then(|request| Ok((checker.ok_or(Wrong::NoChecker)?, request)));
+            .and_then(|request| Ok((checker.ok_or(InvalidCheck::NoChecker)?, request)));
         match request {
             Ok((checker, request)) => {
                 pending = checker.check(&request, &mut |said| {
@@ -253,13 +257,20 @@ pub(super) fn run<'s>(
     pipeline.push(async move {
         let mut bytes = Vec::new();
         let said = pending.await;
-        let counted = render(&said, is_acquire, &mut Reply::new(&mut bytes, is_resp3));
-        Rendered { bytes, counted }
+        let counted = render(
+            &said,
+            is_acquire,
+            &mut ReplyWriter::new(&mut bytes, is_resp3),
+        );
+        RenderedReply {
+            bytes,
+            outcome: counted,
+        }
     });
 }
 
-impl Wrong<'_> {
-    fn render(&self, is_acquire: bool, reply: &mut Reply<'_>) {
+impl InvalidCheck<'_> {
+    fn render(&self, is_acquire: bool, reply: &mut ReplyWriter<'_>) {
         let name = if is_acquire { "TG.ACQUIRE" } else { "TG.CHECK" };
         match self {
             Self::NoChecker => reply.error(format_args!(
@@ -276,14 +287,14 @@ impl Wrong<'_> {
             )),
             Self::Cost(cost) => reply.error(format_args!(
                 "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
-                Echo(cost)
+                EchoedInput(cost)
             )),
         }
     }
 }
 
 /// Writes what a checker answers.
-fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut Reply<'_>) -> Counted {
+fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut ReplyWriter<'_>) -> CommandOutcome {
     let (outcome, limit, remaining, reset_after, ticket) = match said {
         CheckReply::Verdict {
             outcome,
@@ -293,12 +304,15 @@ fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut Reply<'_>) -> Co
             ticket,
         } => (*outcome, limit, *remaining, *reset_after, *ticket),
         CheckReply::BadAttribute { name, reason } => {
-            reply.error(format_args!("ERR attribute '{}': {reason}", Echo(name)));
-            return Counted::Failed;
+            reply.error(format_args!(
+                "ERR attribute '{}': {reason}",
+                EchoedInput(name)
+            ));
+            return CommandOutcome::Failed;
         }
         CheckReply::Failed(reason) => {
             reply.error(format_args!("ERR {reason}"));
-            return Counted::Failed;
+            return CommandOutcome::Failed;
         }
     };
     let millis = |span: Nanos| i64::try_from(span.as_millis_ceil()).unwrap_or(i64::MAX);
@@ -310,7 +324,7 @@ fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut Reply<'_>) -> Co
     };
     reply.map(if with_ticket { 7 } else { 6 });
     reply.bulk(b"allowed");
-    reply.truth(outcome.is_admitted());
+    reply.boolean(outcome.is_admitted());
     reply.bulk(b"limit");
     match limit {
         Some(name) => reply.bulk(name.as_bytes()),
@@ -331,5 +345,5 @@ fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut Reply<'_>) -> Co
             None => reply.null(),
         }
     }
-    Counted::Checked
+    CommandOutcome::Checked
 }

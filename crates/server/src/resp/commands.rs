@@ -4,22 +4,22 @@
 
 use tollgate_store::Clock;
 
-use super::check::Report;
-use super::parse::Command;
+use super::check::TicketAction;
+use super::parse::RespCommand;
 use super::pipeline::Pipeline;
-use super::server::Resp;
-use super::session::Session;
-use super::throttle::Family;
-use super::write::{Echo, Reply};
-use super::{check, handshake, introspection, report, throttle_commands};
+use super::reply_writer::{EchoedInput, ReplyWriter};
+use super::server::RespServer;
+use super::session::RespSession;
+use super::throttle::ThrottleFamily;
+use super::{check, handshake, introspection, throttle_commands, ticket_commands};
 
 /// The longest name of a command.
 const MAX_NAME_LEN: usize = 11;
 
 /// What is to be done after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
-    GoOn,
+pub(super) enum CommandFlow {
+    Continue,
     /// It was not carried out: those before it have to be answered first.
     Drain,
     Close,
@@ -96,56 +96,56 @@ pub(super) const ENTRIES: &[Entry] = entries! {
 
 /// Carries a command out and appends its answer, or puts the decision that it waits for into the pipeline.
 pub(super) fn run<'s, C: Clock>(
-    server: &'s Resp<C>,
-    session: &mut Session,
-    command: &Command<'_>,
+    server: &'s RespServer<C>,
+    session: &mut RespSession,
+    command: &RespCommand<'_>,
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
-) -> After {
+) -> CommandFlow {
     // What nearly everybody asks comes first, before names are spelt out.
-    if let Some(family) = family(command.word(0)).filter(|_| session.is_trusted) {
+    if let Some(family) = family(command.argument(0)).filter(|_| session.is_authenticated) {
         throttle_commands::run(&server.throttle, family, command, session, pipeline, out);
-        return After::GoOn;
+        return CommandFlow::Continue;
     }
     let mut upper = [0; MAX_NAME_LEN];
-    let name = upper_case(command.word(0), &mut upper);
+    let name = upper_case(command.argument(0), &mut upper);
     let checker = server.checker.as_deref();
     match name {
-        b"TG.CHECK" | b"TG.ACQUIRE" if session.is_trusted => {
+        b"TG.CHECK" | b"TG.ACQUIRE" if session.is_authenticated => {
             let is_acquire = name == b"TG.ACQUIRE";
             check::run(checker, command, is_acquire, session, pipeline, out);
-            After::GoOn
+            CommandFlow::Continue
         }
-        b"TG.RELEASE" | b"TG.RENEW" if session.is_trusted => {
+        b"TG.RELEASE" | b"TG.RENEW" if session.is_authenticated => {
             let report = match name {
-                b"TG.RELEASE" => Report::Release,
-                _ => Report::Renew,
+                b"TG.RELEASE" => TicketAction::Release,
+                _ => TicketAction::Renew,
             };
-            report::run(checker, report, command, session.is_resp3, pipeline, out);
-            After::GoOn
+            ticket_commands::run(checker, report, command, session.is_resp3, pipeline, out);
+            CommandFlow::Continue
         }
         // What is no decision waits for those before it, so that no answer overtakes another.
-        _ if !pipeline.is_empty() => After::Drain,
+        _ if !pipeline.is_empty() => CommandFlow::Drain,
         _ => run_alone(server, session, name, command, out),
     }
 }
 
 /// Carries out a command that asks for no decision.
 fn run_alone<C: Clock>(
-    server: &Resp<C>,
-    session: &mut Session,
+    server: &RespServer<C>,
+    session: &mut RespSession,
     name: &[u8],
-    command: &Command<'_>,
+    command: &RespCommand<'_>,
     out: &mut Vec<u8>,
-) -> After {
-    let reply = &mut Reply::new(out, session.is_resp3);
-    if !session.is_trusted && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
+) -> CommandFlow {
+    let reply = &mut ReplyWriter::new(out, session.is_resp3);
+    if !session.is_authenticated && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
         // A browser must not be able to guess on, either.
         if is_http(name) {
-            return After::Close;
+            return CommandFlow::Close;
         }
         reply.error(format_args!("NOAUTH Authentication required."));
-        return After::GoOn;
+        return CommandFlow::Continue;
     }
     match name {
         b"PING" => handshake::ping(command, reply),
@@ -159,31 +159,31 @@ fn run_alone<C: Clock>(
         }
         b"QUIT" => {
             reply.ok();
-            return After::Close;
+            return CommandFlow::Close;
         }
         b"CLIENT" => introspection::client(session, command, reply),
         b"COMMAND" => introspection::command(command, reply),
         b"CONFIG" => introspection::config(command, reply),
         b"INFO" => introspection::info(server, command, reply),
-        name if is_http(name) => return After::Close,
+        name if is_http(name) => return CommandFlow::Close,
         _ => unknown(command, reply),
     }
-    After::GoOn
+    CommandFlow::Continue
 }
 
 /// The family of commands that bring their own quota, if it is one of them.
-fn family(name: &[u8]) -> Option<Family> {
+fn family(name: &[u8]) -> Option<ThrottleFamily> {
     let (known, family): (&[u8], _) = match name.len() {
-        11 => (b"CL.THROTTLE", Family::Cell),
-        8 => (b"THROTTLE", Family::Crab),
-        4 => (b"GCRA", Family::Gcra),
+        11 => (b"CL.THROTTLE", ThrottleFamily::RedisCell),
+        8 => (b"THROTTLE", ThrottleFamily::Throttlecrab),
+        4 => (b"GCRA", ThrottleFamily::Gcra),
         _ => return None,
     };
     name.eq_ignore_ascii_case(known).then_some(family)
 }
 
 /// How many words a command came with is wrong.
-pub(super) fn wrong_arity(name: &str, reply: &mut Reply<'_>) {
+pub(super) fn wrong_arity(name: &str, reply: &mut ReplyWriter<'_>) {
     reply.error(format_args!(
         "ERR wrong number of arguments for '{name}' command"
     ));
@@ -205,8 +205,8 @@ fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; MAX_NAME_LEN]) -> &'a [u8] {
     room
 }
 
-fn unknown(command: &Command<'_>, reply: &mut Reply<'_>) {
-    let name = Echo(command.word(0));
+fn unknown(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
+    let name = EchoedInput(command.argument(0));
     let arguments = Arguments(command);
     reply.error(format_args!(
         "ERR unknown command '{name}', with args beginning with: {arguments}"
@@ -214,12 +214,12 @@ fn unknown(command: &Command<'_>, reply: &mut Reply<'_>) {
 }
 
 /// The first few arguments, each in marks.
-struct Arguments<'a>(&'a Command<'a>);
+struct Arguments<'a>(&'a RespCommand<'a>);
 
 impl std::fmt::Display for Arguments<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for word in self.0.words_from(1).take(3) {
-            write!(f, "'{}' ", Echo(word))?;
+        for word in self.0.arguments_from(1).take(3) {
+            write!(f, "'{}' ", EchoedInput(word))?;
         }
         Ok(())
     }

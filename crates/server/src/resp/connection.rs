@@ -20,9 +20,11 @@ use tollgate_store::Clock;
 use super::parse::MAX_COMMAND_LEN;
 use super::pipeline::Pipeline;
 use super::serve::RespLimits;
-use super::server::{Resp, Then};
-use super::session::Session;
-use crate::listen::{Peer, Reached, ShutdownOrTimeout, Stopping, Stream, WakeReason, send};
+use super::server::{NextAction, RespServer};
+use super::session::RespSession;
+use crate::listen::{
+    LocalEndpoint, Peer, ShutdownOrTimeout, ShutdownSignal, Stream, WakeReason, send_available,
+};
 
 /// What is read at once at most, beside the beginning of a command that has arrived before.
 const READ_LEN: usize = 64 * 1_024;
@@ -40,10 +42,10 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_LEN: u64 = 1 << 20;
 
 /// A connection and what is under way on it.
-pub(super) struct Connection<C> {
+pub(super) struct RespConnection<C> {
     stream: Stream,
-    server: Arc<Resp<C>>,
-    session: Session,
+    server: Arc<RespServer<C>>,
+    session: RespSession,
     /// The beginning of a command; or whole ones, while answers wait to be sent.
     pending: Vec<u8>,
     unsent: Vec<u8>,
@@ -58,23 +60,25 @@ pub(super) struct Connection<C> {
 }
 
 /// What a connection has to wait for.
-enum Next {
+enum WaitingFor {
     Input,
-    Decisions,
-    Room,
+    Replies,
+    SendCapacity,
     End,
 }
 
 /// Buffers that whoever works on this thread may use until it waits.
-struct Scratch {
+struct ThreadBuffers {
     input: Box<[u8]>,
     output: Vec<u8>,
 }
 
-impl<C: Clock> Connection<C> {
-    pub(super) fn new(stream: Stream, peer: &Peer, server: Arc<Resp<C>>) -> Self {
+impl<C: Clock> RespConnection<C> {
+    pub(super) fn new(stream: Stream, peer: &Peer, server: Arc<RespServer<C>>) -> Self {
         let ends = match (peer.address, &peer.local) {
-            (Some(theirs), Reached::Tcp(ours) | Reached::Tls(ours)) => Some((theirs, *ours)),
+            (Some(theirs), LocalEndpoint::Tcp(ours) | LocalEndpoint::Tls(ours)) => {
+                Some((theirs, *ours))
+            }
             _ => None,
         };
         let session = server.session(ends);
@@ -97,7 +101,7 @@ impl<C: Clock> Connection<C> {
     }
 
     /// Serves until the client leaves, is idle for too long, or the server stops.
-    pub(super) async fn live(mut self, limits: RespLimits, stopping: Stopping) {
+    pub(super) async fn run(mut self, limits: RespLimits, stopping: ShutdownSignal) {
         let server = Arc::clone(&self.server);
         let ended = self.serve(&server, limits, &stopping).await;
         if let Err(error) = ended {
@@ -114,11 +118,11 @@ impl<C: Clock> Connection<C> {
 
     async fn serve(
         &mut self,
-        server: &Resp<C>,
+        server: &RespServer<C>,
         limits: RespLimits,
-        stopping: &Stopping,
+        stopping: &ShutdownSignal,
     ) -> io::Result<()> {
-        let idle = limits.idle;
+        let idle = limits.idle_timeout;
         let mut pipeline = Pipeline::new();
         // One timer that is looked at once in a while is cheaper than one for every read: a connection is idle if
         // nothing was done between two looks.
@@ -129,12 +133,12 @@ impl<C: Clock> Connection<C> {
             let next = |context: &mut Context<'_>| self.poll_input(context, server, &mut pipeline);
             let next = next_input(&mut vigil, idle, &mut is_busy, next).await?;
             self.is_busy |= is_busy;
-            let mut next = next.unwrap_or(Next::End);
-            while let Next::Room | Next::Decisions = next {
-                if !self.is_held_within(limits.held) {
+            let mut next = next.unwrap_or(WaitingFor::End);
+            while let WaitingFor::SendCapacity | WaitingFor::Replies = next {
+                if !self.is_held_within(limits.max_buffered_bytes) {
                     return Ok(());
                 }
-                if let Next::Decisions = next {
+                if let WaitingFor::Replies = next {
                     let (session, unsent) = (&mut self.session, &mut self.unsent);
                     server.drain(session, &mut pipeline, unsent).await;
                 } else {
@@ -144,14 +148,14 @@ impl<C: Clock> Connection<C> {
                 next = poll_fn(|context| Poll::Ready(self.go_on(context, server, &mut pipeline)))
                     .await?;
             }
-            if let Next::End = next {
+            if let WaitingFor::End = next {
                 return Ok(());
             }
-            if !self.is_held_within(limits.held) {
+            if !self.is_held_within(limits.max_buffered_bytes) {
                 self.refuse_to_hold();
                 return Ok(());
             }
-            if stopping.is_said() {
+            if stopping.is_triggered() {
                 // What had arrived is answered. Busy connections have to end too.
                 return Ok(());
             }
@@ -162,9 +166,9 @@ impl<C: Clock> Connection<C> {
     fn poll_input<'s>(
         &mut self,
         context: &mut Context<'_>,
-        server: &'s Resp<C>,
+        server: &'s RespServer<C>,
         pipeline: &mut Pipeline<'s>,
-    ) -> Poll<io::Result<Next>> {
+    ) -> Poll<io::Result<WaitingFor>> {
         with_scratch(|scratch| {
             let kept = self.pending.len();
             let free = scratch.input.get_mut(kept..).unwrap_or_default();
@@ -173,7 +177,7 @@ impl<C: Clock> Connection<C> {
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut free))?;
             let read = free.filled().len();
             if read == 0 {
-                return Poll::Ready(Ok(Next::End));
+                return Poll::Ready(Ok(WaitingFor::End));
             }
             let filled = self.take_pending(scratch).saturating_add(read);
             Poll::Ready(self.answer(context, (server, pipeline), scratch, filled))
@@ -182,9 +186,9 @@ impl<C: Clock> Connection<C> {
 
     /// Sends what could not be sent before.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let sent = send(&mut self.stream, context, &self.unsent)?;
-        if !sent.is_gone {
-            self.unsent.drain(..sent.count);
+        let sent = send_available(&mut self.stream, context, &self.unsent)?;
+        if !sent.is_flushed {
+            self.unsent.drain(..sent.sent);
             return Poll::Pending;
         }
         self.unsent = Vec::new();
@@ -195,11 +199,11 @@ impl<C: Clock> Connection<C> {
     fn go_on<'s>(
         &mut self,
         context: &mut Context<'_>,
-        server: &'s Resp<C>,
+        server: &'s RespServer<C>,
         pipeline: &mut Pipeline<'s>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<WaitingFor> {
         if self.is_ending {
-            return Ok(Next::End);
+            return Ok(WaitingFor::End);
         }
         with_scratch(|scratch| {
             let filled = self.take_pending(scratch);
@@ -208,7 +212,7 @@ impl<C: Clock> Connection<C> {
     }
 
     /// Puts what was kept at the beginning of the input. How much that is.
-    fn take_pending(&mut self, scratch: &mut Scratch) -> usize {
+    fn take_pending(&mut self, scratch: &mut ThreadBuffers) -> usize {
         let kept = self.pending.len();
         if let Some(begun) = scratch.input.get_mut(..kept) {
             begun.copy_from_slice(&self.pending);
@@ -221,11 +225,11 @@ impl<C: Clock> Connection<C> {
     fn answer<'s>(
         &mut self,
         context: &mut Context<'_>,
-        (server, pipeline): (&'s Resp<C>, &mut Pipeline<'s>),
-        scratch: &mut Scratch,
+        (server, pipeline): (&'s RespServer<C>, &mut Pipeline<'s>),
+        scratch: &mut ThreadBuffers,
         filled: usize,
-    ) -> io::Result<Next> {
-        let Scratch { input, output } = scratch;
+    ) -> io::Result<WaitingFor> {
+        let ThreadBuffers { input, output } = scratch;
         output.clear();
         output.append(&mut self.unsent);
         let mut at = 0_usize;
@@ -233,13 +237,13 @@ impl<C: Clock> Connection<C> {
             let rest = input.get_mut(at..filled).unwrap_or_default();
             let fed = server.feed(&mut self.session, rest, pipeline, output);
             at = at.saturating_add(fed.consumed);
-            self.is_ending = fed.then == Then::Close;
+            self.is_ending = fed.next == NextAction::Close;
             self.is_busy |= fed.consumed > 0;
-            let next = match fed.then {
-                Then::GoOn => None,
-                Then::Read => Some(Next::Input),
-                Then::Close => Some(Next::End),
-                Then::Drain => {
+            let next = match fed.next {
+                NextAction::FeedAgain => None,
+                NextAction::Read => Some(WaitingFor::Input),
+                NextAction::Close => Some(WaitingFor::End),
+                NextAction::Drain => {
                     // Over memory everything is decided at the first poll, and the input stays where it is.
                     let is_drained = {
                         let drain = pin!(server.drain(&mut self.session, pipeline, output));
@@ -250,13 +254,13 @@ impl<C: Clock> Connection<C> {
                     }
                     // Sent with the answers that are awaited, in one write.
                     self.unsent.extend_from_slice(output);
-                    break Next::Decisions;
+                    break WaitingFor::Replies;
                 }
             };
-            let sent = send(&mut self.stream, context, output)?;
-            if !sent.is_gone {
-                self.unsent = output.get(sent.count..).unwrap_or_default().to_vec();
-                break Next::Room;
+            let sent = send_available(&mut self.stream, context, output)?;
+            if !sent.is_flushed {
+                self.unsent = output.get(sent.sent..).unwrap_or_default().to_vec();
+                break WaitingFor::SendCapacity;
             }
             output.clear();
             if let Some(next) = next {
@@ -285,7 +289,7 @@ impl<C: Clock> Connection<C> {
         if holds == 0 && self.held == 0 {
             return true;
         }
-        let account = &self.server.held;
+        let account = &self.server.buffered_bytes;
         let before = account.fetch_add(holds, Ordering::Relaxed);
         account.fetch_sub(self.held, Ordering::Relaxed);
         let all = before.saturating_add(holds).saturating_sub(self.held);
@@ -299,7 +303,7 @@ impl<C: Clock> Connection<C> {
         // If there is no room for even this, it is not said.
         let _said = self
             .stream
-            .say_at_once(b"-ERR too many unfinished commands\r\n");
+            .try_send(b"-ERR too many unfinished commands\r\n");
         self.is_ending = true;
     }
 
@@ -311,10 +315,12 @@ impl<C: Clock> Connection<C> {
     }
 }
 
-impl<C> Drop for Connection<C> {
+impl<C> Drop for RespConnection<C> {
     fn drop(&mut self) {
         self.server.connections.fetch_sub(1, Ordering::Relaxed);
-        self.server.held.fetch_sub(self.held, Ordering::Relaxed);
+        self.server
+            .buffered_bytes
+            .fetch_sub(self.held, Ordering::Relaxed);
     }
 }
 
@@ -327,32 +333,32 @@ async fn next_input<T, F: Future<Output = ()>>(
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
 ) -> io::Result<Option<T>> {
     poll_fn(|context| {
-        let woken = vigil.look(context);
+        let woken = vigil.poll_wake(context);
         // Whatever has happened, what has arrived is answered first.
         if let Poll::Ready(next) = poll(context) {
             return Poll::Ready(next.map(Some));
         }
         match woken {
             None => Poll::Pending,
-            Some(WakeReason::Timer) if std::mem::take(is_busy) => {
+            Some(WakeReason::Timeout) if std::mem::take(is_busy) => {
                 // The runtime's own clock: it decides nothing, and tests can move it.
                 vigil.wake_at(Instant::now() + idle);
-                let _told = vigil.look(context);
+                let _told = vigil.poll_wake(context);
                 Poll::Pending
             }
-            Some(WakeReason::Timer | WakeReason::Stop) => Poll::Ready(Ok(None)),
+            Some(WakeReason::Timeout | WakeReason::Shutdown) => Poll::Ready(Ok(None)),
         }
     })
     .await
 }
 
 /// This thread's buffers. Nothing waits while it has them.
-fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+fn with_scratch<T>(work: impl FnOnce(&mut ThreadBuffers) -> T) -> T {
     thread_local! {
-        static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+        static OWN: Cell<Option<Box<ThreadBuffers>>> = const { Cell::new(None) };
     }
     let mut scratch = OWN.take().unwrap_or_else(|| {
-        Box::new(Scratch {
+        Box::new(ThreadBuffers {
             input: vec![0; INPUT_LEN].into_boxed_slice(),
             output: Vec::with_capacity(READ_LEN),
         })
@@ -365,27 +371,27 @@ fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::{Listener, Stop};
+    use crate::listen::{Listener, ShutdownTrigger};
     use tokio::net::{TcpListener, TcpStream};
-    use tollgate_store::Memory;
+    use tollgate_store::MemoryStore;
 
     /// Ten thousand idle connections are to take less than 100 MB, which is 10 kB each. The runtime adds little to the
     /// task itself.
     #[tokio::test]
     async fn an_idle_connection_is_small_and_holds_no_buffers() {
-        let server = Arc::new(Resp::new(Memory::for_keys(1).unwrap()).unwrap());
+        let server = Arc::new(RespServer::new(MemoryStore::for_keys(1).unwrap()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let listener = Listener::from(listener);
         let (client, accepted) = tokio::join!(client, listener.accept(Duration::from_secs(1)));
         let (stream, peer) = accepted.unwrap();
-        let connection = Connection::new(stream, &peer, server);
+        let connection = RespConnection::new(stream, &peer, server);
         assert_eq!(
             connection.pending.capacity() + connection.unsent.capacity(),
             0
         );
-        let (_stop, stopping) = Stop::new();
-        let task = connection.live(RespLimits::default(), stopping);
+        let (_stop, stopping) = ShutdownTrigger::new();
+        let task = connection.run(RespLimits::default(), stopping);
         let size = size_of_val(&task);
         assert!(size <= 4_096, "{size} bytes");
         drop(client);

@@ -5,11 +5,11 @@
 use tollgate_store::Clock;
 
 use super::commands::wrong_arity;
-use super::number::integer;
-use super::parse::Command;
-use super::server::Resp;
-use super::session::{MAX_NAME_LEN, Session, is_fit_name};
-use super::write::{Echo, Reply};
+use super::number::parse_integer;
+use super::parse::RespCommand;
+use super::reply_writer::{EchoedInput, ReplyWriter};
+use super::server::RespServer;
+use super::session::{MAX_NAME_LEN, RespSession, is_valid_client_name};
 
 /// The version of Redis whose manners these are. Clients choose by it what they may send.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
@@ -17,26 +17,26 @@ pub(super) const REDIS_VERSION: &str = "7.0.0";
 pub(super) const BAD_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters, nor more than";
 
-pub(super) fn ping(command: &Command<'_>, reply: &mut Reply<'_>) {
+pub(super) fn ping(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     match command.len() {
         1 => reply.simple("PONG"),
-        2 => reply.bulk(command.word(1)),
+        2 => reply.bulk(command.argument(1)),
         _ => wrong_arity("ping", reply),
     }
 }
 
-pub(super) fn echo(command: &Command<'_>, reply: &mut Reply<'_>) {
+pub(super) fn echo(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     match command.len() {
-        2 => reply.bulk(command.word(1)),
+        2 => reply.bulk(command.argument(1)),
         _ => wrong_arity("echo", reply),
     }
 }
 
-pub(super) fn select(command: &Command<'_>, reply: &mut Reply<'_>) {
+pub(super) fn select(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     if command.len() != 2 {
         return wrong_arity("select", reply);
     }
-    match integer(command.word(1)) {
+    match parse_integer(command.argument(1)) {
         Some(0) => reply.ok(),
         Some(_) => reply.error(format_args!("ERR DB index is out of range")),
         None => reply.error(format_args!("ERR value is not an integer or out of range")),
@@ -45,14 +45,14 @@ pub(super) fn select(command: &Command<'_>, reply: &mut Reply<'_>) {
 
 /// `AUTH [username] password`
 pub(super) fn auth<C: Clock>(
-    server: &Resp<C>,
-    session: &mut Session,
-    command: &Command<'_>,
-    reply: &mut Reply<'_>,
+    server: &RespServer<C>,
+    session: &mut RespSession,
+    command: &RespCommand<'_>,
+    reply: &mut ReplyWriter<'_>,
 ) {
     let (user, password): (&[u8], _) = match command.len() {
-        2 => (b"default", command.word(1)),
-        3 => (command.word(1), command.word(2)),
+        2 => (b"default", command.argument(1)),
+        3 => (command.argument(1), command.argument(2)),
         _ => return wrong_arity("auth", reply),
     };
     if server.password.is_none() && command.len() == 2 {
@@ -63,7 +63,7 @@ pub(super) fn auth<C: Clock>(
     }
     match is_right(server, user, password) {
         true => {
-            session.is_trusted = true;
+            session.is_authenticated = true;
             reply.ok();
         }
         false => wrong_password(reply),
@@ -72,15 +72,15 @@ pub(super) fn auth<C: Clock>(
 
 /// `HELLO [protover [AUTH username password] [SETNAME name]]`
 pub(super) fn hello<C: Clock>(
-    server: &Resp<C>,
-    session: &mut Session,
-    command: &Command<'_>,
+    server: &RespServer<C>,
+    session: &mut RespSession,
+    command: &RespCommand<'_>,
     out: &mut Vec<u8>,
 ) {
-    let reply = &mut Reply::new(out, session.is_resp3);
+    let reply = &mut ReplyWriter::new(out, session.is_resp3);
     let mut is_resp3 = session.is_resp3;
     if command.len() > 1 {
-        is_resp3 = match integer(command.word(1)) {
+        is_resp3 = match parse_integer(command.argument(1)) {
             Some(2) => false,
             Some(3) => true,
             Some(_) => return reply.error(format_args!("NOPROTO unsupported protocol version")),
@@ -91,10 +91,10 @@ pub(super) fn hello<C: Clock>(
             }
         };
     }
-    let (mut at, mut name, mut is_trusted) = (2_usize, None, session.is_trusted);
+    let (mut at, mut name, mut is_trusted) = (2_usize, None, session.is_authenticated);
     while at < command.len() {
-        let (option, left) = (command.word(at), command.len().saturating_sub(at));
-        let argument = |number: usize| command.word(at.saturating_add(number));
+        let (option, left) = (command.argument(at), command.len().saturating_sub(at));
+        let argument = |number: usize| command.argument(at.saturating_add(number));
         if option.eq_ignore_ascii_case(b"auth") && left >= 3 {
             if !is_right(server, argument(1), argument(2)) {
                 return wrong_password(reply);
@@ -102,7 +102,7 @@ pub(super) fn hello<C: Clock>(
             is_trusted = true;
             at = at.saturating_add(3);
         } else if option.eq_ignore_ascii_case(b"setname") && left >= 2 {
-            if !is_fit_name(argument(1)) {
+            if !is_valid_client_name(argument(1)) {
                 return reply.error(format_args!("{BAD_NAME} {MAX_NAME_LEN} bytes."));
             }
             name = Some(argument(1));
@@ -110,7 +110,7 @@ pub(super) fn hello<C: Clock>(
         } else {
             return reply.error(format_args!(
                 "ERR Syntax error in HELLO option '{}'",
-                Echo(option)
+                EchoedInput(option)
             ));
         }
     }
@@ -122,14 +122,14 @@ pub(super) fn hello<C: Clock>(
         ));
     }
     // Only a greeting that is right in all its parts changes anything.
-    (session.is_trusted, session.is_resp3) = (is_trusted, is_resp3);
+    (session.is_authenticated, session.is_resp3) = (is_trusted, is_resp3);
     if let Some(name) = name {
         session.name = name.into();
     }
-    introduce(session.id, is_resp3, &mut Reply::new(out, is_resp3));
+    introduce(session.id, is_resp3, &mut ReplyWriter::new(out, is_resp3));
 }
 
-fn introduce(id: u64, is_resp3: bool, reply: &mut Reply<'_>) {
+fn introduce(id: u64, is_resp3: bool, reply: &mut ReplyWriter<'_>) {
     reply.map(7);
     for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
         reply.bulk(name.as_bytes());
@@ -147,14 +147,14 @@ fn introduce(id: u64, is_resp3: bool, reply: &mut Reply<'_>) {
     reply.array(0);
 }
 
-fn wrong_password(reply: &mut Reply<'_>) {
+fn wrong_password(reply: &mut ReplyWriter<'_>) {
     reply.error(format_args!(
         "WRONGPASS invalid username-password pair or user is disabled."
     ));
 }
 
 /// Where no password is asked for, any is right, as it is for the default user of Redis.
-fn is_right<C>(server: &Resp<C>, user: &[u8], password: &[u8]) -> bool {
+fn is_right<C>(server: &RespServer<C>, user: &[u8], password: &[u8]) -> bool {
     let Some(right) = &server.password else {
         return user == b"default";
     };

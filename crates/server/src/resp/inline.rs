@@ -4,13 +4,13 @@
 
 use std::ops::Range;
 
-use super::parse::Broken;
+use super::parse::ProtocolError;
 
 /// Finds the words of a line and hands over the place of each. `take` says whether there was room for it.
 pub(super) fn split(
     line: &mut [u8],
     mut take: impl FnMut(Range<usize>) -> bool,
-) -> Result<(), Broken> {
+) -> Result<(), ProtocolError> {
     let mut at = 0;
     loop {
         while line.get(at).is_some_and(u8::is_ascii_whitespace) {
@@ -21,14 +21,14 @@ pub(super) fn split(
         }
         let (word, next) = word(line, at)?;
         if !take(word) {
-            return Err(Broken::InlineWords);
+            return Err(ProtocolError::TooManyInlineArguments);
         }
         at = next;
     }
 }
 
 /// The word that begins at `start`, and where it ended.
-fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Broken> {
+fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), ProtocolError> {
     let (mut from, mut to) = (start, start);
     let mut put = |line: &mut [u8], byte: u8| {
         if let Some(place) = line.get_mut(to) {
@@ -47,7 +47,10 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Broken> 
         }
         from += 1;
         loop {
-            let inside = line.get(from).copied().ok_or(Broken::Quotes)?;
+            let inside = line
+                .get(from)
+                .copied()
+                .ok_or(ProtocolError::UnbalancedQuotes)?;
             if inside == byte {
                 break;
             }
@@ -62,7 +65,7 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Broken> 
             .get(from)
             .is_some_and(|next| !next.is_ascii_whitespace())
         {
-            return Err(Broken::Quotes);
+            return Err(ProtocolError::UnbalancedQuotes);
         }
     }
     Ok((start..to, from))
@@ -105,7 +108,7 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
+    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let mut line = line.to_vec();
         let mut places = Vec::new();
         split(&mut line, |place| {
@@ -135,7 +138,11 @@ mod tests {
     #[test]
     fn marks_that_do_not_close_are_refused() {
         for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"\"a\\\"", b"\"", b"a \""] {
-            assert_eq!(words(line), Err(Broken::Quotes), "{line:?}");
+            assert_eq!(
+                words(line),
+                Err(ProtocolError::UnbalancedQuotes),
+                "{line:?}"
+            );
         }
     }
 }

@@ -9,25 +9,29 @@ use tollgate_store::Clock;
 
 use super::commands::{ENTRIES, Entry, wrong_arity};
 use super::handshake::{BAD_NAME, REDIS_VERSION};
-use super::parse::Command;
-use super::server::Resp;
-use super::session::{MAX_NAME_LEN, Session, is_fit_name};
-use super::write::{Echo, Reply};
+use super::parse::RespCommand;
+use super::reply_writer::{EchoedInput, ReplyWriter};
+use super::server::RespServer;
+use super::session::{MAX_NAME_LEN, RespSession, is_valid_client_name};
 
 /// `CLIENT subcommand [argument ...]`
-pub(super) fn client(session: &mut Session, command: &Command<'_>, reply: &mut Reply<'_>) {
-    let is = |name: &[u8]| command.word(1).eq_ignore_ascii_case(name);
+pub(super) fn client(
+    session: &mut RespSession,
+    command: &RespCommand<'_>,
+    reply: &mut ReplyWriter<'_>,
+) {
+    let is = |name: &[u8]| command.argument(1).eq_ignore_ascii_case(name);
     match command.len() {
         1 => wrong_arity("client", reply),
         2 if is(b"id") => reply.unsigned(session.id),
-        2 if is(b"info") => reply.text(&line(session, "client|info")),
-        _ if is(b"list") => reply.text(&line(session, "client|list")),
+        2 if is(b"info") => reply.verbatim(&line(session, "client|info")),
+        _ if is(b"list") => reply.verbatim(&line(session, "client|list")),
         2 if is(b"getname") && session.name.is_empty() => reply.null(),
         2 if is(b"getname") => reply.bulk(&session.name),
-        3 if is(b"setname") => rename(session, command.word(2), reply),
-        4 if is(b"setinfo") => describe(session, command.word(2), command.word(3), reply),
+        3 if is(b"setname") => rename(session, command.argument(2), reply),
+        4 if is(b"setinfo") => describe(session, command.argument(2), command.argument(3), reply),
         3 if is(b"no-evict") || is(b"no-touch") => {
-            match command.word(2).to_ascii_lowercase().as_slice() {
+            match command.argument(2).to_ascii_lowercase().as_slice() {
                 b"on" | b"off" => reply.ok(),
                 _ => reply.error(format_args!("ERR syntax error")),
             }
@@ -36,24 +40,27 @@ pub(super) fn client(session: &mut Session, command: &Command<'_>, reply: &mut R
     }
 }
 
-fn rename(session: &mut Session, name: &[u8], reply: &mut Reply<'_>) {
-    if !is_fit_name(name) {
+fn rename(session: &mut RespSession, name: &[u8], reply: &mut ReplyWriter<'_>) {
+    if !is_valid_client_name(name) {
         return reply.error(format_args!("{BAD_NAME} {MAX_NAME_LEN} bytes."));
     }
     session.name = name.into();
     reply.ok();
 }
 
-fn describe(session: &mut Session, what: &[u8], value: &[u8], reply: &mut Reply<'_>) {
+fn describe(session: &mut RespSession, what: &[u8], value: &[u8], reply: &mut ReplyWriter<'_>) {
     let place = if what.eq_ignore_ascii_case(b"lib-name") {
         &mut session.library
     } else if what.eq_ignore_ascii_case(b"lib-ver") {
         &mut session.library_version
     } else {
-        return reply.error(format_args!("ERR Unrecognized option '{}'", Echo(what)));
+        return reply.error(format_args!(
+            "ERR Unrecognized option '{}'",
+            EchoedInput(what)
+        ));
     };
-    if !is_fit_name(value) {
-        let what = Echo(what);
+    if !is_valid_client_name(value) {
+        let what = EchoedInput(what);
         return reply.error(format_args!(
             "ERR {what} cannot contain spaces, newlines or special characters, nor more than {MAX_NAME_LEN} bytes."
         ));
@@ -63,8 +70,8 @@ fn describe(session: &mut Session, what: &[u8], value: &[u8], reply: &mut Reply<
 }
 
 /// One connection in one line.
-fn line(session: &Session, command: &str) -> String {
-    let (peer, local) = session.ends.map_or_else(
+fn line(session: &RespSession, command: &str) -> String {
+    let (peer, local) = session.addresses.map_or_else(
         || (String::new(), String::new()),
         |(peer, local)| (peer.to_string(), local.to_string()),
     );
@@ -79,8 +86,8 @@ fn line(session: &Session, command: &str) -> String {
 }
 
 /// `COMMAND [COUNT | DOCS [name ...] | INFO [name ...] | LIST | GETKEYS word ...]`
-pub(super) fn command(command: &Command<'_>, reply: &mut Reply<'_>) {
-    let is = |name: &[u8]| command.word(1).eq_ignore_ascii_case(name);
+pub(super) fn command(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
+    let is = |name: &[u8]| command.argument(1).eq_ignore_ascii_case(name);
     match command.len() {
         1 => all(reply, entry),
         2 if is(b"count") => reply.unsigned(ENTRIES.len() as u64),
@@ -88,7 +95,7 @@ pub(super) fn command(command: &Command<'_>, reply: &mut Reply<'_>) {
         2 if is(b"info") => all(reply, entry),
         _ if is(b"info") => {
             reply.array(command.len().saturating_sub(2));
-            for name in command.words_from(2) {
+            for name in command.arguments_from(2) {
                 match find(name) {
                     Some(found) => entry(found, reply),
                     None => reply.null(),
@@ -99,7 +106,7 @@ pub(super) fn command(command: &Command<'_>, reply: &mut Reply<'_>) {
             let asked = |entry: &&Entry| {
                 command.len() == 2
                     || command
-                        .words_from(2)
+                        .arguments_from(2)
                         .any(|name| name.eq_ignore_ascii_case(entry.name.as_bytes()))
             };
             reply.map(ENTRIES.iter().filter(asked).count());
@@ -107,10 +114,10 @@ pub(super) fn command(command: &Command<'_>, reply: &mut Reply<'_>) {
                 document(found, reply);
             }
         }
-        3.. if is(b"getkeys") => match find(command.word(2)).filter(|found| found.key > 0) {
+        3.. if is(b"getkeys") => match find(command.argument(2)).filter(|found| found.key > 0) {
             Some(_) if command.len() >= 4 => {
                 reply.array(1);
-                reply.bulk(command.word(3));
+                reply.bulk(command.argument(3));
             }
             Some(_) => reply.error(format_args!(
                 "ERR Invalid number of arguments specified for command"
@@ -127,7 +134,7 @@ fn find(name: &[u8]) -> Option<&'static Entry> {
         .find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }
 
-fn all(reply: &mut Reply<'_>, each: impl Fn(&Entry, &mut Reply<'_>)) {
+fn all(reply: &mut ReplyWriter<'_>, each: impl Fn(&Entry, &mut ReplyWriter<'_>)) {
     reply.array(ENTRIES.len());
     for entry in ENTRIES {
         each(entry, reply);
@@ -135,7 +142,7 @@ fn all(reply: &mut Reply<'_>, each: impl Fn(&Entry, &mut Reply<'_>)) {
 }
 
 /// The ten things that Redis 7 tells of a command. The last four are empty.
-fn entry(entry: &Entry, reply: &mut Reply<'_>) {
+fn entry(entry: &Entry, reply: &mut ReplyWriter<'_>) {
     reply.array(10);
     reply.bulk(entry.name.as_bytes());
     reply.integer(entry.arity);
@@ -151,7 +158,7 @@ fn entry(entry: &Entry, reply: &mut Reply<'_>) {
     }
 }
 
-fn document(entry: &Entry, reply: &mut Reply<'_>) {
+fn document(entry: &Entry, reply: &mut ReplyWriter<'_>) {
     reply.bulk(entry.name.as_bytes());
     reply.map(4);
     for (name, value) in [
@@ -183,18 +190,18 @@ fn document(entry: &Entry, reply: &mut Reply<'_>) {
 }
 
 /// `CONFIG GET parameter [parameter ...]`: what redis-benchmark asks for, and nothing else.
-pub(super) fn config(command: &Command<'_>, reply: &mut Reply<'_>) {
+pub(super) fn config(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     const KNOWN: [(&str, &str); 4] = [
         ("appendonly", "no"),
         ("databases", "1"),
         ("maxmemory", "0"),
         ("save", ""),
     ];
-    if !command.word(1).eq_ignore_ascii_case(b"get") || command.len() < 3 {
+    if !command.argument(1).eq_ignore_ascii_case(b"get") || command.len() < 3 {
         return unknown("CONFIG", command, reply);
     }
     let asked = |(name, _): &&(&str, &str)| {
-        let mut words = command.words_from(2);
+        let mut words = command.arguments_from(2);
         words.any(|word| word == b"*" || word.eq_ignore_ascii_case(name.as_bytes()))
     };
     reply.map(KNOWN.iter().filter(asked).count());
@@ -205,9 +212,13 @@ pub(super) fn config(command: &Command<'_>, reply: &mut Reply<'_>) {
 }
 
 /// `INFO [section ...]`
-pub(super) fn info<C: Clock>(server: &Resp<C>, command: &Command<'_>, reply: &mut Reply<'_>) {
+pub(super) fn info<C: Clock>(
+    server: &RespServer<C>,
+    command: &RespCommand<'_>,
+    reply: &mut ReplyWriter<'_>,
+) {
     let wants = |section: &str| {
-        let mut words = command.words_from(1);
+        let mut words = command.arguments_from(1);
         let everything = [section, "all", "default", "everything"];
         command.len() == 1
             || words.any(|word| {
@@ -250,7 +261,7 @@ pub(super) fn info<C: Clock>(server: &Resp<C>, command: &Command<'_>, reply: &mu
         "Memory",
         &[
             ("table_bytes", &usage.table_bytes),
-            ("held_bytes", &server.held.load(Ordering::Relaxed)),
+            ("held_bytes", &server.buffered_bytes.load(Ordering::Relaxed)),
         ],
     );
     section(
@@ -263,16 +274,16 @@ pub(super) fn info<C: Clock>(server: &Resp<C>, command: &Command<'_>, reply: &mu
             ("rejected_connections", &counters.refused_connections()),
             ("accept_errors", &counters.accept_errors()),
             ("panics", &counters.panics()),
-            ("forgiven_keys", &usage.forgiven),
-            ("overflowed_decisions", &usage.overflowed),
+            ("forgiven_keys", &usage.evictions),
+            ("overflowed_decisions", &usage.overflow_decisions),
         ],
     );
     section("Replication", &[("role", &"master")]);
-    reply.text(&text);
+    reply.verbatim(&text);
 }
 
-fn unknown(family: &str, command: &Command<'_>, reply: &mut Reply<'_>) {
-    let subcommand = Echo(command.word(1));
+fn unknown(family: &str, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
+    let subcommand = EchoedInput(command.argument(1));
     reply.error(format_args!(
         "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. {family} here knows less than in Redis."
     ));

@@ -7,8 +7,8 @@
 //! Must not know: command lines, signals, policies.
 
 mod batch_counts;
-mod by_engine;
 mod check;
+mod checkers;
 mod commands;
 mod connection;
 mod handshake;
@@ -17,23 +17,25 @@ mod introspection;
 mod number;
 mod parse;
 mod pipeline;
-mod report;
+mod reply_writer;
 mod serve;
 mod server;
 mod session;
 mod throttle;
 mod throttle_commands;
-mod write;
+mod ticket_commands;
 
-pub use check::{CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Report, Reported};
+pub use check::{
+    CheckCommand, CheckFuture, CheckReply, Checker, OwnedCheckCommand, TicketAction, TicketOutcome,
+};
 pub use parse::{
-    Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, OwnedCommand,
-    Parsed, Words, parse,
+    ArgumentSpans, MAX_ARGUMENT_LEN, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORDS, OwnedRespCommand,
+    ParseOutcome, ProtocolError, RespCommand, parse,
 };
 pub use pipeline::Pipeline;
 pub use serve::RespLimits;
-pub use server::{Fed, Resp, Then};
-pub use session::Session;
+pub use server::{FeedOutcome, NextAction, RespServer};
+pub use session::RespSession;
 
 /// The former name of [`CheckCommand`].
 #[deprecated(since = "0.2.0", note = "use `CheckCommand`")]
@@ -43,4 +45,4 @@ pub type Asked<'a> = CheckCommand<'a>;
 pub type Said<'a> = CheckReply<'a>;
 /// The former name of [`Pending`].
 #[deprecated(since = "0.2.0", note = "use `Pending`")]
-pub type Awaited<'a, T> = Pending<'a, T>;
+pub type Awaited<'a, T> = CheckFuture<'a, T>;

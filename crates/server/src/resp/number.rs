@@ -3,7 +3,7 @@
 //! Must not know: what they count.
 
 /// A whole number with an optional sign, as `str::parse` reads it. Anything else, or a number too large, is none.
-pub(super) fn integer(text: &[u8]) -> Option<i64> {
+pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
     // Nothing of at most 18 digits overflows, which is what nearly every number is.
     if !matches!(text.len(), 1..=18) {
         return unusual(text);
@@ -26,13 +26,13 @@ fn unusual(text: &[u8]) -> Option<i64> {
 
 /// The digits of a number, with its sign.
 #[derive(Debug)]
-pub(super) struct Digits {
+pub(super) struct DecimalDigits {
     bytes: [u8; 20],
     from: usize,
 }
 
-impl Digits {
-    pub(super) fn of(number: i64) -> Self {
+impl DecimalDigits {
+    pub(super) fn new(number: i64) -> Self {
         let mut digits = Self {
             bytes: [0; 20],
             from: 20,
@@ -67,7 +67,7 @@ impl Digits {
 
 /// A short line or two, put together before they are appended: appending byte by byte costs more than deciding.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineBuffer {
     bytes: [u8; LINES_LEN],
     len: usize,
 }
@@ -75,7 +75,7 @@ pub(super) struct Lines {
 /// Room for five of the longest numbers, and for a piece of which only the beginning counts.
 const LINES_LEN: usize = 136;
 
-impl Lines {
+impl LineBuffer {
     pub(super) const fn new() -> Self {
         Self {
             bytes: [0; LINES_LEN],
@@ -84,7 +84,7 @@ impl Lines {
     }
 
     /// A line that holds a kind and a number. Five of the longest have room; what has none is not put down.
-    pub(super) fn number(&mut self, kind: u8, number: i64) {
+    pub(super) fn push_number(&mut self, kind: u8, number: i64) {
         match u64::try_from(number) {
             Ok(digit @ 0..=9) => {
                 let digit = u8::try_from(digit).unwrap_or(0).wrapping_add(b'0');
@@ -97,7 +97,7 @@ impl Lines {
             }
             _ => {
                 self.put([kind], 1);
-                for byte in Digits::of(number).as_bytes() {
+                for byte in DecimalDigits::new(number).as_bytes() {
                     self.put([*byte], 1);
                 }
             }
@@ -167,9 +167,13 @@ mod tests {
             "१",
         ];
         for text in texts {
-            assert_eq!(integer(text.as_bytes()), text.parse().ok(), "{text:?}");
+            assert_eq!(
+                parse_integer(text.as_bytes()),
+                text.parse().ok(),
+                "{text:?}"
+            );
         }
-        assert_eq!(integer(b"\xff"), None);
+        assert_eq!(parse_integer(b"\xff"), None);
     }
 
     #[test]
@@ -206,14 +210,17 @@ mod tests {
             i64::MAX,
             i64::MIN,
         ] {
-            assert_eq!(Digits::of(number).as_bytes(), number.to_string().as_bytes());
-            let mut lines = Lines::new();
-            lines.number(b':', number);
+            assert_eq!(
+                DecimalDigits::new(number).as_bytes(),
+                number.to_string().as_bytes()
+            );
+            let mut lines = LineBuffer::new();
+            lines.push_number(b':', number);
             assert_eq!(lines.as_bytes(), format!(":{number}\r\n").as_bytes());
         }
-        let mut lines = Lines::new();
-        lines.number(b'*', 5);
-        (0..5).for_each(|_| lines.number(b':', i64::MIN));
+        let mut lines = LineBuffer::new();
+        lines.push_number(b'*', 5);
+        (0..5).for_each(|_| lines.push_number(b':', i64::MIN));
         assert!(
             lines.as_bytes().ends_with(b"808\r\n"),
             "five of the longest have room"

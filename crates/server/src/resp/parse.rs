@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The most words of one command, its name among them.
 pub const MAX_WORDS: usize = 64;
 /// The longest word, in bytes.
-pub const MAX_WORD_LEN: usize = 64 * 1_024;
+pub const MAX_ARGUMENT_LEN: usize = 64 * 1_024;
 /// The longest inline command, in bytes.
 pub const MAX_INLINE_LEN: usize = 16 * 1_024;
 /// The most bytes of all words of a command together.
@@ -20,82 +20,82 @@ const MAX_HEADER_LEN: usize = 32;
 
 /// The places of a command's words in the buffer that it was read into.
 #[derive(Clone, Debug)]
-pub struct Words {
+pub struct ArgumentSpans {
     places: [(usize, usize); MAX_WORDS],
     len: usize,
 }
 
 /// A command: the buffer and the places of its words.
 #[derive(Clone, Copy, Debug)]
-pub struct Command<'a> {
+pub struct RespCommand<'a> {
     bytes: &'a [u8],
-    words: &'a Words,
+    words: &'a ArgumentSpans,
 }
 
 /// A command that outlives the buffer that it was read into.
 #[derive(Clone, Debug)]
-pub struct OwnedCommand {
+pub struct OwnedRespCommand {
     bytes: Box<[u8]>,
-    words: Words,
+    words: ArgumentSpans,
 }
 
 /// What the beginning of a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParseOutcome {
     /// A command of so many bytes. It has at least one word.
     Command(usize),
     /// So many bytes that ask for nothing: an empty line, an array without elements.
-    Nothing(usize),
+    Empty(usize),
     /// The beginning of a command. The rest has not arrived.
-    More,
+    Incomplete,
     /// Not this protocol. Where the next command begins cannot be known, so the connection has to end.
-    Broken(Broken),
+    Invalid(ProtocolError),
 }
 
 /// Why bytes are not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum ProtocolError {
     /// The number of words is no number, or too large.
-    ArrayLen,
+    InvalidArrayLen,
     /// A length of a word is no number, negative or too large.
-    WordLen,
+    InvalidBulkLen,
     /// A word does not begin with a dollar sign.
-    NotAWord(u8),
+    NotABulkString(u8),
     /// A word is longer than it said.
-    NoLineEnd,
+    MissingCrlf,
     /// All words together are too long.
-    CommandLen,
+    CommandTooLong,
     /// An inline command does not end.
-    InlineLen,
+    InlineTooLong,
     /// An inline command has too many words.
-    InlineWords,
+    TooManyInlineArguments,
     /// A quotation mark is not closed, or is closed inside a word.
-    Quotes,
+    UnbalancedQuotes,
 }
 
 /// Looks for a command at the beginning of `input`. Its words are put into `words`, which are places in `input`.
 ///
 /// ```
-/// use tollgate_server::resp::{Command, Parsed, Words, parse};
+/// use tollgate_server::resp::{RespCommand, ParseOutcome, ArgumentSpans, parse};
 ///
 /// let mut bytes = *b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING";
-/// let mut words = Words::new();
-/// assert_eq!(parse(&mut bytes, &mut words), Parsed::Command(22));
-/// let command = Command::new(&bytes, &words);
+/// let mut words = ArgumentSpans::new();
+/// assert_eq!(parse(&mut bytes, &mut words), ParseOutcome::RespCommand(22));
+/// let command = RespCommand::new(&bytes, &words);
 /// assert_eq!((command.word(0), command.word(1), command.word(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
-/// assert_eq!(parse(&mut bytes[22..], &mut words), Parsed::More);
+/// assert_eq!(parse(&mut bytes[22..], &mut words), ParseOutcome::More);
 /// ```
-pub fn parse(input: &mut [u8], words: &mut Words) -> Parsed {
+pub fn parse(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
     words.len = 0;
     match input.first() {
-        None => Parsed::More,
+        None => ParseOutcome::Incomplete,
         Some(b'*') => array(input, words),
         Some(_) => inline(input, words),
     }
 }
 
-impl Words {
+impl ArgumentSpans {
     /// No words.
     #[must_use]
     pub const fn new() -> Self {
@@ -116,16 +116,16 @@ impl Words {
     }
 }
 
-impl Default for Words {
+impl Default for ArgumentSpans {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<'a> Command<'a> {
+impl<'a> RespCommand<'a> {
     /// The command whose words lie at these places of `bytes`.
     #[must_use]
-    pub const fn new(bytes: &'a [u8], words: &'a Words) -> Self {
+    pub const fn new(bytes: &'a [u8], words: &'a ArgumentSpans) -> Self {
         Self { bytes, words }
     }
 
@@ -143,7 +143,7 @@ impl<'a> Command<'a> {
 
     /// A word, or nothing where there is none.
     #[must_use]
-    pub fn word(&self, index: usize) -> &'a [u8] {
+    pub fn argument(&self, index: usize) -> &'a [u8] {
         let known = self.words.places.get(..self.words.len);
         let place = known.and_then(|places| places.get(index));
         place
@@ -153,28 +153,31 @@ impl<'a> Command<'a> {
 
     /// The same command with bytes of its own.
     #[must_use]
-    pub fn to_owned(&self) -> OwnedCommand {
+    pub fn to_owned(&self) -> OwnedRespCommand {
         // What lies behind the last word is the next command.
         let known = self.words.places.get(..self.words.len);
         let end = known.and_then(<[_]>::last).map_or(0, |(_, end)| *end);
-        OwnedCommand {
+        OwnedRespCommand {
             bytes: self.bytes.get(..end).unwrap_or_default().into(),
             words: self.words.clone(),
         }
     }
 
     /// The words from this one on.
-    pub fn words_from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+    pub fn arguments_from(
+        &self,
+        first: usize,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let command = *self;
-        (first.min(self.len())..self.len()).map(move |index| command.word(index))
+        (first.min(self.len())..self.len()).map(move |index| command.argument(index))
     }
 }
 
-impl OwnedCommand {
+impl OwnedRespCommand {
     /// The command.
     #[must_use]
-    pub const fn command(&self) -> Command<'_> {
-        Command::new(&self.bytes, &self.words)
+    pub const fn as_command(&self) -> RespCommand<'_> {
+        RespCommand::new(&self.bytes, &self.words)
     }
 }
 
@@ -185,48 +188,50 @@ enum Header {
     Is { number: i64, next: usize },
 }
 
-fn array(input: &[u8], words: &mut Words) -> Parsed {
+fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
     let most = i64::try_from(MAX_WORDS).unwrap_or(i64::MAX);
     let (count, mut at) = match header(input, 1) {
-        Header::More => return Parsed::More,
-        Header::Bad => return Parsed::Broken(Broken::ArrayLen),
-        Header::Is { number, .. } if number > most => return Parsed::Broken(Broken::ArrayLen),
+        Header::More => return ParseOutcome::Incomplete,
+        Header::Bad => return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen),
+        Header::Is { number, .. } if number > most => {
+            return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen);
+        }
         // Negative lengths mean "no array"; Redis passes over them too.
-        Header::Is { number, next } if number <= 0 => return Parsed::Nothing(next),
+        Header::Is { number, next } if number <= 0 => return ParseOutcome::Empty(next),
         Header::Is { number, next } => (number, next),
     };
     let mut total = 0_usize;
     for _ in 0..count {
         match input.get(at) {
-            None => return Parsed::More,
+            None => return ParseOutcome::Incomplete,
             Some(b'$') => {}
-            Some(other) => return Parsed::Broken(Broken::NotAWord(*other)),
+            Some(other) => return ParseOutcome::Invalid(ProtocolError::NotABulkString(*other)),
         }
         let (len, start) = match header(input, at.saturating_add(1)) {
-            Header::More => return Parsed::More,
-            Header::Bad => return Parsed::Broken(Broken::WordLen),
+            Header::More => return ParseOutcome::Incomplete,
+            Header::Bad => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
             Header::Is { number, next } => match usize::try_from(number) {
-                Ok(len) if len <= MAX_WORD_LEN => (len, next),
-                _ => return Parsed::Broken(Broken::WordLen),
+                Ok(len) if len <= MAX_ARGUMENT_LEN => (len, next),
+                _ => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
             },
         };
         total = total.saturating_add(len);
         if total > MAX_COMMAND_LEN {
-            return Parsed::Broken(Broken::CommandLen);
+            return ParseOutcome::Invalid(ProtocolError::CommandTooLong);
         }
         let end = start.saturating_add(len);
         let next = end.saturating_add(2);
         match input.get(end..next) {
-            None => return Parsed::More,
+            None => return ParseOutcome::Incomplete,
             Some(b"\r\n") => {}
-            Some(_) => return Parsed::Broken(Broken::NoLineEnd),
+            Some(_) => return ParseOutcome::Invalid(ProtocolError::MissingCrlf),
         }
         if !words.push(&(start..end)) {
-            return Parsed::Broken(Broken::ArrayLen);
+            return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen);
         }
         at = next;
     }
-    Parsed::Command(at)
+    ParseOutcome::Command(at)
 }
 
 /// Reads a number that ends with a line.
@@ -262,73 +267,76 @@ fn long_header(line: &[u8]) -> Result<(i64, usize), Header> {
         Some(_) => return Err(Header::Bad),
     }
     let digits = seen.get(..len).unwrap_or_default();
-    let number = super::number::integer(digits).ok_or(Header::Bad)?;
+    let number = super::number::parse_integer(digits).ok_or(Header::Bad)?;
     Ok((number, len))
 }
 
 /// A line of words as people type it, for those who have no client at hand.
-fn inline(input: &mut [u8], words: &mut Words) -> Parsed {
+fn inline(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
     let seen = input.get(..MAX_INLINE_LEN).unwrap_or(input);
     let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
         let ends = seen.len() < MAX_INLINE_LEN;
         return if ends {
-            Parsed::More
+            ParseOutcome::Incomplete
         } else {
-            Parsed::Broken(Broken::InlineLen)
+            ParseOutcome::Invalid(ProtocolError::InlineTooLong)
         };
     };
     let line = input.get_mut(..end).unwrap_or_default();
     let consumed = end.saturating_add(1);
     match super::inline::split(line, |word| words.push(&word)) {
-        Ok(()) if words.len == 0 => Parsed::Nothing(consumed),
-        Ok(()) => Parsed::Command(consumed),
-        Err(broken) => Parsed::Broken(broken),
+        Ok(()) if words.len == 0 => ParseOutcome::Empty(consumed),
+        Ok(()) => ParseOutcome::Command(consumed),
+        Err(broken) => ParseOutcome::Invalid(broken),
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ArrayLen => f.write_str("invalid multibulk length"),
-            Self::WordLen => f.write_str("invalid bulk length"),
-            Self::NotAWord(byte) => {
+            Self::InvalidArrayLen => f.write_str("invalid multibulk length"),
+            Self::InvalidBulkLen => f.write_str("invalid bulk length"),
+            Self::NotABulkString(byte) => {
                 let shown = match byte {
                     b' '..=b'~' => char::from(*byte),
                     _ => '?',
                 };
                 write!(f, "expected '$', got '{shown}'")
             }
-            Self::NoLineEnd => f.write_str("expected CRLF after a bulk string"),
-            Self::CommandLen => f.write_str("too big command"),
-            Self::InlineLen => f.write_str("too big inline request"),
-            Self::InlineWords => f.write_str("too many words in an inline request"),
-            Self::Quotes => f.write_str("unbalanced quotes in request"),
+            Self::MissingCrlf => f.write_str("expected CRLF after a bulk string"),
+            Self::CommandTooLong => f.write_str("too big command"),
+            Self::InlineTooLong => f.write_str("too big inline request"),
+            Self::TooManyInlineArguments => f.write_str("too many words in an inline request"),
+            Self::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
         }
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for ProtocolError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(bytes: &[u8]) -> (Parsed, Vec<Vec<u8>>) {
+    fn parsed(bytes: &[u8]) -> (ParseOutcome, Vec<Vec<u8>>) {
         let mut bytes = bytes.to_vec();
-        let mut words = Words::new();
+        let mut words = ArgumentSpans::new();
         let parsed = parse(&mut bytes, &mut words);
-        let found = Command::new(&bytes, &words);
-        (parsed, found.words_from(0).map(<[u8]>::to_vec).collect())
+        let found = RespCommand::new(&bytes, &words);
+        (
+            parsed,
+            found.arguments_from(0).map(<[u8]>::to_vec).collect(),
+        )
     }
 
-    fn outcome(bytes: &[u8]) -> Parsed {
+    fn outcome(bytes: &[u8]) -> ParseOutcome {
         parsed(bytes).0
     }
 
     #[test]
     fn words_may_hold_any_bytes() {
         let (outcome, words) = parsed(b"*3\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n$1\r\n\0\r\nrest");
-        assert_eq!(outcome, Parsed::Command(27));
+        assert_eq!(outcome, ParseOutcome::Command(27));
         assert_eq!(words, [&b""[..], b"\r\n\r\n", b"\0"]);
     }
 
@@ -336,61 +344,73 @@ mod tests {
     fn every_beginning_of_a_command_waits_for_the_rest() {
         let whole = b"*2\r\n$11\r\nCL.THROTTLE\r\n$3\r\nkey\r\n";
         for cut in 0..whole.len() {
-            assert_eq!(outcome(&whole[..cut]), Parsed::More, "{cut}");
+            assert_eq!(outcome(&whole[..cut]), ParseOutcome::Incomplete, "{cut}");
         }
-        assert_eq!(outcome(whole), Parsed::Command(whole.len()));
+        assert_eq!(outcome(whole), ParseOutcome::Command(whole.len()));
         let line = b"PING \"a b\"\r\n";
         for cut in 0..line.len() {
-            assert_eq!(outcome(&line[..cut]), Parsed::More, "{cut}");
+            assert_eq!(outcome(&line[..cut]), ParseOutcome::Incomplete, "{cut}");
         }
     }
 
     #[test]
     fn arrays_and_lines_without_words_ask_for_nothing() {
-        assert_eq!(outcome(b"*0\r\nPING"), Parsed::Nothing(4));
-        assert_eq!(outcome(b"*-1\r\n"), Parsed::Nothing(5));
-        assert_eq!(outcome(b"\r\n"), Parsed::Nothing(2));
-        assert_eq!(outcome(b"  \t\n"), Parsed::Nothing(4));
+        assert_eq!(outcome(b"*0\r\nPING"), ParseOutcome::Empty(4));
+        assert_eq!(outcome(b"*-1\r\n"), ParseOutcome::Empty(5));
+        assert_eq!(outcome(b"\r\n"), ParseOutcome::Empty(2));
+        assert_eq!(outcome(b"  \t\n"), ParseOutcome::Empty(4));
     }
 
     #[test]
     fn lengths_are_refused_before_anything_is_waited_for() {
-        let cases: [(&[u8], Broken); 14] = [
-            (b"*65\r\n", Broken::ArrayLen),
-            (b"*9223372036854775808\r\n", Broken::ArrayLen),
-            (b"*x\r\n", Broken::ArrayLen),
-            (b"*\r\n", Broken::ArrayLen),
-            (b"*1\rx", Broken::ArrayLen),
-            (b"*00000000000000000000000000000001\r\n", Broken::ArrayLen),
-            (b"*1\r\n$65537\r\n", Broken::WordLen),
-            (b"*1\r\n$-1\r\n", Broken::WordLen),
-            (b"*1\r\n$ 1\r\n", Broken::WordLen),
-            (b"*1\r\n$99999999999999999999\r\n", Broken::WordLen),
-            (b"*1\r\n*1\r\n", Broken::NotAWord(b'*')),
-            (b"*1\r\n:1\r\n", Broken::NotAWord(b':')),
-            (b"*1\r\n$1\r\nabc", Broken::NoLineEnd),
-            (b"say \"hello\n", Broken::Quotes),
+        let cases: [(&[u8], ProtocolError); 14] = [
+            (b"*65\r\n", ProtocolError::InvalidArrayLen),
+            (b"*9223372036854775808\r\n", ProtocolError::InvalidArrayLen),
+            (b"*x\r\n", ProtocolError::InvalidArrayLen),
+            (b"*\r\n", ProtocolError::InvalidArrayLen),
+            (b"*1\rx", ProtocolError::InvalidArrayLen),
+            (
+                b"*00000000000000000000000000000001\r\n",
+                ProtocolError::InvalidArrayLen,
+            ),
+            (b"*1\r\n$65537\r\n", ProtocolError::InvalidBulkLen),
+            (b"*1\r\n$-1\r\n", ProtocolError::InvalidBulkLen),
+            (b"*1\r\n$ 1\r\n", ProtocolError::InvalidBulkLen),
+            (
+                b"*1\r\n$99999999999999999999\r\n",
+                ProtocolError::InvalidBulkLen,
+            ),
+            (b"*1\r\n*1\r\n", ProtocolError::NotABulkString(b'*')),
+            (b"*1\r\n:1\r\n", ProtocolError::NotABulkString(b':')),
+            (b"*1\r\n$1\r\nabc", ProtocolError::MissingCrlf),
+            (b"say \"hello\n", ProtocolError::UnbalancedQuotes),
         ];
         for (bytes, broken) in cases {
-            assert_eq!(outcome(bytes), Parsed::Broken(broken), "{bytes:?}");
+            assert_eq!(outcome(bytes), ParseOutcome::Invalid(broken), "{bytes:?}");
         }
     }
 
     #[test]
     fn a_command_is_bounded_as_a_whole() {
-        let word = format!("${MAX_WORD_LEN}\r\n{}\r\n", "x".repeat(MAX_WORD_LEN));
+        let word = format!(
+            "${MAX_ARGUMENT_LEN}\r\n{}\r\n",
+            "x".repeat(MAX_ARGUMENT_LEN)
+        );
         let bytes = format!("*3\r\n{word}{word}$1\r\n");
         assert_eq!(
             outcome(bytes.as_bytes()),
-            Parsed::Broken(Broken::CommandLen)
+            ParseOutcome::Invalid(ProtocolError::CommandTooLong)
         );
         let endless = vec![b'a'; MAX_INLINE_LEN];
-        assert_eq!(outcome(&endless), Parsed::Broken(Broken::InlineLen));
-        assert_eq!(outcome(&endless[1..]), Parsed::More);
+        assert_eq!(
+            outcome(&endless),
+            ParseOutcome::Invalid(ProtocolError::InlineTooLong)
+        );
+        assert_eq!(outcome(&endless[1..]), ParseOutcome::Incomplete);
         let many = "a ".repeat(MAX_WORDS + 1) + "\n";
         assert_eq!(
             outcome(many.as_bytes()),
-            Parsed::Broken(Broken::InlineWords)
+            ParseOutcome::Invalid(ProtocolError::TooManyInlineArguments)
         );
     }
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use tollgate_core::Timestamp;
 
-use super::batch_counts::{BatchCounts, Counted};
+use super::batch_counts::{BatchCounts, CommandOutcome};
 
 /// Decisions of one connection that are awaited at the same time.
 pub(super) const MAX_PENDING: usize = 64;
@@ -23,21 +23,21 @@ pub(super) const MAX_PENDING: usize = 64;
 /// [`Resp::feed`](super::Resp::feed) puts them here, [`Resp::drain`](super::Resp::drain) awaits them.
 #[derive(Default)]
 pub struct Pipeline<'s> {
-    slots: VecDeque<Slot<'s>>,
+    slots: VecDeque<PipelineSlot<'s>>,
     /// When the first of them was read.
     began: Option<Timestamp>,
 }
 
 /// A reply, and what it counts as.
 #[derive(Debug)]
-pub(super) struct Rendered {
+pub(super) struct RenderedReply {
     pub(super) bytes: Vec<u8>,
-    pub(super) counted: Counted,
+    pub(super) outcome: CommandOutcome,
 }
 
-enum Slot<'s> {
-    Pending(Pin<Box<dyn Future<Output = Rendered> + Send + 's>>),
-    Rendered(Rendered),
+enum PipelineSlot<'s> {
+    Pending(Pin<Box<dyn Future<Output = RenderedReply> + Send + 's>>),
+    Rendered(RenderedReply),
 }
 
 impl<'s> Pipeline<'s> {
@@ -62,8 +62,9 @@ impl<'s> Pipeline<'s> {
     }
 
     /// Adds a decision, which begins when the pipeline is drained.
-    pub(super) fn push(&mut self, pending: impl Future<Output = Rendered> + Send + 's) {
-        self.slots.push_back(Slot::Pending(Box::pin(pending)));
+    pub(super) fn push(&mut self, pending: impl Future<Output = RenderedReply> + Send + 's) {
+        self.slots
+            .push_back(PipelineSlot::Pending(Box::pin(pending)));
     }
 
     /// Writes a reply that is known at once: behind everything that is awaited, or straight to the client.
@@ -74,14 +75,17 @@ impl<'s> Pipeline<'s> {
         let mut bytes = Vec::new();
         write(&mut bytes);
         if !bytes.is_empty() {
-            let counted = Counted::Elsewhere;
-            let rendered = Rendered { bytes, counted };
-            self.slots.push_back(Slot::Rendered(rendered));
+            let counted = CommandOutcome::Uncounted;
+            let rendered = RenderedReply {
+                bytes,
+                outcome: counted,
+            };
+            self.slots.push_back(PipelineSlot::Rendered(rendered));
         }
     }
 
     /// Remembers when the first command was read.
-    pub(super) fn began(&mut self, now: Timestamp) {
+    pub(super) fn set_started(&mut self, now: Timestamp) {
         self.began.get_or_insert(now);
     }
 
@@ -94,9 +98,12 @@ impl<'s> Pipeline<'s> {
         poll_fn(|context| {
             // All of them: a decision may take more than one call, and none is to wait for those before it.
             self.slots.iter_mut().for_each(|slot| slot.poll(context));
-            let is_rendered = |slot: &mut Slot<'_>| matches!(slot, Slot::Rendered(_));
-            while let Some(Slot::Rendered(Rendered { bytes, counted })) =
-                self.slots.pop_front_if(is_rendered)
+            let is_rendered =
+                |slot: &mut PipelineSlot<'_>| matches!(slot, PipelineSlot::Rendered(_));
+            while let Some(PipelineSlot::Rendered(RenderedReply {
+                bytes,
+                outcome: counted,
+            })) = self.slots.pop_front_if(is_rendered)
             {
                 out.extend_from_slice(&bytes);
                 counts.add(counted);
@@ -111,7 +118,7 @@ impl<'s> Pipeline<'s> {
     }
 }
 
-impl Slot<'_> {
+impl PipelineSlot<'_> {
     fn poll(&mut self, context: &mut Context<'_>) {
         if let Self::Pending(pending) = self
             && let Poll::Ready(rendered) = pending.as_mut().poll(context)
@@ -132,13 +139,13 @@ impl fmt::Debug for Pipeline<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::throttle::Family;
+    use crate::resp::throttle::ThrottleFamily;
     use tokio::sync::oneshot;
 
-    fn rendered(text: &str) -> Rendered {
-        Rendered {
+    fn rendered(text: &str) -> RenderedReply {
+        RenderedReply {
             bytes: text.into(),
-            counted: Counted::Throttled(Family::Cell, false),
+            outcome: CommandOutcome::Throttled(ThrottleFamily::RedisCell, false),
         }
     }
 

@@ -8,35 +8,37 @@ use std::time::Duration;
 
 use tollgate_store::Clock;
 
-use super::connection::Connection;
-use super::server::Resp;
-use crate::listen::counters::Counters;
-use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use super::connection::RespConnection;
+use super::server::RespServer;
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{
+    ConnectionHandler, DrainOutcome, Listener, ListenerLimits, Peer, ShutdownSignal, Stream, accept,
+};
 
 /// What a server allows Redis clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RespLimits {
     /// What its listener allows.
-    pub bounds: Bounds,
+    pub listener: ListenerLimits,
     /// A connection on which no command is completed for this long is closed, after at most twice as long.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// Bytes held for all connections together: beginnings of large commands, and answers that were not taken. A
     /// connection that would hold more is closed.
-    pub held: usize,
+    pub max_buffered_bytes: usize,
 }
 
 impl Default for RespLimits {
     fn default() -> Self {
         Self {
-            bounds: Bounds::default(),
-            idle: Duration::from_secs(300),
-            held: 64 << 20,
+            listener: ListenerLimits::default(),
+            idle_timeout: Duration::from_secs(300),
+            max_buffered_bytes: 64 << 20,
         }
     }
 }
 
-impl<C: Clock + 'static> Resp<C> {
+impl<C: Clock + 'static> RespServer<C> {
     /// Serves Redis clients on `listener` until `shutdown` completes, then lets every connection have the answers to
     /// what it has sent. Never ends for any other reason.
     pub async fn run(
@@ -44,35 +46,35 @@ impl<C: Clock + 'static> Resp<C> {
         listener: Listener,
         limits: RespLimits,
         shutdown: impl Future<Output = ()>,
-    ) -> Ended {
-        let protocol = Protocol {
+    ) -> DrainOutcome {
+        let protocol = RespProtocol {
             limits,
             server: self,
         };
-        accept(listener, Arc::new(protocol), limits.bounds, shutdown).await
+        accept(listener, Arc::new(protocol), limits.listener, shutdown).await
     }
 }
 
-struct Protocol<C> {
+struct RespProtocol<C> {
     limits: RespLimits,
-    server: Arc<Resp<C>>,
+    server: Arc<RespServer<C>>,
 }
 
-impl<C: Clock + 'static> Serve for Protocol<C> {
+impl<C: Clock + 'static> ConnectionHandler for RespProtocol<C> {
     fn serve(
         &self,
         stream: Stream,
         peer: Peer,
-        stopping: Stopping,
+        stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
-        Connection::new(stream, &peer, Arc::clone(&self.server)).live(self.limits, stopping)
+        RespConnection::new(stream, &peer, Arc::clone(&self.server)).run(self.limits, stopping)
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         self.server.counters()
     }
 
-    fn no_room(&self) -> &'static [u8] {
+    fn over_capacity_reply(&self) -> &'static [u8] {
         b"-ERR max number of clients reached\r\n"
     }
 }

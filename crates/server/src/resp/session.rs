@@ -12,32 +12,32 @@ pub(super) const MAX_NAME_LEN: usize = 128;
 
 /// One connection, as far as commands can see and change it.
 #[derive(Debug)]
-pub struct Session {
+pub struct RespSession {
     pub(super) id: u64,
     pub(super) is_resp3: bool,
     /// Whether a password was given, or none is asked for.
-    pub(super) is_trusted: bool,
+    pub(super) is_authenticated: bool,
     pub(super) name: Box<[u8]>,
     pub(super) library: Box<[u8]>,
     pub(super) library_version: Box<[u8]>,
     /// Who asks, and the address they reached us on; unknown where there is no socket.
-    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
-    pub(super) recent: RecentQuota,
+    pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
+    pub(super) recent_quota: RecentQuota,
     /// What came of commands since it was last counted.
     pub(super) counts: BatchCounts,
 }
 
-impl Session {
+impl RespSession {
     pub(super) fn new(id: u64, is_trusted: bool, ends: Option<(SocketAddr, SocketAddr)>) -> Self {
         Self {
             id,
             is_resp3: false,
-            is_trusted,
+            is_authenticated: is_trusted,
             name: Box::default(),
             library: Box::default(),
             library_version: Box::default(),
-            ends,
-            recent: RecentQuota::default(),
+            addresses: ends,
+            recent_quota: RecentQuota::default(),
             counts: BatchCounts::default(),
         }
     }
@@ -50,12 +50,12 @@ impl Session {
             library,
             library_version,
             counts: self.counts,
-            ..Self::new(self.id, is_trusted, self.ends)
+            ..Self::new(self.id, is_trusted, self.addresses)
         };
     }
 }
 
 /// A name that can be listed in one line of words: printable, and short.
-pub(super) fn is_fit_name(name: &[u8]) -> bool {
+pub(super) fn is_valid_client_name(name: &[u8]) -> bool {
     name.len() <= MAX_NAME_LEN && name.iter().all(|byte| matches!(byte, b'!'..=b'~'))
 }

@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
 use tollgate_fleet::Fleet;
 use tollgate_store::{
-    Answer, Check, Clock, Key, KeyTooLong, LimitId, Memory, Op, Ruled, StoreError,
+    Clock, IdentifiedLimit, KeyTooLong, LimitId, MemoryStore, Op, QuotaCheck, StoreError, StoreKey,
+    StoreReply,
 };
 
 /// What keys begin with where a fleet shares them. Those of policies are empty or begin with 0, 1 or 2, which says whether
@@ -34,17 +35,17 @@ const KNOWN: usize = 256;
 
 /// Whose state it is: one limit for each family of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
-    Cell,
-    Crab,
+pub(crate) enum ThrottleFamily {
+    RedisCell,
+    Throttlecrab,
     Gcra,
 }
 
-impl Family {
+impl ThrottleFamily {
     fn id(self) -> LimitId {
         let number = match self {
-            Self::Cell => 0,
-            Self::Crab => 1,
+            Self::RedisCell => 0,
+            Self::Throttlecrab => 1,
             Self::Gcra => 2,
         };
         LimitId(NonZeroU16::MIN.saturating_add(number))
@@ -83,12 +84,12 @@ pub(crate) struct ThrottleReply {
 
 /// The last quota that a connection asked for, compiled. Most connections repeat one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RecentQuota(Option<(ThrottleQuota, Ruled, TokenBucket)>);
+pub(crate) struct RecentQuota(Option<(ThrottleQuota, IdentifiedLimit, TokenBucket)>);
 
 /// The states of all three families.
 #[derive(Debug)]
 pub(crate) struct Throttle<C> {
-    store: Memory<C>,
+    store: MemoryStore<C>,
     /// Those that states are shared with, if they are.
     fleet: Option<Arc<Fleet>>,
     widest: TokenBucket,
@@ -97,8 +98,8 @@ pub(crate) struct Throttle<C> {
 }
 
 impl<C: Clock> Throttle<C> {
-    pub(crate) fn new(store: Memory<C>) -> Result<Self, InvalidQuota> {
-        let widest = TokenBucket::at(Rate::new(1, MAX_CAPACITY)).burst(1);
+    pub(crate) fn new(store: MemoryStore<C>) -> Result<Self, InvalidQuota> {
+        let widest = TokenBucket::builder(Rate::new(1, MAX_CAPACITY)).burst(1);
         Ok(Self {
             store,
             fleet: None,
@@ -108,7 +109,7 @@ impl<C: Clock> Throttle<C> {
     }
 
     /// Shares states with a fleet from now on.
-    pub(crate) fn join(&mut self, fleet: Arc<Fleet>) {
+    pub(crate) fn join_fleet(&mut self, fleet: Arc<Fleet>) {
         self.fleet = Some(fleet);
     }
 
@@ -117,23 +118,27 @@ impl<C: Clock> Throttle<C> {
         self.fleet.as_ref()
     }
 
-    pub(crate) const fn store(&self) -> &Memory<C> {
+    pub(crate) const fn store(&self) -> &MemoryStore<C> {
         &self.store
     }
 
     /// Decides on one call by this store alone.
     pub(crate) fn decide(
         &self,
-        family: Family,
-        key: Key<'_>,
+        family: ThrottleFamily,
+        key: StoreKey<'_>,
         terms: &ThrottleQuota,
         wish: ThrottleOp,
         recent: &mut RecentQuota,
     ) -> Result<ThrottleReply, StoreError> {
         let (ruled, quota) = self.compiled(family, terms, recent);
         let op = op(terms, wish);
-        let (_, [answer]) = self.store.ask([Check { key, ruled, op }])?;
-        Ok(reply(&answer, terms, wish, quota.refill()))
+        let (_, [answer]) = self.store.decide_array([QuotaCheck {
+            key,
+            limit: ruled,
+            op,
+        }])?;
+        Ok(reply(&answer, terms, wish, quota.refill_time()))
     }
 
     /// Decides on one call with the fleet.
@@ -141,25 +146,25 @@ impl<C: Clock> Throttle<C> {
     /// All that a fleet shares lies together, and these limits are numbered beside those of the policy. So the key begins with
     /// a letter that no other has ([`SHARED`]): whoever throttles by a key spends nothing that a policy counts. One letter
     /// before all of them, so different keys stay different.
-    pub(crate) fn decide_with<'a>(
+    pub(crate) fn decide_with_fleet<'a>(
         &'a self,
         fleet: &'a Fleet,
-        (family, key): (Family, &[u8]),
+        (family, key): (ThrottleFamily, &[u8]),
         terms: &ThrottleQuota,
         wish: ThrottleOp,
         recent: &mut RecentQuota,
     ) -> impl Future<Output = Result<Result<ThrottleReply, StoreError>, KeyTooLong>> + Send + use<'a, C>
     {
         let (ruled, quota) = self.compiled(family, terms, recent);
-        let (ruled, capacity, terms) = (*ruled, quota.refill(), *terms);
+        let (ruled, capacity, terms) = (*ruled, quota.refill_time(), *terms);
         let key = [SHARED, key].concat();
         async move {
-            let check = Check {
-                key: Key::of(&key)?,
-                ruled: &ruled,
+            let check = QuotaCheck {
+                key: StoreKey::new(&key)?,
+                limit: &ruled,
                 op: op(&terms, wish),
             };
-            let answered = fleet.ask_one(&self.store, check).await;
+            let answered = fleet.decide_one(&self.store, check).await;
             Ok(answered.map(|answer| reply(&answer, &terms, wish, capacity)))
         }
     }
@@ -168,11 +173,11 @@ impl<C: Clock> Throttle<C> {
     #[inline]
     fn compiled<'a>(
         &self,
-        family: Family,
+        family: ThrottleFamily,
         terms: &ThrottleQuota,
         recent: &'a mut RecentQuota,
-    ) -> (&'a Ruled, &'a TokenBucket) {
-        let is_same = |(known, ruled, _): &(ThrottleQuota, Ruled, TokenBucket)| {
+    ) -> (&'a IdentifiedLimit, &'a TokenBucket) {
+        let is_same = |(known, ruled, _): &(ThrottleQuota, IdentifiedLimit, TokenBucket)| {
             known == terms && ruled.id == family.id()
         };
         if !recent.0.as_ref().is_some_and(is_same) {
@@ -186,11 +191,11 @@ impl<C: Clock> Throttle<C> {
     #[inline(never)]
     fn compile(
         &self,
-        family: Family,
+        family: ThrottleFamily,
         terms: &ThrottleQuota,
-    ) -> (ThrottleQuota, Ruled, TokenBucket) {
+    ) -> (ThrottleQuota, IdentifiedLimit, TokenBucket) {
         let quota = quota(terms, &self.widest);
-        let ruled = Ruled {
+        let ruled = IdentifiedLimit {
             id: family.id(),
             limit: quota.into(),
         };
@@ -198,11 +203,11 @@ impl<C: Clock> Throttle<C> {
         (*terms, ruled, quota)
     }
 
-    fn make_known(&self, ruled: &Ruled, quota: &TokenBucket) {
+    fn make_known(&self, ruled: &IdentifiedLimit, quota: &TokenBucket) {
         let words = [
             u64::from(ruled.id.0.get()),
             quota.interval().as_nanos(),
-            quota.refill().as_nanos(),
+            quota.refill_time().as_nanos(),
         ];
         // Any mixing will do: a clash only means that the store is told once more.
         let mix = |sum: u64, word: &u64| {
@@ -216,7 +221,7 @@ impl<C: Clock> Throttle<C> {
             return;
         };
         if slot.load(Ordering::Relaxed) != fingerprint {
-            self.store.learn(ruled);
+            self.store.add_limit(ruled);
             slot.store(fingerprint, Ordering::Relaxed);
         }
     }
@@ -238,12 +243,12 @@ fn quota(terms: &ThrottleQuota, widest: &TokenBucket) -> TokenBucket {
     let interval = u64::try_from(interval).map_or(longest, |interval| interval.clamp(1, longest));
     let burst = terms.burst.clamp(1, longest / interval.max(1));
     // One token in one interval is exact, so no rate is refused; and nothing here is beyond what a bucket holds.
-    let bucket = TokenBucket::at(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
+    let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
     bucket.build().unwrap_or(*widest).sharing_state_with(widest)
 }
 
 fn reply(
-    answer: &Answer,
+    answer: &StoreReply,
     terms: &ThrottleQuota,
     wish: ThrottleOp,
     capacity: Nanos,
@@ -281,7 +286,7 @@ mod tests {
 
     fn throttle() -> (Throttle<Arc<ManualClock>>, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(NOW));
-        let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+        let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
         (Throttle::new(store).unwrap(), clock)
     }
 
@@ -298,11 +303,11 @@ mod tests {
         terms: &ThrottleQuota,
         cost: u64,
     ) -> ThrottleReply {
-        let key = Key::of(b"k").unwrap();
+        let key = StoreKey::new(b"k").unwrap();
         let mut recent = RecentQuota::default();
         throttle
             .decide(
-                Family::Cell,
+                ThrottleFamily::RedisCell,
                 key,
                 terms,
                 ThrottleOp::Take(cost),
@@ -366,11 +371,17 @@ mod tests {
         let (throttle, _clock) = throttle();
         let five = terms(5, 1, 1);
         assert_eq!(take(&throttle, &five, 3).remaining, 2);
-        let key = Key::of(b"k").unwrap();
+        let key = StoreKey::new(b"k").unwrap();
         let give = |amount| {
             let wish = ThrottleOp::Return(amount);
             throttle
-                .decide(Family::Cell, key, &five, wish, &mut RecentQuota::default())
+                .decide(
+                    ThrottleFamily::RedisCell,
+                    key,
+                    &five,
+                    wish,
+                    &mut RecentQuota::default(),
+                )
                 .unwrap()
         };
         assert_eq!(give(1).remaining, 3);
@@ -380,8 +391,12 @@ mod tests {
     #[test]
     fn families_do_not_share_keys() {
         let (throttle, _clock) = throttle();
-        let key = Key::of(b"k").unwrap();
-        for family in [Family::Cell, Family::Crab, Family::Gcra] {
+        let key = StoreKey::new(b"k").unwrap();
+        for family in [
+            ThrottleFamily::RedisCell,
+            ThrottleFamily::Throttlecrab,
+            ThrottleFamily::Gcra,
+        ] {
             // The same place for all: what was compiled for one family is not used for another.
             let mut recent = RecentQuota::default();
             let ask = |wish, recent: &mut RecentQuota| {

@@ -7,21 +7,21 @@ use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::Nanos;
-use tollgate_store::{Clock, Key, KeyTooLong, StoreError};
+use tollgate_store::{Clock, KeyTooLong, StoreError, StoreKey};
 
-use super::batch_counts::Counted;
-use super::number::integer;
-use super::parse::Command;
-use super::pipeline::{Pipeline, Rendered};
-use super::session::Session;
-use super::throttle::{Family, Throttle, ThrottleOp, ThrottleQuota, ThrottleReply};
-use super::write::{Echo, Reply};
+use super::batch_counts::CommandOutcome;
+use super::number::parse_integer;
+use super::parse::RespCommand;
+use super::pipeline::{Pipeline, RenderedReply};
+use super::reply_writer::{EchoedInput, ReplyWriter};
+use super::session::RespSession;
+use super::throttle::{Throttle, ThrottleFamily, ThrottleOp, ThrottleQuota, ThrottleReply};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Why a call gets no decision.
-pub(super) enum Wrong<'a> {
+pub(super) enum ThrottleError<'a> {
     /// A text of ours, whole.
     Text(&'static str),
     /// redis-cell's words for an argument that is no number.
@@ -32,7 +32,7 @@ pub(super) enum Wrong<'a> {
     Store(StoreError),
 }
 
-impl fmt::Display for Wrong<'_> {
+impl fmt::Display for ThrottleError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
@@ -40,7 +40,7 @@ impl fmt::Display for Wrong<'_> {
                 write!(
                     f,
                     "Cell error: Store error: Couldn't parse as integer: {}",
-                    Echo(word)
+                    EchoedInput(word)
                 )
             }
             Self::Negative(quantity) => write!(f, "ERR negative quantity: {quantity}"),
@@ -58,105 +58,115 @@ impl fmt::Display for Wrong<'_> {
 /// Decides and answers one call of a family: at once, or in the connection's pipeline where a fleet decides.
 pub(super) fn run<'s, C: Clock>(
     throttle: &'s Throttle<C>,
-    family: Family,
-    command: &Command<'_>,
-    session: &mut Session,
+    family: ThrottleFamily,
+    command: &RespCommand<'_>,
+    session: &mut RespSession,
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) {
     let is_resp3 = session.is_resp3;
-    let call = match Call::read(family, command) {
+    let call = match ThrottleCall::read(family, command) {
         Ok(call) => call,
         Err(wrong) => {
-            session.counts.add(Counted::Failed);
+            session.counts.add(CommandOutcome::Failed);
             return pipeline.reply(out, |out| {
-                Reply::new(out, is_resp3).error(format_args!("{wrong}"));
+                ReplyWriter::new(out, is_resp3).error(format_args!("{wrong}"));
             });
         }
     };
     if let Some(fleet) = throttle.fleet() {
-        let key = (family, command.word(1));
-        let recent = &mut session.recent;
-        let reply = throttle.decide_with(fleet, key, &call.terms, call.wish, recent);
+        let key = (family, command.argument(1));
+        let recent = &mut session.recent_quota;
+        let reply = throttle.decide_with_fleet(fleet, key, &call.terms, call.wish, recent);
         return pipeline.push(async move {
             let decided = match reply.await {
-                Ok(reply) => reply.map_err(Wrong::Store),
-                Err(too_long) => Err(Wrong::Key(too_long)),
+                Ok(reply) => reply.map_err(ThrottleError::Store),
+                Err(too_long) => Err(ThrottleError::Key(too_long)),
             };
             let mut bytes = Vec::new();
-            let counted = call.render(&decided, family, &mut Reply::new(&mut bytes, is_resp3));
-            Rendered { bytes, counted }
+            let counted = call.render(
+                &decided,
+                family,
+                &mut ReplyWriter::new(&mut bytes, is_resp3),
+            );
+            RenderedReply {
+                bytes,
+                outcome: counted,
+            }
         });
     }
-    let key = Key::of(command.word(1)).map_err(Wrong::Key);
+    let key = StoreKey::new(command.argument(1)).map_err(ThrottleError::Key);
     let decided = key.and_then(|key| {
-        let recent = &mut session.recent;
+        let recent = &mut session.recent_quota;
         let decided = throttle.decide(family, key, &call.terms, call.wish, recent);
-        decided.map_err(Wrong::Store)
+        decided.map_err(ThrottleError::Store)
     });
     let counts = &mut session.counts;
     pipeline.reply(out, |out| {
-        counts.add(call.render(&decided, family, &mut Reply::new(out, is_resp3)));
+        counts.add(call.render(&decided, family, &mut ReplyWriter::new(out, is_resp3)));
     });
 }
 
 /// What a call says.
-struct Call {
+struct ThrottleCall {
     terms: ThrottleQuota,
     wish: ThrottleOp,
     /// The limit as it is told.
     limit: i64,
 }
 
-impl Call {
+impl ThrottleCall {
     /// Writes what came of it.
     #[inline]
     fn render(
         &self,
-        decided: &Result<ThrottleReply, Wrong<'_>>,
-        family: Family,
-        reply: &mut Reply<'_>,
-    ) -> Counted {
+        decided: &Result<ThrottleReply, ThrottleError<'_>>,
+        family: ThrottleFamily,
+        reply: &mut ReplyWriter<'_>,
+    ) -> CommandOutcome {
         match decided {
             Ok(told) => {
-                reply.integers(self.numbers(family, told));
-                Counted::Throttled(family, told.is_limited)
+                reply.throttle_numbers(self.numbers(family, told));
+                CommandOutcome::Throttled(family, told.is_limited)
             }
             Err(wrong) => {
                 reply.error(format_args!("{wrong}"));
-                Counted::Failed
+                CommandOutcome::Failed
             }
         }
     }
 
-    fn read<'a>(family: Family, command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+    fn read<'a>(
+        family: ThrottleFamily,
+        command: &RespCommand<'a>,
+    ) -> Result<Self, ThrottleError<'a>> {
         match family {
-            Family::Cell => Self::cell(command),
-            Family::Crab => Self::crab(command),
-            Family::Gcra => Self::gcra(command),
+            ThrottleFamily::RedisCell => Self::cell(command),
+            ThrottleFamily::Throttlecrab => Self::crab(command),
+            ThrottleFamily::Gcra => Self::gcra(command),
         }
     }
 
     /// `CL.THROTTLE key max_burst count period [quantity]`
-    fn cell<'a>(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+    fn cell<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
         if !matches!(command.len(), 5 | 6) {
-            return Err(Wrong::Text(
+            return Err(ThrottleError::Text(
                 "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]",
             ));
         }
         let number = |index| {
-            let word = command.word(index);
-            integer(word).ok_or(Wrong::CellNumber(word))
+            let word = command.argument(index);
+            parse_integer(word).ok_or(ThrottleError::CellNumber(word))
         };
         let (max_burst, count, period) = (number(2)?, number(3)?, number(4)?);
         let quantity = if command.len() == 6 { number(5)? } else { 1 };
         if count == 0 || period == 0 {
-            return Err(Wrong::Text(
+            return Err(ThrottleError::Text(
                 "Cell error: Store error: Zero rates are not supported",
             ));
         }
         let (Ok(count), Ok(period)) = (u64::try_from(count), u64::try_from(period)) else {
-            return Err(Wrong::Text(
+            return Err(ThrottleError::Text(
                 "Cell error: Store error: Negative rates are not supported",
             ));
         };
@@ -172,13 +182,14 @@ impl Call {
     }
 
     /// `THROTTLE key max_burst count_per_period period [quantity]`
-    fn crab<'a>(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+    fn crab<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
         if !matches!(command.len(), 5 | 6) {
-            return Err(Wrong::Text(
+            return Err(ThrottleError::Text(
                 "ERR wrong number of arguments for 'throttle' command",
             ));
         }
-        let number = |index, wrong| integer(command.word(index)).ok_or(Wrong::Text(wrong));
+        let number =
+            |index, wrong| parse_integer(command.argument(index)).ok_or(ThrottleError::Text(wrong));
         let max_burst = number(2, "ERR invalid max_burst")?;
         let count = number(3, "ERR invalid count_per_period")?;
         let period = number(4, "ERR invalid period")?;
@@ -187,13 +198,13 @@ impl Call {
             _ => 1,
         };
         let Ok(cost) = u64::try_from(quantity) else {
-            return Err(Wrong::Negative(quantity));
+            return Err(ThrottleError::Negative(quantity));
         };
         let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
         let (Some(_), Some(count), Some(period)) =
             (positive(max_burst), positive(count), positive(period))
         else {
-            return Err(Wrong::Text("ERR invalid rate limit parameters"));
+            return Err(ThrottleError::Text("ERR invalid rate limit parameters"));
         };
         Ok(Self {
             terms: terms(max_burst, count, period),
@@ -203,33 +214,35 @@ impl Call {
     }
 
     /// `GCRA key max_burst tokens_per_period period [TOKENS count]`
-    fn gcra<'a>(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+    fn gcra<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
         if !matches!(command.len(), 5..=7) {
-            return Err(Wrong::Text(
+            return Err(ThrottleError::Text(
                 "ERR wrong number of arguments for 'gcra' command",
             ));
         }
         let number = |index| {
-            let wrong = Wrong::Text("ERR value is not an integer or out of range");
-            integer(command.word(index)).ok_or(wrong)
+            let wrong = ThrottleError::Text("ERR value is not an integer or out of range");
+            parse_integer(command.argument(index)).ok_or(wrong)
         };
         let at_least_one = |number: i64| {
             let wrong = "ERR value is out of range, value must between 1 and 9223372036854775807";
             let number = u64::try_from(number).ok().filter(|number| *number > 0);
-            number.ok_or(Wrong::Text(wrong))
+            number.ok_or(ThrottleError::Text(wrong))
         };
         let max_burst = number(2)?;
         if max_burst < 0 {
-            return Err(Wrong::Text("ERR value is out of range, must be positive"));
+            return Err(ThrottleError::Text(
+                "ERR value is out of range, must be positive",
+            ));
         }
         let count = at_least_one(number(3)?)?;
-        let period = period(command.word(4))?;
+        let period = period(command.argument(4))?;
         let cost = match command.len() {
             5 => 1,
-            _ if !command.word(5).eq_ignore_ascii_case(b"tokens") => {
-                return Err(Wrong::Text("ERR syntax error"));
+            _ if !command.argument(5).eq_ignore_ascii_case(b"tokens") => {
+                return Err(ThrottleError::Text("ERR syntax error"));
             }
-            6 => return Err(Wrong::Text("ERR Missing TOKENS value")),
+            6 => return Err(ThrottleError::Text("ERR Missing TOKENS value")),
             _ => at_least_one(number(6)?)?,
         };
         let limit = max_burst.saturating_add(1);
@@ -245,24 +258,26 @@ impl Call {
     }
 
     /// What is told, in the order and the units of the original.
-    fn numbers(&self, family: Family, told: &ThrottleReply) -> [i64; 5] {
+    fn numbers(&self, family: ThrottleFamily, told: &ThrottleReply) -> [i64; 5] {
         let seconds = match family {
-            Family::Cell => cell_seconds,
-            Family::Crab | Family::Gcra => |span: Nanos| signed(span.as_secs_ceil()),
+            ThrottleFamily::RedisCell => cell_seconds,
+            ThrottleFamily::Throttlecrab | ThrottleFamily::Gcra => {
+                |span: Nanos| signed(span.as_secs_ceil())
+            }
         };
         let remaining = signed(told.remaining);
         let reset = seconds(told.reset_after);
-        let never = if told.is_limited || family != Family::Crab {
+        let never = if told.is_limited || family != ThrottleFamily::Throttlecrab {
             -1
         } else {
             0
         };
         let retry = told.retry_after.map_or(never, seconds);
         match family {
-            Family::Cell | Family::Gcra => {
+            ThrottleFamily::RedisCell | ThrottleFamily::Gcra => {
                 [told.is_limited.into(), self.limit, remaining, retry, reset]
             }
-            Family::Crab => [
+            ThrottleFamily::Throttlecrab => [
                 (!told.is_limited).into(),
                 self.limit,
                 remaining,
@@ -282,13 +297,13 @@ fn terms(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
 }
 
 /// A period of GCRA: seconds with a fraction, as Redis reads doubles.
-fn period<'a>(word: &[u8]) -> Result<u128, Wrong<'a>> {
+fn period<'a>(word: &[u8]) -> Result<u128, ThrottleError<'a>> {
     let text = std::str::from_utf8(word).ok();
     let seconds = text.and_then(|text| text.parse::<f64>().ok());
     let seconds = seconds.filter(|seconds| !seconds.is_nan());
-    let seconds = seconds.ok_or(Wrong::Text("ERR value is not a valid float"))?;
+    let seconds = seconds.ok_or(ThrottleError::Text("ERR value is not a valid float"))?;
     if seconds <= 0.0 || seconds >= 1e12 {
-        return Err(Wrong::Text("ERR period must be > 0 and < 1e12"));
+        return Err(ThrottleError::Text("ERR period must be > 0 and < 1e12"));
     }
     let span = Duration::try_from_secs_f64(seconds);
     // Less than half a nanosecond is a nanosecond: no period is empty.

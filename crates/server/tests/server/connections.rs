@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, pause};
 use tollgate_core::Timestamp;
-use tollgate_server::Limits;
-use tollgate_server::listen::Ended;
+use tollgate_server::HttpLimits;
+use tollgate_server::listen::DrainOutcome;
 use tollgate_store::{Clock, ManualClock};
 
-use crate::harness::{demo, start};
+use crate::harness::{serve_demo, start};
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
@@ -20,7 +20,7 @@ const HEAD_OF_A_BODY_THAT_NEVER_COMES: &str = "POST /v1/check HTTP/1.1\r\nhost: 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_connections_together_are_admitted_exactly_the_limit() {
-    let server = demo().await;
+    let server = serve_demo().await;
     let mut clients = JoinSet::new();
     for _ in 0..64 {
         let mut client = server.connect().await;
@@ -35,32 +35,36 @@ async fn many_connections_together_are_admitted_exactly_the_limit() {
         });
     }
     assert_eq!(clients.join_all().await.iter().sum::<u32>(), 20);
-    assert_eq!(server.stop().await, Ended { cut: 0 });
+    assert_eq!(server.stop().await, DrainOutcome { aborted: 0 });
 }
 
 #[tokio::test]
 async fn connections_above_the_limit_are_closed_and_the_others_served() {
-    let mut limits = Limits::default();
-    limits.bounds.connections = 2;
+    let mut limits = HttpLimits::default();
+    limits.listener.max_connections = 2;
     let server = start(ManualClock::at(NOW), limits).await;
     let (mut one, mut two) = (server.connect().await, server.connect().await);
     assert_eq!(one.get("/healthz").await.status, 200);
     assert_eq!(two.get("/healthz").await.status, 200);
-    assert_eq!(server.connect().await.closed().await, b"");
+    assert_eq!(server.connect().await.read_until_closed().await, b"");
     assert_eq!(server.app.counters().refused_connections(), 1);
     assert_eq!(one.get("/healthz").await.status, 200);
 
     // The place of a connection that the server has closed is free again.
     one.send("GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
         .await;
-    one.closed().await;
+    one.read_until_closed().await;
     loop {
         // The client may see the end before the server's own bookkeeping does.
         let mut three = server.connect().await;
         three
             .send("GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
             .await;
-        if three.closed().await.starts_with(b"HTTP/1.1 200 OK\r\n") {
+        if three
+            .read_until_closed()
+            .await
+            .starts_with(b"HTTP/1.1 200 OK\r\n")
+        {
             break;
         }
     }
@@ -70,13 +74,13 @@ async fn connections_above_the_limit_are_closed_and_the_others_served() {
 /// when the server is known to be waiting, so that no timer can overtake bytes that are still under way.
 #[tokio::test]
 async fn a_head_that_never_ends_is_cut_after_five_seconds() {
-    let server = demo().await;
+    let server = serve_demo().await;
     let mut slow = server.connect().await;
     assert_eq!(slow.get("/healthz").await.status, 200);
     slow.send("GET /healthz HTTP/1.1\r\nhost: te").await;
     pause();
     let begun = Instant::now();
-    assert_eq!(slow.closed().await, b"");
+    assert_eq!(slow.read_until_closed().await, b"");
     // The five seconds began when the first answer was sent, a moment before `begun`.
     let waited = begun.elapsed();
     assert!(waited > Duration::from_secs(3), "{waited:?}");
@@ -85,37 +89,37 @@ async fn a_head_that_never_ends_is_cut_after_five_seconds() {
 
 #[tokio::test]
 async fn a_body_that_never_ends_is_answered_after_ten_seconds() {
-    let server = demo().await;
+    let server = serve_demo().await;
     let mut slow = server.connect().await;
     slow.send(HEAD_OF_A_BODY_THAT_NEVER_COMES).await;
-    assert_eq!(slow.answer(true).await.status, 100);
+    assert_eq!(slow.read_response(true).await.status, 100);
     pause();
-    let answer = slow.answer(false).await;
+    let answer = slow.read_response(false).await;
     assert_eq!(answer.status, 408);
     assert_eq!(answer.problem(), "body: it was not complete after 10 s");
 }
 
 #[tokio::test]
 async fn heads_are_bounded_in_bytes_and_fields() {
-    let server = demo().await;
+    let server = serve_demo().await;
     let mut client = server.connect().await;
     let fields = "a: b\r\n".repeat(65);
     client
         .send(&format!("GET /healthz HTTP/1.1\r\n{fields}\r\n"))
         .await;
-    assert_eq!(client.answer(false).await.status, 431);
+    assert_eq!(client.read_response(false).await.status, 431);
     let mut client = server.connect().await;
     let padding = "x".repeat(20_000);
     client
         .send(&format!("GET /healthz HTTP/1.1\r\na: {padding}"))
         .await;
-    assert_eq!(client.answer(false).await.status, 431);
+    assert_eq!(client.read_response(false).await.status, 431);
 }
 
 /// Found behind Traefik and Caddy: a head that arrived in one piece was read however long it was, and one in pieces was not.
 #[tokio::test]
 async fn a_head_is_as_long_as_it_may_be_however_it_arrives() {
-    let server = demo().await;
+    let server = serve_demo().await;
     let head = |len: usize| {
         let (begin, end) = ("GET /healthz HTTP/1.1\r\na: ", "\r\n\r\n");
         let padding = "x".repeat(len - begin.len() - end.len());
@@ -124,7 +128,7 @@ async fn a_head_is_as_long_as_it_may_be_however_it_arrives() {
     for (len, expected) in [(16_000, 200), (16_385, 431), (20_000, 431), (32_000, 431)] {
         let mut at_once = server.connect().await;
         at_once.send(&head(len)).await;
-        assert_eq!(at_once.answer(false).await.status, expected, "{len}");
+        assert_eq!(at_once.read_response(false).await.status, expected, "{len}");
         let mut in_pieces = server.connect().await;
         assert_eq!(in_pieces.get("/healthz").await.status, 200);
         let whole = head(len);
@@ -132,18 +136,22 @@ async fn a_head_is_as_long_as_it_may_be_however_it_arrives() {
         in_pieces.send(one).await;
         tokio::task::yield_now().await;
         in_pieces.send(two).await;
-        assert_eq!(in_pieces.answer(false).await.status, expected, "{len}");
+        assert_eq!(
+            in_pieces.read_response(false).await.status,
+            expected,
+            "{len}"
+        );
     }
 }
 
 #[tokio::test]
 async fn stopping_does_not_wait_for_idle_connections() {
-    let server = demo().await;
+    let server = serve_demo().await;
     let mut idle = server.connect().await;
     assert_eq!(idle.get("/healthz").await.status, 200);
     let address = server.address;
-    assert_eq!(server.stop().await, Ended { cut: 0 });
-    assert_eq!(idle.closed().await, b"");
+    assert_eq!(server.stop().await, DrainOutcome { aborted: 0 });
+    assert_eq!(idle.read_until_closed().await, b"");
     let refused = tokio::net::TcpStream::connect(address).await;
     assert_eq!(
         refused.unwrap_err().kind(),
@@ -153,15 +161,15 @@ async fn stopping_does_not_wait_for_idle_connections() {
 
 #[tokio::test]
 async fn stopping_waits_no_longer_than_its_bound() {
-    let mut limits = Limits::default();
-    limits.body = Duration::from_secs(3_600);
+    let mut limits = HttpLimits::default();
+    limits.body_timeout = Duration::from_secs(3_600);
     let server = start(ManualClock::at(NOW), limits).await;
     let mut stuck = server.connect().await;
     stuck.send(HEAD_OF_A_BODY_THAT_NEVER_COMES).await;
-    assert_eq!(stuck.answer(true).await.status, 100);
+    assert_eq!(stuck.read_response(true).await.status, 100);
     pause();
     let begun = Instant::now();
-    assert_eq!(server.stop().await, Ended { cut: 1 });
+    assert_eq!(server.stop().await, DrainOutcome { aborted: 1 });
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_secs(10), "{waited:?}");
     assert!(waited < Duration::from_secs(11), "{waited:?}");
@@ -179,7 +187,7 @@ async fn a_panic_costs_one_request_and_nothing_else() {
             NOW
         }
     }
-    let server = start(Fragile(AtomicBool::new(false)), Limits::default()).await;
+    let server = start(Fragile(AtomicBool::new(false)), HttpLimits::default()).await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?key=a&cost=19").await.status, 200);
 
@@ -203,5 +211,5 @@ async fn a_panic_costs_one_request_and_nothing_else() {
         429,
         "and still limited"
     );
-    assert_eq!(server.stop().await, Ended { cut: 0 });
+    assert_eq!(server.stop().await, DrainOutcome { aborted: 0 });
 }

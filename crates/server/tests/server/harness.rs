@@ -12,29 +12,29 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_policy::model::Policy;
-use tollgate_policy::source::Format;
-use tollgate_server::listen::Ended;
-use tollgate_server::{App, Limits, Networks};
+use tollgate_policy::source::SourceFormat;
+use tollgate_server::listen::DrainOutcome;
+use tollgate_server::{App, HttpLimits, TrustedProxies};
 use tollgate_store::{Clock, ManualClock};
 
-use crate::running::Running;
+use crate::running_server::RunningServer;
 
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What is there when it is first looked at, as every answer is without a fleet.
-pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
+pub(crate) fn ready_now<T>(answer: impl Future<Output = T>) -> T {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("it had to be waited for"),
     }
 }
 
-pub(crate) struct Server<C> {
+pub(crate) struct TestServer<C> {
     pub(crate) address: SocketAddr,
     pub(crate) app: Arc<App<Arc<C>>>,
     pub(crate) clock: Arc<C>,
-    running: Running,
+    running: RunningServer,
 }
 
 /// One limit on every API key, 10/s with a burst of 20.
@@ -42,47 +42,53 @@ const ONE_LIMIT: &str = "limits: [{ name: demo, key: header.x-api-key, rate: 10/
 
 /// What a policy file says.
 pub(crate) fn policy(text: &str) -> Policy {
-    let loaded = tollgate_policy::load(text, "policy.yaml", Format::Yaml);
+    let loaded = tollgate_policy::load(text, "policy.yaml", SourceFormat::Yaml);
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// One limit, on a clock that stands still.
-pub(crate) async fn demo() -> Server<ManualClock> {
-    serving(ONE_LIMIT).await
+pub(crate) async fn serve_demo() -> TestServer<ManualClock> {
+    serve_policy(ONE_LIMIT).await
 }
 
 /// A policy of the test's own, on a clock that stands still.
-pub(crate) async fn serving(text: &str) -> Server<ManualClock> {
+pub(crate) async fn serve_policy(text: &str) -> TestServer<ManualClock> {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-    start_app(text, clock, Limits::default(), Networks::default()).await
+    start_app(
+        text,
+        clock,
+        HttpLimits::default(),
+        TrustedProxies::default(),
+    )
+    .await
 }
 
-pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: Limits) -> Server<C> {
-    start_app(ONE_LIMIT, clock, limits, Networks::default()).await
+pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: HttpLimits) -> TestServer<C> {
+    start_app(ONE_LIMIT, clock, limits, TrustedProxies::default()).await
 }
 
 pub(crate) async fn start_app<C: Clock + 'static>(
     text: &str,
     clock: C,
-    limits: Limits,
-    trusted: Networks,
-) -> Server<C> {
+    limits: HttpLimits,
+    trusted: TrustedProxies,
+) -> TestServer<C> {
     let clock = Arc::new(clock);
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
-    serve_app(app.trusting(trusted), clock, limits).await
+    serve_app(app.with_trusted_proxies(trusted), clock, limits).await
 }
 
 /// Any app on a free port.
 pub(crate) async fn serve_app<C: Clock + 'static>(
     app: App<Arc<C>>,
     clock: Arc<C>,
-    limits: Limits,
-) -> Server<C> {
+    limits: HttpLimits,
+) -> TestServer<C> {
     let app = Arc::new(app);
     let serving = Arc::clone(&app);
     let running =
-        Running::start(|listener, shutdown| serving.run(listener, limits, shutdown)).await;
-    Server {
+        RunningServer::start(|listener, shutdown| serving.run(listener, limits, shutdown)).await;
+    TestServer {
         address: running.address,
         app,
         clock,
@@ -90,49 +96,49 @@ pub(crate) async fn serve_app<C: Clock + 'static>(
     }
 }
 
-impl<C> Server<C> {
-    pub(crate) async fn connect(&self) -> Connection {
-        Connection::to(self.address).await
+impl<C> TestServer<C> {
+    pub(crate) async fn connect(&self) -> HttpClient {
+        HttpClient::to(self.address).await
     }
 
     /// A GET on a connection of its own.
-    pub(crate) async fn get(&self, target: &str) -> Answer {
+    pub(crate) async fn get(&self, target: &str) -> HttpReply {
         self.connect().await.get(target).await
     }
 
     /// Tells the server to stop and waits until it has.
-    pub(crate) async fn stop(self) -> Ended {
+    pub(crate) async fn stop(self) -> DrainOutcome {
         self.running.stop().await
     }
 }
 
-pub(crate) struct Connection(BufReader<TcpStream>);
+pub(crate) struct HttpClient(BufReader<TcpStream>);
 
-impl Connection {
+impl HttpClient {
     pub(crate) async fn to(address: SocketAddr) -> Self {
         let stream = timeout(DEADLINE, TcpStream::connect(address)).await;
         Self(BufReader::new(stream.unwrap().unwrap()))
     }
 
-    pub(crate) async fn get(&mut self, target: &str) -> Answer {
-        self.ask("GET", target, "").await
+    pub(crate) async fn get(&mut self, target: &str) -> HttpReply {
+        self.request("GET", target, "").await
     }
 
-    pub(crate) async fn post(&mut self, target: &str, body: &str) -> Answer {
-        self.ask("POST", target, body).await
+    pub(crate) async fn post(&mut self, target: &str, body: &str) -> HttpReply {
+        self.request("POST", target, body).await
     }
 
-    pub(crate) async fn ask(&mut self, method: &str, target: &str, body: &str) -> Answer {
-        self.ask_with(method, target, &[], body).await
+    pub(crate) async fn request(&mut self, method: &str, target: &str, body: &str) -> HttpReply {
+        self.request_with(method, target, &[], body).await
     }
 
-    pub(crate) async fn ask_with(
+    pub(crate) async fn request_with(
         &mut self,
         method: &str,
         target: &str,
         fields: &[(&str, &str)],
         body: &str,
-    ) -> Answer {
+    ) -> HttpReply {
         let fields: String = fields
             .iter()
             .map(|(name, value)| format!("{name}: {value}\r\n"))
@@ -142,19 +148,19 @@ impl Connection {
             "{method} {target} HTTP/1.1\r\nhost: test\r\n{fields}content-length: {length}\r\n\r\n{body}"
         ))
         .await;
-        self.answer(method == "HEAD").await
+        self.read_response(method == "HEAD").await
     }
 
     pub(crate) async fn send(&mut self, bytes: &str) {
         self.0.write_all(bytes.as_bytes()).await.unwrap();
     }
 
-    pub(crate) async fn answer(&mut self, bodyless: bool) -> Answer {
+    pub(crate) async fn read_response(&mut self, bodyless: bool) -> HttpReply {
         let answer = timeout(DEADLINE, self.read(bodyless)).await;
         answer.expect("an answer before the deadline")
     }
 
-    async fn read(&mut self, bodyless: bool) -> Answer {
+    async fn read(&mut self, bodyless: bool) -> HttpReply {
         let status = self.line().await;
         let status = status.strip_prefix("HTTP/1.1 ").unwrap();
         let status = status[..3].parse().unwrap();
@@ -172,7 +178,7 @@ impl Connection {
         let length = if bodyless { 0 } else { length.parse().unwrap() };
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).await.unwrap();
-        Answer {
+        HttpReply {
             status,
             fields,
             body: String::from_utf8(body).unwrap(),
@@ -186,7 +192,7 @@ impl Connection {
     }
 
     /// Waits until the server has closed the connection, whichever way.
-    pub(crate) async fn closed(&mut self) -> Vec<u8> {
+    pub(crate) async fn read_until_closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match timeout(DEADLINE, self.0.read_to_end(&mut rest)).await {
             Ok(Ok(_)) => {}
@@ -198,13 +204,13 @@ impl Connection {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpReply {
     pub(crate) status: u16,
     fields: HashMap<String, String>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpReply {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields
             .get(&name.to_ascii_lowercase())
@@ -219,7 +225,7 @@ impl Answer {
     }
 
     /// A field whose members each name a partition, without those names: they are keyed by a secret of the process.
-    pub(crate) fn field_less_keys(&self, name: &str) -> Option<String> {
+    pub(crate) fn field_without_keys(&self, name: &str) -> Option<String> {
         let mut rest = self.field(name)?;
         let mut without = String::new();
         while let Some((before, after)) = rest.split_once(";pk=:") {

@@ -8,23 +8,23 @@
 )]
 
 mod admin;
+mod bad_requests;
 mod connections;
-mod crowded;
 mod envoy;
-mod envoy_json;
 mod fleet;
-mod gateways;
+mod forward_auth;
 mod grpc;
 mod harness;
+mod headers;
 mod http1;
-mod inputs;
-mod limit;
 mod nginx;
 mod openapi;
-mod policy;
+mod policies;
 mod resp;
 mod rlqs;
-mod running;
+mod rls_json;
+mod running_server;
+mod single_limit;
 mod tickets;
 mod tls;
-mod words;
+mod wait_queue_full;

@@ -4,7 +4,7 @@ use tollgate_core::Nanos;
 use tollgate_store::ManualClock;
 use tollgate_testkit::nginx::Nginx;
 
-use crate::harness::{Connection, Server, serving};
+use crate::harness::{HttpClient, TestServer, serve_policy};
 
 const POLICY: &str = r#"
 limits:
@@ -21,7 +21,7 @@ const EXAMPLE: &str = include_str!("../../../../examples/nginx/nginx.conf");
 const PAGE: &str = include_str!("../../../../docs/gateways.md");
 
 /// The example with this test's addresses in it. Tollgate itself stands in for the upstream.
-fn documented(server: &Server<ManualClock>) -> String {
+fn documented(server: &TestServer<ManualClock>) -> String {
     let address = server.address.to_string();
     EXAMPLE
         .replace("127.0.0.1:8080", &address)
@@ -34,7 +34,7 @@ const INTERNAL: &str = "internal;";
 
 const ASK: [(&str, &str); 2] = [("x-api-key", "carol"), ("connection", "keep-alive")];
 
-async fn get(client: &mut Connection, fields: &[(&str, &str)]) -> crate::harness::Answer {
+async fn get(client: &mut HttpClient, fields: &[(&str, &str)]) -> crate::harness::HttpReply {
     client
         .send(&format!(
             "GET /healthz?page=1 HTTP/1.1\r\nhost: shop.example\r\n{}\r\n",
@@ -44,14 +44,14 @@ async fn get(client: &mut Connection, fields: &[(&str, &str)]) -> crate::harness
                 .collect::<String>()
         ))
         .await;
-    client.answer(false).await
+    client.read_response(false).await
 }
 
 #[tokio::test]
 async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
-    let server = serving(POLICY).await;
+    let server = serve_policy(POLICY).await;
     let nginx = Nginx::running(&documented(&server));
-    let mut client = Connection::to(nginx.address()).await;
+    let mut client = HttpClient::to(nginx.address()).await;
     for left in [1, 0] {
         let allowed = get(&mut client, &ASK).await;
         assert_eq!((allowed.status, allowed.body.as_str()), (200, "ok\n"));
@@ -101,7 +101,7 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
 /// What the documentation says of nginx, and the reason for all of this: any other refusal becomes its own failure.
 #[tokio::test]
 async fn nginx_makes_500_of_a_refusal_that_it_does_not_understand() {
-    let server = serving("limits: [{ name: none, rate: 0/h }]").await;
+    let server = serve_policy("limits: [{ name: none, rate: 0/h }]").await;
     let wrong = documented(&server)
         .replace("/auth/nginx", "/auth/traefik")
         .replace("X-Original-Method", "X-Forwarded-Method")
@@ -109,28 +109,28 @@ async fn nginx_makes_500_of_a_refusal_that_it_does_not_understand() {
         .replace("X-Original-Host", "X-Forwarded-Host")
         .replace("X-Real-IP", "X-Forwarded-For");
     let nginx = Nginx::running(&wrong);
-    let mut client = Connection::to(nginx.address()).await;
+    let mut client = HttpClient::to(nginx.address()).await;
     assert_eq!(get(&mut client, &[]).await.status, 500);
     let nginx = Nginx::running(&documented(&server));
-    let mut client = Connection::to(nginx.address()).await;
+    let mut client = HttpClient::to(nginx.address()).await;
     assert_eq!(get(&mut client, &[]).await.status, 429);
 }
 
 #[tokio::test]
 async fn a_field_that_nginx_does_not_set_is_noticed() {
-    let server = serving(POLICY).await;
+    let server = serve_policy(POLICY).await;
     let line = "            proxy_set_header X-Real-IP $remote_addr;\n";
     let settings = documented(&server);
     assert!(settings.contains(line));
     let nginx = Nginx::running(&settings.replace(line, ""));
-    let mut client = Connection::to(nginx.address()).await;
+    let mut client = HttpClient::to(nginx.address()).await;
     assert_eq!(get(&mut client, &ASK).await.status, 500);
 }
 
 /// What the documentation says of requests that nobody answers, and why it catches 502 and 504 and not the 500.
 #[tokio::test]
 async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_else() {
-    let (server, upstream) = (serving(POLICY).await, serving(POLICY).await);
+    let (server, upstream) = (serve_policy(POLICY).await, serve_policy(POLICY).await);
     let (catch, answer) = (
         "error_page 502 504 = @unanswered;",
         "location @unanswered { return 204; }",
@@ -151,16 +151,16 @@ async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_el
     let mut fields: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "1")).collect();
     fields.extend(ASK);
     for nginx in [&closed, &open] {
-        let mut client = Connection::to(nginx.address()).await;
+        let mut client = HttpClient::to(nginx.address()).await;
         assert_eq!(get(&mut client, &fields).await.status, 500);
     }
     for expected in [200, 200, 429] {
-        let mut client = Connection::to(open.address()).await;
+        let mut client = HttpClient::to(open.address()).await;
         assert_eq!(get(&mut client, &ASK).await.status, expected);
     }
     server.stop().await;
     for (nginx, expected) in [(&closed, 500), (&open, 200)] {
-        let mut client = Connection::to(nginx.address()).await;
+        let mut client = HttpClient::to(nginx.address()).await;
         assert_eq!(get(&mut client, &ASK).await.status, expected);
     }
 }
@@ -168,7 +168,7 @@ async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_el
 /// A server that takes connections and never answers is waited for as long as the documented settings say, and not longer.
 #[tokio::test]
 async fn a_silent_server_is_given_up_and_treated_like_one_that_is_gone() {
-    let upstream = serving(POLICY).await;
+    let upstream = serve_policy(POLICY).await;
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = documented(&upstream).replace(
         &format!("http://{}/auth/nginx", upstream.address),
@@ -180,7 +180,7 @@ async fn a_silent_server_is_given_up_and_treated_like_one_that_is_gone() {
     let open = closed.replace(INTERNAL, &catch).replace(LOCATION, &answer);
     for (settings, expected) in [(closed, 500), (open, 200)] {
         let nginx = Nginx::running(&settings);
-        let mut client = Connection::to(nginx.address()).await;
+        let mut client = HttpClient::to(nginx.address()).await;
         assert_eq!(get(&mut client, &ASK).await.status, expected);
     }
 }

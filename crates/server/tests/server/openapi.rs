@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use tollgate_store::ManualClock;
 
-use crate::harness::{Answer, Connection, Server, serving};
+use crate::harness::{HttpClient, HttpReply, TestServer, serve_policy};
 
-async fn demonstration() -> (Server<ManualClock>, Value) {
-    let server = serving(include_str!("../../../../policies/demo.yaml")).await;
+async fn demonstration() -> (TestServer<ManualClock>, Value) {
+    let server = serve_policy(include_str!("../../../../policies/demo.yaml")).await;
     let document = server.get("/openapi.json").await;
     assert_eq!(document.field("content-type"), Some("application/json"));
     let document = document.json();
@@ -88,7 +88,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Holds an answer against what an operation says of its status.
-    fn check_answer(&mut self, operation: &Value, answer: &Answer) {
+    fn check_answer(&mut self, operation: &Value, answer: &HttpReply) {
         let responses = &operation["responses"];
         let documented = responses
             .get(answer.status.to_string())
@@ -133,9 +133,9 @@ fn has_type(types: &Value, value: &Value) -> bool {
 
 /// Asks what an operation's own examples ask.
 async fn ask_as_documented(
-    client: &mut Connection,
+    client: &mut HttpClient,
     (path, method, operation): (&str, &str, &Value),
-) -> Answer {
+) -> HttpReply {
     let mut query = Vec::new();
     let mut fields = Vec::new();
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
@@ -168,12 +168,12 @@ async fn ask_as_documented(
         body.to_string()
     };
     client
-        .ask_with(&method.to_uppercase(), &target, &fields, &body)
+        .request_with(&method.to_uppercase(), &target, &fields, &body)
         .await
 }
 
 /// A fresh ticket that holds a place.
-async fn ticket(client: &mut Connection) -> Value {
+async fn ticket(client: &mut HttpClient) -> Value {
     let body = r#"{"attributes": {"path": "/exports", "header.x-api-key": "other"}}"#;
     let ticket = client.post("/v1/acquire", body).await.json()["ticket"].clone();
     assert!(ticket.is_string());
@@ -218,7 +218,7 @@ async fn every_operation_answers_as_documented_and_every_field_is_there() {
         ("x-original-host", "a"),
         ("x-real-ip", "192.0.2.9"),
     ];
-    let denied = client.ask_with("GET", "/auth/nginx", &fields, "").await;
+    let denied = client.request_with("GET", "/auth/nginx", &fields, "").await;
     assert_eq!(denied.status, 403);
     checker.check_answer(nginx, &denied);
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollgate_core::Nanos;
 use tollgate_store::ManualClock;
 
-use crate::harness::{Answer, Connection, Server, serving};
+use crate::harness::{HttpClient, HttpReply, TestServer, serve_policy};
 
 const POLICY: &str = r#"
 limits:
@@ -25,10 +25,10 @@ limits:
     rate: 100/h
 "#;
 
-struct Client(Connection);
+struct TicketClient(HttpClient);
 
-impl Client {
-    async fn of(server: &Server<ManualClock>) -> Self {
+impl TicketClient {
+    async fn connect(server: &TestServer<ManualClock>) -> Self {
         Self(server.connect().await)
     }
 
@@ -40,7 +40,7 @@ impl Client {
         ticket.as_str().expect("a ticket").to_owned()
     }
 
-    async fn report(&mut self, endpoint: &str, body: Value) -> Answer {
+    async fn report(&mut self, endpoint: &str, body: Value) -> HttpReply {
         self.0.post(endpoint, &body.to_string()).await
     }
 
@@ -52,8 +52,8 @@ impl Client {
 
 #[tokio::test]
 async fn a_place_is_held_renewed_and_released() {
-    let server = serving(POLICY).await;
-    let mut client = Client::of(&server).await;
+    let server = serve_policy(POLICY).await;
+    let mut client = TicketClient::connect(&server).await;
     let ticket = client.admitted("/v1/acquire", "/work").await;
     assert_eq!(client.left("/work").await, 0);
     let full = client.0.get("/v1/check?path=/work").await;
@@ -94,8 +94,8 @@ async fn a_place_is_held_renewed_and_released() {
 
 #[tokio::test]
 async fn a_lease_that_ended_is_not_renewed() {
-    let server = serving(POLICY).await;
-    let mut client = Client::of(&server).await;
+    let server = serve_policy(POLICY).await;
+    let mut client = TicketClient::connect(&server).await;
     let ticket = client.admitted("/v1/acquire", "/work").await;
     server.clock.advance(Nanos::from_secs(60));
     assert_eq!(client.left("/work").await, 1);
@@ -107,8 +107,8 @@ async fn a_lease_that_ended_is_not_renewed() {
 
 #[tokio::test]
 async fn an_estimate_becomes_what_the_response_says() {
-    let server = serving(POLICY).await;
-    let mut client = Client::of(&server).await;
+    let server = serve_policy(POLICY).await;
+    let mut client = TicketClient::connect(&server).await;
     let ticket = client.admitted("/v1/check", "/chat").await;
     assert_eq!(client.left("/chat").await, 900);
     let body = json!({ "ticket": ticket, "status": 200, "headers": { "X-Tokens-Used": "250" } });
@@ -128,8 +128,8 @@ async fn an_estimate_becomes_what_the_response_says() {
 
 #[tokio::test]
 async fn only_the_chosen_responses_are_counted() {
-    let server = serving(POLICY).await;
-    let mut client = Client::of(&server).await;
+    let server = serve_policy(POLICY).await;
+    let mut client = TicketClient::connect(&server).await;
     for (status, left) in [(200, 2), (401, 1), (404, 1), (401, 0)] {
         let ticket = client.admitted("/v1/check", "/login").await;
         client
@@ -142,8 +142,8 @@ async fn only_the_chosen_responses_are_counted() {
 
 #[tokio::test]
 async fn what_is_reserved_is_settled_or_cancelled() {
-    let server = serving(POLICY).await;
-    let mut client = Client::of(&server).await;
+    let server = serve_policy(POLICY).await;
+    let mut client = TicketClient::connect(&server).await;
     let reserve = json!({ "attributes": { "path": "/plain" }, "cost": 50 });
     let reserved = client.report("/v1/reserve", reserve.clone()).await.json();
     assert_eq!(client.left("/plain").await, 50);
@@ -159,8 +159,8 @@ async fn what_is_reserved_is_settled_or_cancelled() {
 
 #[tokio::test]
 async fn tickets_expire_and_cannot_be_guessed() {
-    let server = serving(POLICY).await;
-    let mut client = Client::of(&server).await;
+    let server = serve_policy(POLICY).await;
+    let mut client = TicketClient::connect(&server).await;
     let one = client.admitted("/v1/check", "/chat").await;
     let two = client.admitted("/v1/check", "/chat").await;
     assert_ne!(one, two);

@@ -17,17 +17,17 @@ use tokio::time::{Instant, pause, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tollgate_core::Timestamp;
-use tollgate_server::admin::{Admin, Tokens};
+use tollgate_server::admin::{AdminApi, AdminTokens};
 use tollgate_server::listen::{
-    Bounds, Ended, Listener, Peer, Reached, Serve, Spoken, Stop, Stopping, Stream, Tls, TlsFiles,
-    TlsLooked, accept,
+    ApplicationProtocol, ConnectionHandler, DrainOutcome, Listener, ListenerLimits, LocalEndpoint,
+    Peer, ServerTls, ShutdownSignal, ShutdownTrigger, Stream, TlsFiles, TlsReload, accept,
 };
-use tollgate_server::resp::{Resp, RespLimits};
-use tollgate_server::{App, Counters, Limits};
-use tollgate_store::{Clock as _, ManualClock, Memory, SystemClock};
+use tollgate_server::resp::{RespLimits, RespServer};
+use tollgate_server::{App, HttpLimits, ListenerCounters};
+use tollgate_store::{Clock as _, ManualClock, MemoryStore, SystemClock};
 use tollgate_testkit::certificates::{Authority, Pair};
 
-use crate::harness::{Connection, policy};
+use crate::harness::{HttpClient, policy};
 
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -35,20 +35,20 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const GET: &[u8] = b"GET /v1/check?key=a HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
 
 /// Listeners of both protocols, and the files of their certificate.
-struct Secure {
+struct TlsServer {
     folder: PathBuf,
     authority: Authority,
-    tls: Arc<Tls>,
+    tls: Arc<ServerTls>,
     http: SocketAddr,
     redis: SocketAddr,
     app: Arc<App<ManualClock>>,
-    resp: Arc<Resp<ManualClock>>,
-    stop: Stop,
-    listeners: JoinSet<Ended>,
+    resp: Arc<RespServer<ManualClock>>,
+    stop: ShutdownTrigger,
+    listeners: JoinSet<DrainOutcome>,
 }
 
-impl Secure {
-    async fn start(name: &str, is_mutual: bool, bounds: Bounds) -> Self {
+impl TlsServer {
+    async fn start(name: &str, is_mutual: bool, bounds: ListenerLimits) -> Self {
         let folder = format!("tollgate-server-tls-{}-{name}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).unwrap();
@@ -60,23 +60,23 @@ impl Secure {
             key: folder.join("key.pem"),
             client_authorities: is_mutual.then(|| folder.join("ca.pem")),
         };
-        let tls = Arc::new(Tls::open(files, SystemClock::new().now()).unwrap());
-        let (stop, stopping) = Stop::new();
+        let tls = Arc::new(ServerTls::open(files, SystemClock::new().now()).unwrap());
+        let (stop, stopping) = ShutdownTrigger::new();
         let mut listeners = JoinSet::new();
 
         let text = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
         let clock = || ManualClock::at(Timestamp::from_secs(1_700_000_000));
         let app = Arc::new(App::new(&policy(text), 1_000, clock()).unwrap());
-        let (listener, http) = free(&tls, Spoken::Http1).await;
-        let mut limits = Limits::default();
-        limits.bounds = bounds;
+        let (listener, http) = free(&tls, ApplicationProtocol::Http1).await;
+        let mut limits = HttpLimits::default();
+        limits.listener = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
 
-        let store = Memory::with_clock(1_000, clock()).unwrap();
-        let resp = Arc::new(Resp::new(store).unwrap());
-        let (listener, redis) = free(&tls, Spoken::Redis).await;
+        let store = MemoryStore::with_clock(1_000, clock()).unwrap();
+        let resp = Arc::new(RespServer::new(store).unwrap());
+        let (listener, redis) = free(&tls, ApplicationProtocol::Redis).await;
         let mut limits = RespLimits::default();
-        limits.bounds = bounds;
+        limits.listener = bounds;
         listeners.spawn(Arc::clone(&resp).run(listener, limits, stopping.wait()));
         Self {
             folder,
@@ -101,26 +101,26 @@ impl Secure {
     }
 
     async fn stop(mut self) -> usize {
-        self.stop.say();
+        self.stop.trigger();
         let mut cut = 0;
         while let Some(ended) = timeout(DEADLINE, self.listeners.join_next()).await.unwrap() {
-            cut += ended.unwrap().cut;
+            cut += ended.unwrap().aborted;
         }
         cut
     }
 }
 
-impl Drop for Secure {
+impl Drop for TlsServer {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.folder).unwrap();
     }
 }
 
-async fn free(tls: &Arc<Tls>, spoken: Spoken) -> (Listener, SocketAddr) {
+async fn free(tls: &Arc<ServerTls>, spoken: ApplicationProtocol) -> (Listener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (
-        Listener::from(listener).secured(tls.speaking(spoken)),
+        Listener::from(listener).with_tls(tls.for_protocol(spoken)),
         address,
     )
 }
@@ -175,7 +175,7 @@ fn shown_by_server(stream: &TlsStream<TcpStream>) -> Vec<u8> {
 
 #[tokio::test]
 async fn http_and_redis_clients_are_answered_inside_tls() {
-    let secure = Secure::start("both", false, Bounds::default()).await;
+    let secure = TlsServer::start("both", false, ListenerLimits::default()).await;
     let mut client = secure.connect(secure.http, None).await.unwrap();
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     let answer = ask(&mut client, GET).await.unwrap();
@@ -204,7 +204,7 @@ async fn http_and_redis_clients_are_answered_inside_tls() {
 
 #[tokio::test]
 async fn clients_without_a_certificate_that_is_trusted_are_turned_away() {
-    let secure = Secure::start("mutual", true, Bounds::default()).await;
+    let secure = TlsServer::start("mutual", true, ListenerLimits::default()).await;
     let stranger = Authority::new("ours").client("alice");
     for (address, question) in [(secure.http, GET), (secure.redis, b"PING\r\nQUIT\r\n")] {
         for shows in [
@@ -229,7 +229,7 @@ async fn clients_without_a_certificate_that_is_trusted_are_turned_away() {
 
 #[tokio::test]
 async fn changed_files_are_for_new_connections_and_open_ones_stay() {
-    let secure = Secure::start("reload", true, Bounds::default()).await;
+    let secure = TlsServer::start("reload", true, ListenerLimits::default()).await;
     let alice = secure.authority.client("alice");
     let mut open = secure.connect(secure.redis, Some(&alice)).await.unwrap();
     let first = shown_by_server(&open);
@@ -239,8 +239,8 @@ async fn changed_files_are_for_new_connections_and_open_ones_stay() {
     write(&secure.folder, &secure.authority.server("second"));
     std::fs::write(secure.folder.join("ca.pem"), others.pem()).unwrap();
     assert_eq!(
-        secure.tls.look(SystemClock::new().now()),
-        TlsLooked::Swapped
+        secure.tls.reload_if_changed(SystemClock::new().now()),
+        TlsReload::Reloaded
     );
     let bob = others.client("bob");
     let mut new = secure.connect(secure.redis, Some(&bob)).await.unwrap();
@@ -263,8 +263,8 @@ async fn changed_files_are_for_new_connections_and_open_ones_stay() {
     // A wrong pair changes nothing.
     std::fs::write(secure.folder.join("key.pem"), alice.key).unwrap();
     assert_eq!(
-        secure.tls.look(SystemClock::new().now()),
-        TlsLooked::Refused
+        secure.tls.reload_if_changed(SystemClock::new().now()),
+        TlsReload::Rejected
     );
     let still = secure.connect(secure.redis, Some(&bob)).await.unwrap();
     assert_eq!(shown_by_server(&still), second);
@@ -272,7 +272,7 @@ async fn changed_files_are_for_new_connections_and_open_ones_stay() {
 
 #[tokio::test]
 async fn a_handshake_that_never_ends_is_cut_after_five_seconds_and_keeps_nobody_waiting() {
-    let secure = Secure::start("slow", false, Bounds::default()).await;
+    let secure = TlsServer::start("slow", false, ListenerLimits::default()).await;
     let mut slow = TcpStream::connect(secure.http).await.unwrap();
     // The beginning of a hello.
     slow.write_all(&[0x16, 3, 1]).await.unwrap();
@@ -299,7 +299,7 @@ async fn a_handshake_that_never_ends_is_cut_after_five_seconds_and_keeps_nobody_
 
 #[tokio::test]
 async fn stopping_does_not_wait_for_handshakes() {
-    let secure = Secure::start("stopping", false, Bounds::default()).await;
+    let secure = TlsServer::start("stopping", false, ListenerLimits::default()).await;
     let _silent = TcpStream::connect(secure.http).await.unwrap();
     let mut client = secure.connect(secure.http, None).await.unwrap();
     assert!(
@@ -313,9 +313,9 @@ async fn stopping_does_not_wait_for_handshakes() {
 
 #[tokio::test]
 async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_plain() {
-    let mut bounds = Bounds::default();
-    bounds.connections = 1;
-    let secure = Secure::start("plain", false, bounds).await;
+    let mut bounds = ListenerLimits::default();
+    bounds.max_connections = 1;
+    let secure = TlsServer::start("plain", false, bounds).await;
     for question in [GET, b"PING\r\n".as_slice(), &[0; 600]] {
         let mut plain = TcpStream::connect(secure.redis).await.unwrap();
         plain.write_all(question).await.unwrap();
@@ -348,7 +348,7 @@ async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_pla
 
 /// Sends back what it is sent.
 #[derive(Default)]
-struct Echo(Counters);
+struct Echo(ListenerCounters);
 
 async fn echo(mut stream: Stream) {
     let mut buffer = [0; 64];
@@ -358,30 +358,35 @@ async fn echo(mut stream: Stream) {
     }
 }
 
-impl Serve for Echo {
+impl ConnectionHandler for Echo {
     fn serve(
         &self,
         stream: Stream,
         _: Peer,
-        _: Stopping,
+        _: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
         echo(stream)
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         &self.0
     }
 }
 
 #[tokio::test]
 async fn a_listener_for_http2_names_it_and_nothing_else() {
-    let secure = Secure::start("http2", false, Bounds::default()).await;
-    let (listener, address) = free(&secure.tls, Spoken::Http2).await;
-    let (stop, stopping) = Stop::new();
+    let secure = TlsServer::start("http2", false, ListenerLimits::default()).await;
+    let (listener, address) = free(&secure.tls, ApplicationProtocol::Http2).await;
+    let (stop, stopping) = ShutdownTrigger::new();
     let mut running = JoinSet::new();
     let echo = Arc::new(Echo::default());
     let wait = stopping.wait();
-    running.spawn(accept(listener, Arc::clone(&echo), Bounds::default(), wait));
+    running.spawn(accept(
+        listener,
+        Arc::clone(&echo),
+        ListenerLimits::default(),
+        wait,
+    ));
     let offers = ["h2", "http/1.1"];
     let mut client = connect(&secure.authority, address, None, &offers)
         .await
@@ -397,30 +402,30 @@ async fn a_listener_for_http2_names_it_and_nothing_else() {
             .await
             .is_err()
     );
-    stop.say();
-    assert_eq!(running.join_next().await.unwrap().unwrap().cut, 0);
+    stop.trigger();
+    assert_eq!(running.join_next().await.unwrap().unwrap().aborted, 0);
     assert_eq!(echo.0.failed_handshakes(), 1);
 }
 
 /// A certificate that nobody renewed ends everything at once; so its end is a number that can be watched.
 #[tokio::test]
 async fn until_when_the_certificate_is_good_is_a_metric() {
-    let secure = Secure::start("metric", false, Bounds::default()).await;
+    let secure = TlsServer::start("metric", false, ListenerLimits::default()).await;
     let place = "127.0.0.1:0".parse().unwrap();
-    let admin = Admin::new(Arc::clone(&secure.app), &place, Tokens::default()).unwrap();
+    let admin = AdminApi::new(Arc::clone(&secure.app), &place, AdminTokens::default()).unwrap();
     let admin = Arc::new(admin.with_tls(Some(Arc::clone(&secure.tls))));
     let listener = Listener::bind(&place).await.unwrap().unwrap();
-    let Reached::Tcp(address) = listener.reached().unwrap() else {
+    let LocalEndpoint::Tcp(address) = listener.local_endpoint().unwrap() else {
         panic!("a port was asked for");
     };
-    let (stop, stopping) = Stop::new();
+    let (stop, stopping) = ShutdownTrigger::new();
     let mut running = JoinSet::new();
-    running.spawn(admin.run(listener, Limits::default(), stopping.wait()));
-    let mut client = Connection::to(address).await;
+    running.spawn(admin.run(listener, HttpLimits::default(), stopping.wait()));
+    let mut client = HttpClient::to(address).await;
     client
         .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await;
-    let page = client.answer(false).await.body;
+    let page = client.read_response(false).await.body;
     let expires = secure.tls.expires();
     assert!(expires > 1_700_000_000, "{expires}");
     for line in [
@@ -431,9 +436,9 @@ async fn until_when_the_certificate_is_good_is_a_metric() {
     ] {
         assert!(page.contains(&line), "{line}{page}");
     }
-    stop.say();
+    stop.trigger();
     assert_eq!(
         running.join_next().await.unwrap().unwrap(),
-        Ended { cut: 0 }
+        DrainOutcome { aborted: 0 }
     );
 }

@@ -8,11 +8,11 @@ pub use refusal::Refusal;
 
 use tollgate_engine::{CheckMode, CheckOptions, Verdict};
 use tollgate_fleet::FleetEngine;
-use tollgate_http::{Answer, Words as HeaderFields};
+use tollgate_http::{HeaderFields, RateLimitStatus};
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::Clock;
 
-use crate::header_fields::Subject;
+use crate::header_fields::HeaderSubject;
 use crate::metrics::Transport;
 use crate::service::RateLimitService;
 
@@ -23,7 +23,7 @@ impl<C: Clock> RateLimitService<C> {
     /// ```
     /// use tollgate_engine::CheckOptions;
     /// use tollgate_policy::attributes::{Attribute, Attributes};
-    /// use tollgate_policy::source::Format;
+    /// use tollgate_policy::source::SourceFormat;
     /// use tollgate_service::{HeaderFields, RateLimitService, Secret, Transport};
     /// use tollgate_store::SystemClock;
     ///
@@ -34,7 +34,7 @@ impl<C: Clock> RateLimitService<C> {
     ///     }
     /// }
     ///
-    /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", Format::Yaml)?;
+    /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", SourceFormat::Yaml)?;
     /// let service = RateLimitService::new(&policy, 1_000, SystemClock::new(), Secret::random())?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {
@@ -94,7 +94,7 @@ impl<C: Clock> RateLimitService<C> {
     }
 
     /// The engine as a node of the fleet, if the service has joined one.
-    pub(crate) fn fleet_engine(&self) -> Option<FleetEngine<'_, tollgate_store::Memory<C>>> {
+    pub(crate) fn fleet_engine(&self) -> Option<FleetEngine<'_, tollgate_store::MemoryStore<C>>> {
         let fleet = self.fleet()?;
         Some(FleetEngine::new(self.engine(), fleet))
     }
@@ -102,18 +102,19 @@ impl<C: Clock> RateLimitService<C> {
     /// Fills `fields` with the header fields that tell a client of a decision, in the dialects of this service: names in
     /// lowercase, values in printable ASCII, and how to merge them with fields that a response has already.
     pub fn fields(&self, verdict: &Verdict, fields: &mut HeaderFields) {
-        self.answer(verdict, Subject::Request, |answer| {
+        self.with_rate_limit_status(verdict, HeaderSubject::Request, |answer| {
             answer.write(self.headers.dialects(), fields);
         });
     }
 
     /// Lends what a decision promises to `work`, which writes its fields and its body.
-    pub fn answer<R>(
+    pub fn with_rate_limit_status<R>(
         &self,
         verdict: &Verdict,
-        subject: Subject,
-        work: impl FnOnce(&Answer<'_>) -> R,
+        subject: HeaderSubject,
+        work: impl FnOnce(&RateLimitStatus<'_>) -> R,
     ) -> R {
-        self.headers.answer(verdict, subject, || self.now(), work)
+        self.headers
+            .with_rate_limit_status(verdict, subject, || self.now(), work)
     }
 }

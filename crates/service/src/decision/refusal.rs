@@ -4,7 +4,7 @@
 //! Must not know: how a status is sent, dialects.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{EnforcementMode, Reason, Verdict};
+use tollgate_engine::{DenialReason, EnforcementMode, Verdict};
 use tollgate_http::retry_after;
 use tollgate_policy::model::OnStoreFailure;
 
@@ -14,7 +14,7 @@ pub struct Refusal {
     /// The HTTP status that a client should see.
     pub status: u16,
     /// Why it is refused.
-    pub reason: Option<Reason>,
+    pub reason: Option<DenialReason>,
     /// After how long the same request may be admitted. `None` if nobody can say.
     pub retry_after: Option<Nanos>,
 }
@@ -23,7 +23,7 @@ impl Refusal {
     /// The refusal of a verdict: the status of the limit that refuses, 503 where the limiter cannot decide, 403 where an
     /// operator or the policy denies the request whatever its rate. `None` if the verdict admits.
     #[must_use]
-    pub fn of(verdict: &Verdict) -> Option<Self> {
+    pub fn from_verdict(verdict: &Verdict) -> Option<Self> {
         Some(Self {
             status: verdict.status()?,
             reason: verdict.reason(),
@@ -58,9 +58,9 @@ impl Refusal {
             }
             match rule.on_store_failure {
                 OnStoreFailure::Open => {}
-                OnStoreFailure::Closed => return Some(refused(503, Reason::Capacity)),
+                OnStoreFailure::Closed => return Some(refused(503, DenialReason::Capacity)),
                 OnStoreFailure::Local => {
-                    let reason = verdict.reason().unwrap_or(Reason::Rate);
+                    let reason = verdict.reason().unwrap_or(DenialReason::Rate);
                     refusal = Some(refused(rule.status, reason));
                 }
             }
@@ -73,7 +73,7 @@ impl Refusal {
     pub const fn store_unavailable() -> Self {
         Self {
             status: 503,
-            reason: Some(Reason::Capacity),
+            reason: Some(DenialReason::Capacity),
             retry_after: Some(Nanos::SECOND),
         }
     }
@@ -83,7 +83,7 @@ impl Refusal {
     pub const fn over_limit(retry_after: Option<Nanos>) -> Self {
         Self {
             status: 429,
-            reason: Some(Reason::Rate),
+            reason: Some(DenialReason::Rate),
             retry_after,
         }
     }

@@ -12,11 +12,11 @@ use tokio::time::sleep;
 use tollgate_fleet::Fleet;
 use tollgate_store::Clock;
 
-use crate::panic_guard::guarded;
+use crate::panic_guard::catch_panic;
 use crate::service::RateLimitService;
 
 /// How often everything is looked at.
-const EVERY: Duration = Duration::from_millis(20);
+const ROUND_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maintains this node's part in its fleet. Run [`run`](Self::run) once in a process.
 #[derive(Debug)]
@@ -47,20 +47,20 @@ impl<C: Clock> FleetMaintenance<C> {
             return;
         };
         loop {
-            if guarded(self.round(fleet)).await.is_none() {
+            if catch_panic(self.round(fleet)).await.is_none() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!("fleet maintenance panicked; it goes on");
             }
             tokio::select! {
-                () = sleep(EVERY) => {}
-                () = fleet.slices_wanted() => {}
+                () = sleep(ROUND_INTERVAL) => {}
+                () = fleet.wait_for_lease_demand() => {}
             }
         }
     }
 
     async fn round(&self, fleet: &Fleet) {
         let now = || self.service.now();
-        fleet.tend_slices(now).await;
+        fleet.maintain_leases(now).await;
         fleet.reconcile(now).await;
         if let Some(engine) = self.service.fleet_engine() {
             engine.cancel_abandoned().await;

@@ -8,5 +8,6 @@ mod membership;
 
 pub use maintenance::FleetMaintenance;
 pub use membership::{
-    FleetNode, FleetView, Membership, MembershipSettings, Mismatch, Node, NodeTotals, Nodes,
+    FleetNode, FleetSize, FleetView, LocalNode, Membership, MembershipSettings, Mismatch,
+    NodeTotals,
 };

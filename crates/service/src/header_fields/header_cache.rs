@@ -7,10 +7,10 @@
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 use tollgate_engine::{Generation, LimitState, QuotaInfo, Verdict};
-use tollgate_http::{Policy, Scope};
-use tollgate_policy::rules::{Meter, MeterRef, Role, Rule};
+use tollgate_http::{QuotaPolicy, Scope};
+use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule};
 
 use super::problem::role_name;
 
@@ -30,17 +30,17 @@ pub struct HeaderCache {
 #[derive(Debug)]
 struct MeterEntries {
     /// For each of its quotas.
-    listed: Box<[Entry]>,
+    listed: Box<[CachedPolicy]>,
     /// For quotas that are computed for a request, by what they count.
-    computed: [Entry; 3],
+    computed: [CachedPolicy; 3],
 }
 
 /// `None` where a name cannot be sent; names of policies that were read always can.
-type Entry = OnceLock<Option<Box<Policy>>>;
+type CachedPolicy = OnceLock<Option<Box<QuotaPolicy>>>;
 
 impl HeaderCaches {
     /// The cache of the generation that decided.
-    pub(super) fn of(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
+    pub(super) fn for_generation(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
         let current = self.0.load();
         if current.generation == generation.number() {
             return current;
@@ -77,7 +77,7 @@ impl HeaderCache {
         verdict: &Verdict,
         state: &LimitState,
         quota: &QuotaInfo<'_>,
-    ) -> Option<&Policy> {
+    ) -> Option<&QuotaPolicy> {
         let meters = self.rules.get(state.rule_index())?;
         let entries = meters.get(state.meter_index())?;
         let entry = match state.quota_index() {
@@ -85,8 +85,8 @@ impl HeaderCache {
             None => {
                 let [requests, bytes, others] = &entries.computed;
                 match quota.unit() {
-                    Unit::Requests => requests,
-                    Unit::Bytes => bytes,
+                    QuotaUnit::Requests => requests,
+                    QuotaUnit::Bytes => bytes,
                     _ => others,
                 }
             }
@@ -99,14 +99,14 @@ impl HeaderCache {
 impl MeterEntries {
     fn new(meter: &Meter) -> Self {
         Self {
-            listed: meter.quotas.iter().map(|_| Entry::new()).collect(),
+            listed: meter.quotas.iter().map(|_| CachedPolicy::new()).collect(),
             computed: Default::default(),
         }
     }
 }
 
 #[cold]
-fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Option<Policy> {
+fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Option<QuotaPolicy> {
     let rule = verdict.rule(state)?;
     let meter = rule.meters.get(state.meter_index())?;
     let name = full_name(rule, meter, state);
@@ -114,16 +114,16 @@ fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Optio
     let is_concurrency = meter
         .quotas
         .first()
-        .is_some_and(|own| own.lease().is_some());
+        .is_some_and(|own| own.lease_duration().is_some());
     let policy = if is_concurrency {
-        Policy::concurrent(&name, limit)
+        QuotaPolicy::concurrent(&name, limit)
     } else {
-        Policy::new(&name, limit, quota.window(), quota.unit())
+        QuotaPolicy::new(&name, limit, quota.window(), quota.unit())
     };
-    let policy = policy.ok()?.scope(scope(verdict, rule, state));
+    let policy = policy.ok()?.with_scope(scope(verdict, rule, state));
     match &rule.bucket {
         // What limits share is one bucket to clients, whichever of them speaks.
-        Some(bucket) => policy.bucket(bucket).ok(),
+        Some(bucket) => policy.with_bucket(bucket).ok(),
         None => Some(policy),
     }
 }
@@ -133,8 +133,8 @@ fn full_name(rule: &Rule, meter: &Meter, state: &LimitState) -> String {
     let name = &rule.name;
     match (&meter.level, state.role(), state.meter_index()) {
         (Some(level), _, _) => format!("{name}/{level}"),
-        (None, Role::Main, 0) => name.to_string(),
-        (None, Role::Main, index) => format!("{name}#{}", index.saturating_add(1)),
+        (None, MeterRole::Main, 0) => name.to_string(),
+        (None, MeterRole::Main, index) => format!("{name}#{}", index.saturating_add(1)),
         (None, role, _) => format!("{name}!{}", role_name(role)),
     }
 }
@@ -146,7 +146,7 @@ fn scope(verdict: &Verdict, rule: &Rule, state: &LimitState) -> Scope {
         rule: state.rule_index(),
         meter: state.meter_index(),
     };
-    let recipe = verdict.generation().rules().recipe(place);
+    let recipe = verdict.generation().rules().key_spec(place);
     if recipe.is_none_or(|recipe| recipe.parts.is_empty()) {
         Scope::Shared
     } else if rule.applies_to_all {

@@ -19,9 +19,9 @@ use arc_swap::Guard;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::{EnforcementMode, LimitState, Verdict};
 use tollgate_http::{
-    Answer, Dialect, Dialects, Jitter, PartitionKey, Standing, Words as HeaderFields,
+    Dialect, Dialects, HeaderFields, Jitter, PartitionKey, RateLimitItem, RateLimitStatus,
 };
-use tollgate_policy::rules::Role;
+use tollgate_policy::rules::MeterRole;
 use tollgate_store::contract::MAX_CHECKS;
 
 use self::header_cache::HeaderCaches;
@@ -45,7 +45,7 @@ pub struct HeaderRenderer {
 
 /// What an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum HeaderSubject {
     /// A request that goes on or not.
     Request,
     /// Where a key stands. The answer never says `Retry-After`.
@@ -87,21 +87,21 @@ impl HeaderRenderer {
     }
 
     /// Lends what a decision promises to `work`, which writes its fields and its body.
-    pub(crate) fn answer<R>(
+    pub(crate) fn with_rate_limit_status<R>(
         &self,
         verdict: &Verdict,
-        subject: Subject,
+        subject: HeaderSubject,
         now: impl FnOnce() -> Timestamp,
-        work: impl FnOnce(&Answer<'_>) -> R,
+        work: impl FnOnce(&RateLimitStatus<'_>) -> R,
     ) -> R {
         let outcome = match subject {
-            Subject::Request => verdict.outcome(),
-            Subject::Status => Outcome::Allow,
+            HeaderSubject::Request => verdict.outcome(),
+            HeaderSubject::Status => Outcome::Allow,
         };
-        let work = |standings: &[Standing<'_>], binding: Option<usize>| {
-            let answer = self.answer_of(outcome, standings, now);
+        let work = |standings: &[RateLimitItem<'_>], binding: Option<usize>| {
+            let answer = self.rate_limit_status(outcome, standings, now);
             work(&match binding {
-                Some(binding) => answer.bound_by(binding),
+                Some(binding) => answer.with_binding(binding),
                 None => answer,
             })
         };
@@ -114,12 +114,12 @@ impl HeaderRenderer {
     }
 
     /// An answer about any limits.
-    pub fn answer_of<'a>(
+    pub fn rate_limit_status<'a>(
         &self,
         outcome: Outcome,
-        standings: &'a [Standing<'a>],
+        standings: &'a [RateLimitItem<'a>],
         now: impl FnOnce() -> Timestamp,
-    ) -> Answer<'a> {
+    ) -> RateLimitStatus<'a> {
         let jitter = match outcome {
             Outcome::Deny { .. } if !self.jitter.is_zero() => {
                 let count = self.denied.fetch_add(1, Ordering::Relaxed);
@@ -132,22 +132,24 @@ impl HeaderRenderer {
         } else {
             Timestamp::EPOCH
         };
-        Answer::new(outcome, standings).at(now).spread_by(jitter)
+        RateLimitStatus::new(outcome, standings)
+            .with_now(now)
+            .with_jitter(jitter)
     }
 
     /// The rendered policies of the generation that decided. [`standings`](Self::standings) borrows them.
     pub fn cache(&self, verdict: &Verdict) -> Guard<Arc<HeaderCache>> {
-        self.caches.of(verdict.generation())
+        self.caches.for_generation(verdict.generation())
     }
 
     /// Where the limits of a verdict stand that clients are told about.
-    pub fn standings<'a>(
+    pub fn rate_limit_items<'a>(
         &self,
         verdict: &'a Verdict,
         cache: &'a HeaderCache,
-    ) -> impl Iterator<Item = Standing<'a>> {
+    ) -> impl Iterator<Item = RateLimitItem<'a>> {
         let states = verdict.limits().iter();
-        states.filter_map(move |state| self.standing(verdict, state, cache))
+        states.filter_map(move |state| self.rate_limit_item(verdict, state, cache))
     }
 
     /// Where up to `N` limits stand that clients are told about, and which of them binds.
@@ -155,13 +157,13 @@ impl HeaderRenderer {
         &self,
         verdict: &Verdict,
         cache: &HeaderCache,
-        work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
+        work: impl FnOnce(&[RateLimitItem<'_>], Option<usize>) -> R,
     ) -> R {
         let binding = verdict.binding();
         let is_binding = |state: &LimitState| binding.is_some_and(|one| std::ptr::eq(one, state));
         let states = verdict.limits().iter();
         let mut told =
-            states.filter_map(|state| Some((state, self.standing(verdict, state, cache)?)));
+            states.filter_map(|state| Some((state, self.rate_limit_item(verdict, state, cache)?)));
         let Some((state, first)) = told.next() else {
             return work(&[], None);
         };
@@ -178,21 +180,21 @@ impl HeaderRenderer {
     }
 
     /// Where a limit stands. `None` if clients are not told about it.
-    fn standing<'a>(
+    fn rate_limit_item<'a>(
         &self,
         verdict: &'a Verdict,
         state: &LimitState,
         cache: &'a HeaderCache,
-    ) -> Option<Standing<'a>> {
-        if !is_told(state) {
+    ) -> Option<RateLimitItem<'a>> {
+        if !is_sent_to_clients(state) {
             return None;
         }
         let quota = verdict.quota_info(state);
         let window = quota.window();
         let policy = cache.policy(verdict, state, &quota)?;
-        let standing = Standing::new(policy, state.outcome, &state.status)
+        let standing = RateLimitItem::new(policy, state.outcome, &state.status)
             .with_quota(state.status.limit, window)
-            .with_more_after(quota.time_to_next_unit(&state.status))
+            .with_next_unit_after(quota.time_to_next_unit(&state.status))
             .with_cost(state.cost);
         let key = verdict.key(state);
         if key.is_empty() || !self.sends_partitions {
@@ -232,7 +234,7 @@ pub fn with_header_fields<R>(work: impl FnOnce(&mut HeaderFields) -> R) -> R {
 }
 
 /// Whether clients are told about a state: every enforced limit, and of what stands beside a limit only what refuses.
-fn is_told(state: &LimitState) -> bool {
+fn is_sent_to_clients(state: &LimitState) -> bool {
     state.enforcement == EnforcementMode::Enforced
-        && (state.role() == Role::Main || !state.outcome.is_admitted())
+        && (state.role() == MeterRole::Main || !state.outcome.is_admitted())
 }

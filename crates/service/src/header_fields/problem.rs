@@ -5,52 +5,59 @@
 use std::fmt;
 
 use tollgate_core::Outcome;
-use tollgate_engine::{Reason, Verdict};
-use tollgate_http::{Answer, Cause, Problem};
-use tollgate_policy::rules::Role;
+use tollgate_engine::{DenialReason, Verdict};
+use tollgate_http::{ProblemDetails, ProblemType, RateLimitStatus};
+use tollgate_policy::rules::MeterRole;
 
 /// Appends the problem details of a refusal to `out`, with the policy's own message if it has one. `status` is the code
 /// that is really sent.
-pub fn write_problem(verdict: &Verdict, answer: &Answer<'_>, status: u16, out: &mut Vec<u8>) {
-    let detail = Detail(verdict);
+pub fn write_problem(
+    verdict: &Verdict,
+    answer: &RateLimitStatus<'_>,
+    status: u16,
+    out: &mut Vec<u8>,
+) {
+    let detail = RefusalDetail(verdict);
     let cause = match verdict.reason() {
-        Some(Reason::Rate | Reason::Quota | Reason::Concurrency) => Cause::QuotaExceeded,
-        Some(Reason::Capacity) => Cause::ReducedCapacity,
-        Some(Reason::Blocked) => Cause::AbnormalUsage,
+        Some(DenialReason::Rate | DenialReason::Quota | DenialReason::Concurrency) => {
+            ProblemType::QuotaExceeded
+        }
+        Some(DenialReason::Capacity) => ProblemType::ReducedCapacity,
+        Some(DenialReason::Blocked) => ProblemType::AbnormalUsage,
         _ => {
             let phrase = http::StatusCode::from_u16(status).ok();
             let phrase = phrase.and_then(|status| status.canonical_reason());
             let title = phrase.unwrap_or("Refused");
-            return Problem::plain(status, title, detail.to_string()).write(out);
+            return ProblemDetails::new(status, title, detail.to_string()).write(out);
         }
     };
     if verdict.binding().is_some() {
-        answer.write_problem_saying(cause, status, detail, out);
+        answer.write_problem_with_detail(cause, status, detail, out);
     } else {
         // Refused before anybody was asked how much is left.
-        Problem::plain(status, cause.title(), detail.to_string())
-            .held_against(cause, verdict.rule_name(), answer.retry_after_ms())
+        ProblemDetails::new(status, cause.title(), detail.to_string())
+            .with_violated_policy(cause, verdict.rule_name(), answer.retry_after_ms())
             .write(out);
     }
 }
 
 /// The name of the part that a meter plays in its rule.
 #[must_use]
-pub const fn role_name(role: Role) -> &'static str {
+pub const fn role_name(role: MeterRole) -> &'static str {
     match role {
-        Role::Main => "main",
-        Role::Local => "local",
-        Role::Block => "block",
-        Role::Seen => "seen",
-        Role::Candidate => "candidate",
+        MeterRole::Main => "main",
+        MeterRole::Local => "local",
+        MeterRole::Block => "block",
+        MeterRole::Distinct => "seen",
+        MeterRole::Candidate => "candidate",
         _ => "other",
     }
 }
 
 /// What happened this time, for people.
-struct Detail<'a>(&'a Verdict);
+struct RefusalDetail<'a>(&'a Verdict);
 
-impl fmt::Display for Detail<'_> {
+impl fmt::Display for RefusalDetail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = self.0;
         if let Some(message) = verdict.message() {
@@ -58,36 +65,41 @@ impl fmt::Display for Detail<'_> {
         }
         let name = verdict.rule_name().unwrap_or("?");
         match (verdict.reason(), verdict.outcome()) {
-            (Some(Reason::Rate | Reason::Quota | Reason::Concurrency), Outcome::Never) => {
+            (
+                Some(DenialReason::Rate | DenialReason::Quota | DenialReason::Concurrency),
+                Outcome::Never,
+            ) => {
                 return write!(
                     f,
                     "the request asks for more than the limit {name:?} ever admits at once; waiting does not help"
                 );
             }
-            (Some(Reason::Rate), _) => write!(f, "the limit {name:?} has no room for this now"),
-            (Some(Reason::Quota), _) => write!(f, "the quota {name:?} is used up"),
-            (Some(Reason::Concurrency), _) => {
+            (Some(DenialReason::Rate), _) => {
+                write!(f, "the limit {name:?} has no room for this now")
+            }
+            (Some(DenialReason::Quota), _) => write!(f, "the quota {name:?} is used up"),
+            (Some(DenialReason::Concurrency), _) => {
                 write!(
                     f,
                     "as many requests as the limit {name:?} admits are under way"
                 )
             }
-            (Some(Reason::Blocked), _) => match verdict.rule_name() {
+            (Some(DenialReason::Blocked), _) => match verdict.rule_name() {
                 Some(name) => write!(
                     f,
                     "earlier requests were beyond the limit {name:?}, which blocks for a while"
                 ),
                 None => f.write_str("requests from this address are blocked"),
             },
-            (Some(Reason::Capacity), _) => f.write_str("the limiter cannot decide this now"),
-            (Some(Reason::Listed), _) => f.write_str("the policy refuses such requests"),
-            (Some(Reason::MissingKey), _) => {
+            (Some(DenialReason::Capacity), _) => f.write_str("the limiter cannot decide this now"),
+            (Some(DenialReason::Listed), _) => f.write_str("the policy refuses such requests"),
+            (Some(DenialReason::MissingKey), _) => {
                 return write!(
                     f,
                     "the limit {name:?} needs an attribute that the request does not have"
                 );
             }
-            (Some(Reason::Unreadable), _) => {
+            (Some(DenialReason::Unreadable), _) => {
                 f.write_str("the path or the host is too long to be read")
             }
             _ => f.write_str("the request is refused"),

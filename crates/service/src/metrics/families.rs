@@ -5,7 +5,7 @@
 
 /// What kind of number a family is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     /// It only grows; `_total` is added to its name.
     Counter,
     /// It goes up and down.
@@ -18,15 +18,15 @@ pub(crate) enum Kind {
 
 /// One metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Family {
+pub(crate) struct MetricFamily {
     /// Without what the kind adds to it.
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MetricKind,
     pub(crate) labels: &'static [&'static str],
     pub(crate) help: &'static str,
 }
 
-impl Kind {
+impl MetricKind {
     /// What samples have after the family's name, where there is one sample for a set of labels.
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Kind {
         }
     }
 
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn type_name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -49,9 +49,9 @@ impl Kind {
 macro_rules! families {
     ($($constant:ident $kind:ident $name:literal [$($label:literal)*] $help:literal;)*) => {
         $(
-            pub(super) const $constant: Family = Family {
+            pub(super) const $constant: MetricFamily = MetricFamily {
                 name: $name,
-                kind: Kind::$kind,
+                kind: MetricKind::$kind,
                 labels: &[$($label),*],
                 help: $help,
             };
@@ -59,7 +59,7 @@ macro_rules! families {
 
         /// All of them, in the order they are told.
         #[cfg(test)]
-        pub(super) const FAMILIES: &[Family] = &[$($constant),*];
+        pub(super) const FAMILIES: &[MetricFamily] = &[$($constant),*];
     };
 }
 
@@ -262,7 +262,7 @@ mod tests {
         let expected: Vec<String> = FAMILIES
             .iter()
             .map(|family| {
-                let Family {
+                let MetricFamily {
                     name,
                     kind,
                     labels,
@@ -270,7 +270,7 @@ mod tests {
                 } = family;
                 let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
                 let labels = labels.join(", ");
-                let (suffix, word) = (kind.suffix(), kind.word());
+                let (suffix, word) = (kind.suffix(), kind.type_name());
                 format!("| `{name}{suffix}` | {word} | {labels} | {help} |")
             })
             .collect();

@@ -5,61 +5,63 @@
 
 use std::sync::atomic::Ordering;
 
-use tollgate_engine::control::{Controls, Halt};
-use tollgate_engine::{Comparisons, Counted, Generation};
+use tollgate_engine::control::{Halt, OperatorState};
+use tollgate_engine::{ComparisonTotals, Generation, LimitTotals};
 use tollgate_fleet::Fleet;
-use tollgate_store::{Clock, Memory};
+use tollgate_store::{Clock, MemoryStore};
 
-use super::families::{self as are, Family};
-use super::process::Process;
+use super::exposition::{MetricsFormat, MetricsPage};
+use super::families::{self as are, MetricFamily};
+use super::process::ProcessStats;
 use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
-use super::text::{Format, Page};
-use super::{AdminRejection, Cause, Metrics, RequestOutcome, ThrottleCommand, Transport, reasons};
+use super::{
+    AdminRejection, DegradationCause, Metrics, RequestOutcome, ThrottleCommand, Transport, reasons,
+};
 use crate::fleet::{Membership, Mismatch};
-use crate::reload::Status;
+use crate::reload::ReloadStatus;
 use crate::saturation::Saturation;
 
 /// So many limits have series of their own, the first ones of the policy. The rest is added up under [`OTHER`], so that a
 /// policy with thousands of limits does not flood the database that keeps the series.
-pub(crate) const MOST_LIMITS: usize = 500;
+pub(crate) const MAX_LIMIT_SERIES: usize = 500;
 /// What the limits beyond that are called.
 const OTHER: &str = "other";
 
 /// One number of several that are counted together.
-type Number<T> = fn(&T) -> u64;
+type Getter<T> = fn(&T) -> u64;
 
 type Listeners<'a> = &'a [(&'static str, ListenerCounts)];
 
 /// The page.
 #[must_use]
-pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: Format) -> String {
-    let mut page = Page::new(format);
+pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> String {
+    let mut page = MetricsPage::new(format);
     let service = from.service;
     let engine = service.engine();
     let now = service.now();
     let metrics = service.metrics();
-    limits(&mut page, &engine.generation(), from.descriptor_rules);
-    requests(&mut page, metrics, from.listeners);
+    write_limits(&mut page, &engine.generation(), from.descriptor_rules);
+    write_requests(&mut page, metrics, from.listeners);
     let mut stores = vec![("policy", engine.store())];
     stores.extend(from.throttle_store.map(|store| ("throttle", store)));
-    store(&mut page, &stores);
+    write_stores(&mut page, &stores);
     if let Some(fleet) = service.fleet() {
-        shared(&mut page, fleet);
+        write_shared_store(&mut page, fleet);
     }
     let mut degraded = page.family(&are::DEGRADED);
-    for cause in Cause::ALL {
+    for cause in DegradationCause::ALL {
         degraded.add(&[cause.name()], metrics.is_degraded(cause, now).into());
     }
-    busy(&mut page, service.saturation());
-    listened(&mut page, from.listeners);
-    certificate(&mut page, from.certificate);
-    policy(&mut page, from.generation, from.files.as_ref());
-    operators(&mut page, &engine.control().controls());
-    fleet(&mut page, from.fleet);
+    write_saturation(&mut page, service.saturation());
+    write_listeners(&mut page, from.listeners);
+    write_certificate(&mut page, from.certificate);
+    write_policy(&mut page, from.generation, from.files.as_ref());
+    write_operators(&mut page, &engine.control().operator_state());
+    write_fleet(&mut page, from.fleet);
     let (dropped, open) = service.ticket_usage();
     page.family(&are::TICKETS_OPEN).add(&[], open as u64);
     page.family(&are::TICKETS_GIVEN_UP).add(&[], dropped);
-    quotas(&mut page, &from.quotas);
+    write_quotas(&mut page, &from.quotas);
     let mut rejected = page.family(&are::ADMIN_REJECTED);
     for (why, counter) in AdminRejection::ALL.into_iter().zip(&metrics.rejected) {
         rejected.add(&[why.name()], counter.load(Ordering::Relaxed));
@@ -68,18 +70,22 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: Format) -> String {
     page.family(&are::LOGS_SUPPRESSED).add(&[], suppressed);
     page.family(&are::BUILD)
         .add(&[env!("CARGO_PKG_VERSION")], 1);
-    process(&mut page, &Process::look());
+    write_process(&mut page, &ProcessStats::current());
     page.finish()
 }
 
 /// What limits, rules of Envoy's files and candidates have decided, each under its name; those beyond the bound together.
-fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Counted)]) {
+fn write_limits(
+    page: &mut MetricsPage,
+    generation: &Generation,
+    of_files: &[(Box<str>, LimitTotals)],
+) {
     let names = generation.rules().rules().iter().map(|rule| &*rule.name);
-    let counted = |index| generation.counted(index).unwrap_or_default();
+    let counted = |index| generation.totals(index).unwrap_or_default();
     let named = names.clone().enumerate();
     let of_policy = named.clone().map(|(index, name)| (name, counted(index)));
     let of_files = of_files.iter().map(|(name, counted)| (&**name, *counted));
-    let counted = folded(of_policy.chain(of_files), add);
+    let counted = fold_series(of_policy.chain(of_files), add_totals);
     let mut family = page.family(&are::LIMIT_DECISIONS);
     for (limit, sum) in &counted {
         family
@@ -87,7 +93,7 @@ fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Count
             .add(&[limit, "denied"], sum.denied)
             .add(&[limit, "would_deny"], sum.would_deny);
     }
-    let single: [(Family, Number<Counted>); 4] = [
+    let single: [(MetricFamily, Getter<LimitTotals>); 4] = [
         (are::LIMIT_NEAR, |sum| sum.near_limit),
         (are::LIMIT_WAITS, |sum| sum.waited),
         (are::LIMIT_STORE_ERRORS, |sum| sum.errors),
@@ -99,8 +105,9 @@ fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Count
             family.add(&[limit], value(sum));
         }
     }
-    let compared = named.filter_map(|(index, name)| Some((name, generation.compared(index)?)));
-    let compared = folded(compared, add_comparisons);
+    let compared =
+        named.filter_map(|(index, name)| Some((name, generation.comparison_totals(index)?)));
+    let compared = fold_series(compared, add_comparisons);
     let mut family = page.family(&are::CANDIDATE_COMPARED);
     for (limit, sum) in &compared {
         family.add(&[limit], sum.compared);
@@ -118,8 +125,8 @@ fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Count
 }
 
 /// What has become of calls of the store that a fleet shares. Parts of it are few, at most 64.
-fn shared(page: &mut Page, fleet: &Fleet) {
-    let counted = fleet.counted();
+fn write_shared_store(page: &mut MetricsPage, fleet: &Fleet) {
+    let counted = fleet.totals();
     page.family(&are::SHARED_CALLS)
         .add(&["answered"], counted.answered)
         .add(&["refused"], counted.refused)
@@ -133,24 +140,24 @@ fn shared(page: &mut Page, fleet: &Fleet) {
     }
     for (family, count) in [
         (are::BREAKER_OPENINGS, counted.openings),
-        (are::LOCAL_DECISIONS, counted.without),
-        (are::DENIALS_REMEMBERED, counted.remembered),
+        (are::LOCAL_DECISIONS, counted.fallback),
+        (are::DENIALS_REMEMBERED, counted.cached_denials),
         (are::REPLAYED, counted.replayed),
-        (are::REPLAY_LOST, counted.lost),
+        (are::REPLAY_LOST, counted.replay_dropped),
     ] {
         page.family(&family).add(&[], count);
     }
 }
 
 /// The first so many by their names, and the sum of the rest under one. A limit that is itself called so is part of it.
-fn folded<'a, T: Default>(
+fn fold_series<'a, T: Default>(
     all: impl Iterator<Item = (&'a str, T)>,
     add: fn(&mut T, T),
 ) -> Vec<(&'a str, T)> {
     let mut listed: Vec<(&str, T)> = Vec::new();
     let mut rest = None;
     for (index, (name, value)) in all.enumerate() {
-        if index < MOST_LIMITS && name != OTHER {
+        if index < MAX_LIMIT_SERIES && name != OTHER {
             listed.push((name, value));
         } else {
             add(rest.get_or_insert_default(), value);
@@ -160,7 +167,7 @@ fn folded<'a, T: Default>(
     listed
 }
 
-fn add(sum: &mut Counted, more: Counted) {
+fn add_totals(sum: &mut LimitTotals, more: LimitTotals) {
     sum.allowed = sum.allowed.saturating_add(more.allowed);
     sum.denied = sum.denied.saturating_add(more.denied);
     sum.would_deny = sum.would_deny.saturating_add(more.would_deny);
@@ -170,7 +177,7 @@ fn add(sum: &mut Counted, more: Counted) {
     sum.overflow = sum.overflow.saturating_add(more.overflow);
 }
 
-fn add_comparisons(sum: &mut Comparisons, more: Comparisons) {
+fn add_comparisons(sum: &mut ComparisonTotals, more: ComparisonTotals) {
     sum.compared = sum.compared.saturating_add(more.compared);
     sum.would_deny = sum.would_deny.saturating_add(more.would_deny);
     sum.would_allow = sum.would_allow.saturating_add(more.would_allow);
@@ -178,7 +185,7 @@ fn add_comparisons(sum: &mut Comparisons, more: Comparisons) {
 }
 
 /// What was answered, how long it took, and who waits.
-fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
+fn write_requests(page: &mut MetricsPage, metrics: &Metrics, listeners: Listeners<'_>) {
     let answered = metrics.requests.read();
     let each = |transport: Transport| RequestOutcome::ALL.map(|answered| (transport, answered));
     let mut family = page.family(&are::REQUESTS);
@@ -195,12 +202,12 @@ fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
     }
     let mut family = page.family(&are::DURATION);
     for transport in Transport::ALL {
-        if let Some(spans) = metrics.spans(transport) {
-            family.add_spans(&[transport.name()], &spans);
+        if let Some(spans) = metrics.duration_snapshot(transport) {
+            family.add_histogram(&[transport.name()], &spans);
         }
     }
     page.family(&are::WAIT)
-        .add_spans(&[], &metrics.waits.read());
+        .add_histogram(&[], &metrics.waits.read());
     let mut family = page.family(&are::WAITING);
     for (name, counts) in listeners {
         family.add(&[name], counts.waiting);
@@ -218,7 +225,7 @@ fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
 }
 
 /// How full stores are, and what they had to do about it.
-fn store<C: Clock>(page: &mut Page, stores: &[(&str, &Memory<C>)]) {
+fn write_stores<C: Clock>(page: &mut MetricsPage, stores: &[(&str, &MemoryStore<C>)]) {
     let all: Vec<_> = stores
         .iter()
         .map(|(name, store)| (*name, store.usage(), store.occupancy()))
@@ -233,11 +240,11 @@ fn store<C: Clock>(page: &mut Page, stores: &[(&str, &Memory<C>)]) {
     }
     let mut family = page.family(&are::STORE_EVICTIONS);
     for (name, usage, _) in &all {
-        family.add(&[name], usage.forgiven);
+        family.add(&[name], usage.evictions);
     }
     let mut family = page.family(&are::STORE_OVERFLOW);
     for (name, usage, _) in &all {
-        family.add(&[name], usage.overflowed);
+        family.add(&[name], usage.overflow_decisions);
     }
     let mut family = page.family(&are::STORE_BYTES);
     for (name, usage, _) in &all {
@@ -248,8 +255,8 @@ fn store<C: Clock>(page: &mut Page, stores: &[(&str, &Memory<C>)]) {
 }
 
 /// How busy the server is, and what that has led to.
-fn busy(page: &mut Page, saturation: &Saturation) {
-    let most = saturation.most_waiting() as u64;
+fn write_saturation(page: &mut MetricsPage, saturation: &Saturation) {
+    let most = saturation.max_waiting() as u64;
     page.family(&are::MOST_WAITING).add(&[], most);
     page.family(&are::CROWDED_OUT)
         .add(&["refused"], saturation.refused())
@@ -258,8 +265,8 @@ fn busy(page: &mut Page, saturation: &Saturation) {
     page.family(&are::RUNTIME_LATE).add_nanos(&[], late);
 }
 
-fn listened(page: &mut Page, listeners: Listeners<'_>) {
-    let families: [(Family, Number<ListenerCounts>); 6] = [
+fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
+    let families: [(MetricFamily, Getter<ListenerCounts>); 6] = [
         (are::CONNECTIONS, |counts| counts.open),
         (are::CONNECTIONS_ACCEPTED, |counts| counts.accepted),
         (are::CONNECTIONS_REFUSED, |counts| {
@@ -278,7 +285,7 @@ fn listened(page: &mut Page, listeners: Listeners<'_>) {
 }
 
 /// Until when the certificate is good, and what became of its files.
-fn certificate(page: &mut Page, status: Option<CertificateStatus>) {
+fn write_certificate(page: &mut MetricsPage, status: Option<CertificateStatus>) {
     let mut family = page.family(&are::TLS_EXPIRES);
     if let Some(status) = status {
         family.add(&[], status.expires);
@@ -292,7 +299,7 @@ fn certificate(page: &mut Page, status: Option<CertificateStatus>) {
 }
 
 /// Which policy is in force, and what became of its file.
-fn policy(page: &mut Page, generation: u64, status: Option<&Status>) {
+fn write_policy(page: &mut MetricsPage, generation: u64, status: Option<&ReloadStatus>) {
     page.family(&are::GENERATION).add(&[], generation);
     // A policy that comes from no file cannot be at odds with one.
     let valid = status.is_none_or(|status| status.valid);
@@ -309,7 +316,7 @@ fn policy(page: &mut Page, generation: u64, status: Option<&Status>) {
 }
 
 /// What operators have said.
-fn operators(page: &mut Page, controls: &Controls) {
+fn write_operators(page: &mut MetricsPage, controls: &OperatorState) {
     let switches = || controls.limits.values().chain([&controls.everything]);
     let halted = |halt| {
         switches()
@@ -326,7 +333,7 @@ fn operators(page: &mut Page, controls: &Controls) {
 }
 
 /// What Envoy was given in advance.
-fn quotas(page: &mut Page, counts: &QuotaCounts) {
+fn write_quotas(page: &mut MetricsPage, counts: &QuotaCounts) {
     page.family(&are::QUOTA_STREAMS).add(&[], counts.streams);
     page.family(&are::QUOTA_BUCKETS).add(&[], counts.buckets);
     page.family(&are::QUOTA_REPORTS).add(&[], counts.reports);
@@ -339,16 +346,16 @@ fn quotas(page: &mut Page, counts: &QuotaCounts) {
 }
 
 /// Who else is there.
-fn fleet(page: &mut Page, membership: Option<&Membership>) {
+fn write_fleet(page: &mut MetricsPage, membership: Option<&Membership>) {
     let seen = membership.map(|membership| (membership, membership.view()));
     let mut family = page.family(&are::FLEET_NODES);
     if let Some((membership, _)) = &seen {
-        family.add(&[], membership.nodes().count().get().into());
+        family.add(&[], membership.fleet_size().count().get().into());
     }
     let mut family = page.family(&are::FLEET_MISMATCH);
     if let Some((_, view)) = &seen {
         for (what, nodes) in Mismatch::ALL.into_iter().zip(view.mismatches) {
-            family.add(&[what.word()], nodes as u64);
+            family.add(&[what.name()], nodes as u64);
         }
     }
     let mut family = page.family(&are::FLEET_CONTROLS_VERSION);
@@ -357,7 +364,7 @@ fn fleet(page: &mut Page, membership: Option<&Membership>) {
     }
     let mut family = page.family(&are::FLEET_CONTROLS_WAITING);
     if let Some((_, view)) = &seen {
-        family.add(&[], view.waiting as u64);
+        family.add(&[], view.pending_changes as u64);
     }
     let mut family = page.family(&are::FLEET_BEAT_AGE);
     if let Some((_, view)) = &seen {
@@ -369,7 +376,7 @@ fn fleet(page: &mut Page, membership: Option<&Membership>) {
     }
 }
 
-fn process(page: &mut Page, seen: &Process) {
+fn write_process(page: &mut MetricsPage, seen: &ProcessStats) {
     let nanos = [
         (are::PROCESS_CPU, seen.cpu_nanos),
         (are::PROCESS_STARTED, seen.started_nanos),

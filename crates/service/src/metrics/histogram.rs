@@ -8,7 +8,7 @@ use tollgate_engine::ShardedCounters;
 
 /// The upper ends of buckets in nanoseconds, and as they are told in seconds. A decision takes microseconds, so that is
 /// where the buckets are; the last ones are for whoever was held up.
-pub(super) const LATENCY: [(u64, &str); 15] = [
+pub(super) const LATENCY_BUCKETS: [(u64, &str); 15] = [
     (1_000, "1e-06"),
     (2_500, "2.5e-06"),
     (5_000, "5e-06"),
@@ -27,7 +27,7 @@ pub(super) const LATENCY: [(u64, &str); 15] = [
 ];
 
 /// The same for waits that clients are promised, which take milliseconds to minutes.
-pub(super) const WAIT: [(u64, &str); 9] = [
+pub(super) const WAIT_BUCKETS: [(u64, &str); 9] = [
     (10_000_000, "0.01"),
     (50_000_000, "0.05"),
     (100_000_000, "0.1"),
@@ -44,14 +44,14 @@ pub(super) const WAIT: [(u64, &str); 9] = [
 #[derive(Debug)]
 pub(super) struct Histogram<const N: usize> {
     ends: &'static [(u64, &'static str)],
-    lines: ShardedCounters<N>,
+    counters: ShardedCounters<N>,
 }
 
 /// What a histogram has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spans {
+pub(super) struct HistogramSnapshot {
     /// Every end as it is told, and how many were no longer than that.
-    pub(super) up_to: Vec<(&'static str, u64)>,
+    pub(super) cumulative: Vec<(&'static str, u64)>,
     /// How many there were.
     pub(super) count: u64,
     /// All of them together, in nanoseconds.
@@ -63,22 +63,22 @@ impl<const N: usize> Histogram<N> {
         debug_assert_eq!(ends.len().saturating_add(2), N);
         Self {
             ends,
-            lines: ShardedCounters::new(),
+            counters: ShardedCounters::new(),
         }
     }
 
     /// Counts a span, as often as it was taken: everybody in a batch waits for all of it.
     #[inline]
-    pub(super) fn count(&self, span: Nanos, times: u64) {
+    pub(super) fn observe(&self, span: Nanos, times: u64) {
         let nanos = span.as_nanos();
         let bucket = self.ends.partition_point(|(end, _)| *end < nanos);
-        self.lines.add(bucket, times);
-        self.lines
+        self.counters.add(bucket, times);
+        self.counters
             .add(N.saturating_sub(1), nanos.saturating_mul(times));
     }
 
-    pub(super) fn read(&self) -> Spans {
-        let sums = self.lines.read();
+    pub(super) fn read(&self) -> HistogramSnapshot {
+        let sums = self.counters.read();
         let (sum, buckets) = sums.split_last().unwrap_or((&0, &[]));
         let mut count = 0_u64;
         let mut up_to = Vec::with_capacity(self.ends.len());
@@ -88,8 +88,8 @@ impl<const N: usize> Histogram<N> {
                 up_to.push((*told, count));
             }
         }
-        Spans {
-            up_to,
+        HistogramSnapshot {
+            cumulative: up_to,
             count,
             sum: *sum,
         }
@@ -106,10 +106,10 @@ mod tests {
     fn an_end_belongs_to_its_bucket_and_everything_shorter_is_counted_with_it() {
         let histogram = Histogram::<4>::new(ENDS);
         for nanos in [0, 10, 11, 20, 21, u64::MAX >> 1] {
-            histogram.count(Nanos::from_nanos(nanos), 1);
+            histogram.observe(Nanos::from_nanos(nanos), 1);
         }
         let spans = histogram.read();
-        assert_eq!(spans.up_to, [("ten", 2), ("twenty", 4)]);
+        assert_eq!(spans.cumulative, [("ten", 2), ("twenty", 4)]);
         assert_eq!(spans.count, 6);
         assert_eq!(spans.sum, 62 + (u64::MAX >> 1));
     }
@@ -117,15 +117,15 @@ mod tests {
     #[test]
     fn everybody_in_a_batch_took_as_long_as_the_batch() {
         let histogram = Histogram::<4>::new(ENDS);
-        histogram.count(Nanos::from_nanos(15), 16);
+        histogram.observe(Nanos::from_nanos(15), 16);
         let spans = histogram.read();
         assert_eq!((spans.count, spans.sum), (16, 240));
-        assert_eq!(spans.up_to, [("ten", 0), ("twenty", 16)]);
+        assert_eq!(spans.cumulative, [("ten", 0), ("twenty", 16)]);
     }
 
     #[test]
     fn ends_grow_and_are_told_as_the_seconds_they_are() {
-        for ends in [&LATENCY[..], &WAIT[..]] {
+        for ends in [&LATENCY_BUCKETS[..], &WAIT_BUCKETS[..]] {
             assert!(ends.is_sorted_by(|one, next| one.0 < next.0));
             for (nanos, told) in ends {
                 let seconds: f64 = told.parse().unwrap();

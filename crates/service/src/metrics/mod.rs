@@ -5,23 +5,23 @@
 //! a line of its own. Must not know: sockets, who reads the numbers, files other than the operating system's about this
 //! process.
 
+mod exposition;
 mod families;
 mod gather;
 mod histogram;
 mod process;
 mod sources;
-mod text;
 
+pub use exposition::MetricsFormat;
 pub use gather::gather;
 pub use sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
-pub use text::Format;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_engine::{Reason, ShardedCounters, Verdict};
+use tollgate_engine::{DenialReason, ShardedCounters, Verdict};
 
-use histogram::{Histogram, LATENCY, Spans, WAIT};
+use histogram::{Histogram, HistogramSnapshot, LATENCY_BUCKETS, WAIT_BUCKETS};
 
 /// For so long after it happened it is said that decisions could not be exact.
 const DEGRADED_FOR: Nanos = Nanos::from_secs(10);
@@ -47,7 +47,7 @@ pub enum RequestOutcome {
     /// Do not.
     Denied,
     /// It was only looked at; nothing was charged.
-    Looked,
+    Peeked,
     /// It was not understood, or could not be decided.
     Failed,
 }
@@ -65,7 +65,7 @@ pub enum ThrottleCommand {
 
 /// What kept decisions from being exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum DegradationCause {
     /// The store did not answer.
     Store,
     /// The store had no room for a key.
@@ -124,7 +124,7 @@ impl RequestOutcome {
         Self::Allowed,
         Self::Waited,
         Self::Denied,
-        Self::Looked,
+        Self::Peeked,
         Self::Failed,
     ];
 
@@ -133,14 +133,14 @@ impl RequestOutcome {
             Self::Allowed => "allowed",
             Self::Waited => "waited",
             Self::Denied => "denied",
-            Self::Looked => "looked",
+            Self::Peeked => "looked",
             Self::Failed => "failed",
         }
     }
 
     /// What it comes to that a limiter says this.
     #[must_use]
-    pub const fn of(outcome: Outcome) -> Self {
+    pub const fn from_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Allow => Self::Allowed,
             Outcome::Wait(_) => Self::Waited,
@@ -161,7 +161,7 @@ impl ThrottleCommand {
     }
 }
 
-impl Cause {
+impl DegradationCause {
     const ALL: [Self; 3] = [Self::Store, Self::Overflow, Self::Saturation];
 
     const fn name(self) -> &'static str {
@@ -198,9 +198,9 @@ impl Metrics {
     pub fn new() -> Self {
         Self {
             requests: ShardedCounters::new(),
-            durations: std::array::from_fn(|_| Histogram::new(&LATENCY)),
+            durations: std::array::from_fn(|_| Histogram::new(&LATENCY_BUCKETS)),
             refusals: ShardedCounters::new(),
-            waits: Histogram::new(&WAIT),
+            waits: Histogram::new(&WAIT_BUCKETS),
             throttled: ShardedCounters::new(),
             degraded: Default::default(),
             suppressed_logs: AtomicU64::new(0),
@@ -211,7 +211,7 @@ impl Metrics {
     /// Counts what the engine said about a request: every transport calls this, once for each verdict that it passes on.
     /// A look at what would be decided is counted as one. `now` is asked only if something is wrong.
     #[inline]
-    pub fn count(
+    pub fn record_verdict(
         &self,
         transport: Transport,
         verdict: &Verdict,
@@ -220,33 +220,33 @@ impl Metrics {
     ) {
         let outcome = verdict.outcome();
         if is_look {
-            return self.count_answer(transport, RequestOutcome::Looked);
+            return self.record_outcome(transport, RequestOutcome::Peeked);
         }
-        self.count_answer(transport, RequestOutcome::of(outcome));
+        self.record_outcome(transport, RequestOutcome::from_outcome(outcome));
         if let Outcome::Wait(wait) = outcome {
-            self.waits.count(wait, 1);
+            self.waits.observe(wait, 1);
         } else if outcome != Outcome::Allow {
             self.refusals.add(reason_index(verdict.reason()), 1);
         }
         let degraded = verdict.degraded();
         if degraded.store {
-            self.degrade(Cause::Store, now());
+            self.record_degradation(DegradationCause::Store, now());
         }
         if degraded.overflow {
-            self.degrade(Cause::Overflow, now());
+            self.record_degradation(DegradationCause::Overflow, now());
         }
     }
 
     /// Counts the answer to a question that no engine has a verdict on: one that was not understood, or that Envoy's rules
     /// decide.
     #[inline]
-    pub fn count_answer(&self, transport: Transport, answered: RequestOutcome) {
-        self.count_answers(transport, answered, 1);
+    pub fn record_outcome(&self, transport: Transport, answered: RequestOutcome) {
+        self.record_outcomes(transport, answered, 1);
     }
 
     /// The same of several.
     #[inline]
-    pub fn count_answers(&self, transport: Transport, answered: RequestOutcome, times: u64) {
+    pub fn record_outcomes(&self, transport: Transport, answered: RequestOutcome, times: u64) {
         let first = (transport as usize).wrapping_mul(RequestOutcome::ALL.len());
         self.requests
             .add(first.wrapping_add(answered as usize), times);
@@ -256,13 +256,13 @@ impl Metrics {
     #[inline]
     pub fn observe_duration(&self, transport: Transport, span: Nanos, times: u64) {
         if let Some(histogram) = self.durations.get(transport as usize) {
-            histogram.count(span, times);
+            histogram.observe(span, times);
         }
     }
 
     /// Counts commands that bring their own quota.
     #[inline]
-    pub fn throttled(&self, command: ThrottleCommand, allowed: u64, denied: u64) {
+    pub fn record_throttle_commands(&self, command: ThrottleCommand, allowed: u64, denied: u64) {
         let first = (command as usize).wrapping_mul(2);
         if allowed > 0 {
             self.throttled.add(first, allowed);
@@ -273,18 +273,18 @@ impl Metrics {
     }
 
     /// Notes that a decision could not be exact.
-    pub fn degrade(&self, cause: Cause, now: Timestamp) {
+    pub fn record_degradation(&self, cause: DegradationCause, now: Timestamp) {
         if let Some(last) = self.degraded.get(cause as usize) {
             last.fetch_max(now.as_nanos(), Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn suppress_log(&self) {
+    pub(crate) fn record_suppressed_log(&self) {
         self.suppressed_logs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that the admin listener rejected.
-    pub fn reject(&self, why: AdminRejection) {
+    pub fn record_admin_rejection(&self, why: AdminRejection) {
         if let Some(counter) = self.rejected.get(why as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
@@ -292,33 +292,36 @@ impl Metrics {
 
     /// How often a transport has answered so.
     #[must_use]
-    pub fn answered(&self, transport: Transport, answered: RequestOutcome) -> u64 {
+    pub fn outcome_count(&self, transport: Transport, answered: RequestOutcome) -> u64 {
         let place =
             (transport as usize * RequestOutcome::ALL.len()).saturating_add(answered as usize);
         self.requests.read().get(place).copied().unwrap_or_default()
     }
 
-    fn is_degraded(&self, cause: Cause, now: Timestamp) -> bool {
+    fn is_degraded(&self, cause: DegradationCause, now: Timestamp) -> bool {
         let last = self.degraded.get(cause as usize);
         let last = last.map_or(0, |last| last.load(Ordering::Relaxed));
         last > 0 && now.since(Timestamp::from_nanos(last)) < DEGRADED_FOR
     }
 
-    fn spans(&self, transport: Transport) -> Option<Spans> {
+    fn duration_snapshot(&self, transport: Transport) -> Option<HistogramSnapshot> {
         self.durations.get(transport as usize).map(Histogram::read)
     }
 }
 
 /// Refusals are counted by reason, and one number stands for those that have none.
-const REASONS: usize = Reason::ALL.len() + 1;
+const REASONS: usize = DenialReason::ALL.len() + 1;
 
 /// The words for them, in the order that they are counted in.
 fn reasons() -> impl Iterator<Item = &'static str> {
-    Reason::ALL.into_iter().map(Reason::word).chain(["other"])
+    DenialReason::ALL
+        .into_iter()
+        .map(DenialReason::as_str)
+        .chain(["other"])
 }
 
-fn reason_index(reason: Option<Reason>) -> usize {
-    reason.map_or(Reason::ALL.len(), |reason| reason as usize)
+fn reason_index(reason: Option<DenialReason>) -> usize {
+    reason.map_or(DenialReason::ALL.len(), |reason| reason as usize)
 }
 
 #[cfg(test)]
@@ -332,26 +335,26 @@ mod tests {
         for (index, transport) in Transport::ALL.into_iter().enumerate() {
             for (number, answered) in RequestOutcome::ALL.into_iter().enumerate() {
                 let times = (index * 5 + number + 1) as u64;
-                metrics.count_answers(transport, answered, times);
+                metrics.record_outcomes(transport, answered, times);
                 expected.push(times);
             }
         }
         assert_eq!(metrics.requests.read().to_vec(), expected);
         assert_eq!(
-            metrics.answered(Transport::Resp, RequestOutcome::Failed),
+            metrics.outcome_count(Transport::Resp, RequestOutcome::Failed),
             15
         );
         for command in ThrottleCommand::ALL {
-            metrics.throttled(command, 1 + command as u64, 10 + command as u64);
+            metrics.record_throttle_commands(command, 1 + command as u64, 10 + command as u64);
         }
         assert_eq!(metrics.throttled.read(), [1, 10, 2, 11, 3, 12]);
     }
 
     #[test]
     fn reasons_are_called_as_everywhere_else() {
-        for reason in Reason::ALL {
+        for reason in DenialReason::ALL {
             let word = reasons().nth(reason_index(Some(reason)));
-            assert_eq!(word, Some(reason.word()));
+            assert_eq!(word, Some(reason.as_str()));
         }
         assert_eq!(reasons().nth(reason_index(None)), Some("other"));
         assert_eq!(reasons().count(), REASONS);
@@ -361,11 +364,11 @@ mod tests {
     fn being_degraded_is_said_for_a_while() {
         let metrics = Metrics::new();
         let at = Timestamp::from_secs;
-        assert!(!metrics.is_degraded(Cause::Store, at(0)));
-        metrics.degrade(Cause::Store, at(100));
-        assert!(metrics.is_degraded(Cause::Store, at(100)));
-        assert!(metrics.is_degraded(Cause::Store, at(109)));
-        assert!(!metrics.is_degraded(Cause::Store, at(110)));
-        assert!(!metrics.is_degraded(Cause::Overflow, at(100)));
+        assert!(!metrics.is_degraded(DegradationCause::Store, at(0)));
+        metrics.record_degradation(DegradationCause::Store, at(100));
+        assert!(metrics.is_degraded(DegradationCause::Store, at(100)));
+        assert!(metrics.is_degraded(DegradationCause::Store, at(109)));
+        assert!(!metrics.is_degraded(DegradationCause::Store, at(110)));
+        assert!(!metrics.is_degraded(DegradationCause::Overflow, at(100)));
     }
 }

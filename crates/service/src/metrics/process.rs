@@ -7,13 +7,13 @@ use std::io::Read as _;
 
 /// Ticks in a second, in which Linux tells processes about time. Fixed for programs on every architecture that Rust has
 /// a server target for.
-const TICKS: u64 = 100;
+const TICKS_PER_SECOND: u64 = 100;
 /// None of the files read here is longer; of what is, the rest is not needed.
-const MOST_BYTES: u64 = 65_536;
+const MAX_FILE_BYTES: u64 = 65_536;
 
 /// What is known of this process. What is not known is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) struct Process {
+pub(super) struct ProcessStats {
     /// User and system time in nanoseconds.
     pub(super) cpu_nanos: Option<u64>,
     pub(super) resident_bytes: Option<u64>,
@@ -25,9 +25,9 @@ pub(super) struct Process {
     pub(super) started_nanos: Option<u64>,
 }
 
-impl Process {
+impl ProcessStats {
     /// Looks it up. On systems without `/proc` nothing is known.
-    pub(super) fn look() -> Self {
+    pub(super) fn current() -> Self {
         let stat = read("/proc/self/stat").unwrap_or_default();
         let status = read("/proc/self/status").unwrap_or_default();
         let limits = read("/proc/self/limits").unwrap_or_default();
@@ -36,11 +36,11 @@ impl Process {
         Self {
             // One of them is the directory that is being read.
             open_fds: open_fds.map(|all| (all.count() as u64).saturating_sub(1)),
-            ..Self::told(&stat, &status, &limits, &machine)
+            ..Self::parse(&stat, &status, &limits, &machine)
         }
     }
 
-    fn told(stat: &str, status: &str, limits: &str, machine: &str) -> Self {
+    fn parse(stat: &str, status: &str, limits: &str, machine: &str) -> Self {
         // The name of the program may contain anything, even spaces and brackets, so fields count from the last one.
         let fields = stat.rsplit_once(") ").map(|(_, rest)| rest);
         let field = |number: usize| {
@@ -53,7 +53,7 @@ impl Process {
             let number = line.trim().strip_suffix(" kB")?;
             number.trim().parse::<u64>().ok()?.checked_mul(1_024)
         };
-        let ticks = |ticks: u64| ticks.checked_mul(1_000_000_000 / TICKS);
+        let ticks = |ticks: u64| ticks.checked_mul(1_000_000_000 / TICKS_PER_SECOND);
         let max_fds = limits
             .lines()
             .find_map(|line| line.strip_prefix("Max open files"));
@@ -80,7 +80,7 @@ impl Process {
 fn read(path: &str) -> Option<String> {
     let mut text = String::new();
     let file = fs::File::open(path).ok()?;
-    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
@@ -93,8 +93,8 @@ mod tests {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 150 50 7 8 20 0 9 0 1000 123456 789 18446744073709551615";
         let status = "Name:\ta) b (c\nVmSize:\t  2048 kB\nVmRSS:\t     512 kB\nThreads:\t9\n";
         let limits = "Limit  Soft  Hard  Units\nMax open files            1024                 524288               files\n";
-        let told = Process::told(stat, status, limits, "cpu 1 2\nbtime 1700000000\n");
-        let expected = Process {
+        let told = ProcessStats::parse(stat, status, limits, "cpu 1 2\nbtime 1700000000\n");
+        let expected = ProcessStats {
             cpu_nanos: Some(2_000_000_000),
             resident_bytes: Some(512 * 1_024),
             virtual_bytes: Some(2_048 * 1_024),
@@ -108,19 +108,19 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_not_known() {
-        assert_eq!(Process::told("", "", "", ""), Process::default());
+        assert_eq!(ProcessStats::parse("", "", "", ""), ProcessStats::default());
         let unlimited =
             "Max open files            unlimited            unlimited            files\n";
         assert_eq!(
-            Process::told("1 (x) S", "VmRSS:\tmany kB\n", unlimited, "btime soon\n"),
-            Process::default()
+            ProcessStats::parse("1 (x) S", "VmRSS:\tmany kB\n", unlimited, "btime soon\n"),
+            ProcessStats::default()
         );
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn linux_tells_everything_about_this_process() {
-        let here = Process::look();
+        let here = ProcessStats::current();
         assert!(here.resident_bytes.is_some_and(|bytes| bytes > 100_000));
         assert!(here.virtual_bytes >= here.resident_bytes);
         assert!(here.open_fds.is_some_and(|fds| fds >= 3));

@@ -2,11 +2,11 @@
 //!
 //! Must not know: how numbers are counted or spelt, sockets.
 
-use tollgate_engine::Counted;
-use tollgate_store::Memory;
+use tollgate_engine::LimitTotals;
+use tollgate_store::MemoryStore;
 
 use crate::fleet::Membership;
-use crate::reload::Status;
+use crate::reload::ReloadStatus;
 use crate::service::RateLimitService;
 
 /// Everything that numbers are read from, beside the service itself.
@@ -15,9 +15,9 @@ pub struct MetricSources<'a, C> {
     /// The service.
     pub service: &'a RateLimitService<C>,
     /// What rules of envoyproxy/ratelimit have decided, by their names.
-    pub descriptor_rules: &'a [(Box<str>, Counted)],
+    pub descriptor_rules: &'a [(Box<str>, LimitTotals)],
     /// The store of Redis commands that bring their own quota.
-    pub throttle_store: Option<&'a Memory<C>>,
+    pub throttle_store: Option<&'a MemoryStore<C>>,
     /// Every listener by its name.
     pub listeners: &'a [(&'static str, ListenerCounts)],
     /// The certificate, if there is TLS.
@@ -25,7 +25,7 @@ pub struct MetricSources<'a, C> {
     /// The generation of the policy or of the files that decide.
     pub generation: u64,
     /// The state of the files that decide, if there are any.
-    pub files: Option<Status>,
+    pub files: Option<ReloadStatus>,
     /// What clients of RLQS were assigned.
     pub quotas: QuotaCounts,
     /// This server's place in a fleet, if it has one.

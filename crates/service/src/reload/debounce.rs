@@ -5,25 +5,25 @@
 use std::time::Duration;
 
 /// Where it is heard that something has happened.
-pub trait Events {
+pub trait ChangeEvents {
     /// Waits for the next event, at most so long.
-    fn next(&mut self, patience: Duration) -> Next;
+    fn next(&mut self, patience: Duration) -> WatchEvent;
 }
 
 /// What was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum WatchEvent {
     /// Something has changed.
     Changed,
     /// Nothing has, in all that time.
-    Quiet,
+    TimedOut,
     /// Nothing ever will: it is over.
-    Over,
+    Closed,
 }
 
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct WatchTiming {
     /// After something has happened, the file is looked at when nothing more has happened for so long: writing a file is many
     /// events.
     pub settle: Duration,
@@ -31,7 +31,7 @@ pub struct Timing {
     pub poll: Duration,
 }
 
-impl Default for Timing {
+impl Default for WatchTiming {
     /// 50 ms and five seconds.
     fn default() -> Self {
         Self {
@@ -42,20 +42,20 @@ impl Default for Timing {
 }
 
 /// A file that is written to without end is looked at after so many events all the same.
-const MOST_UNSETTLED: u32 = 20;
+const MAX_UNSETTLED_EVENTS: u32 = 20;
 
 /// Calls `look` whenever there may be something to be seen, until it is over.
-pub fn follow(events: &mut impl Events, timing: Timing, mut look: impl FnMut()) {
+pub fn run_debounced(events: &mut impl ChangeEvents, timing: WatchTiming, mut look: impl FnMut()) {
     loop {
         match events.next(timing.poll) {
-            Next::Over => return,
-            Next::Quiet => {}
-            Next::Changed => {
-                for _ in 0..MOST_UNSETTLED {
+            WatchEvent::Closed => return,
+            WatchEvent::TimedOut => {}
+            WatchEvent::Changed => {
+                for _ in 0..MAX_UNSETTLED_EVENTS {
                     match events.next(timing.settle) {
-                        Next::Changed => {}
-                        Next::Quiet => break,
-                        Next::Over => return,
+                        WatchEvent::Changed => {}
+                        WatchEvent::TimedOut => break,
+                        WatchEvent::Closed => return,
                     }
                 }
             }
@@ -72,13 +72,13 @@ mod tests {
     /// Events as they are written down: `!` changed, `.` quiet.
     struct Script(VecDeque<char>, Vec<Duration>);
 
-    impl Events for Script {
-        fn next(&mut self, patience: Duration) -> Next {
+    impl ChangeEvents for Script {
+        fn next(&mut self, patience: Duration) -> WatchEvent {
             self.1.push(patience);
             match self.0.pop_front() {
-                Some('!') => Next::Changed,
-                Some(_) => Next::Quiet,
-                None => Next::Over,
+                Some('!') => WatchEvent::Changed,
+                Some(_) => WatchEvent::TimedOut,
+                None => WatchEvent::Closed,
             }
         }
     }
@@ -86,7 +86,7 @@ mod tests {
     fn looks(script: &str) -> (usize, Vec<Duration>) {
         let mut events = Script(script.chars().collect(), Vec::new());
         let mut looks = 0;
-        follow(&mut events, Timing::default(), || looks += 1);
+        run_debounced(&mut events, WatchTiming::default(), || looks += 1);
         (looks, events.1)
     }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn after_an_event_the_wait_is_short_and_otherwise_as_long_as_the_poll() {
-        let Timing { settle, poll } = Timing::default();
+        let WatchTiming { settle, poll } = WatchTiming::default();
         assert_eq!(looks("!.").1, [poll, settle, poll]);
     }
 }

@@ -5,22 +5,22 @@
 use std::path::Path;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::source::Problems;
+use tollgate_policy::source::Diagnostics;
 
-use super::{Fingerprint, ReloadOutcome, Status};
+use super::{Fingerprint, ReloadOutcome, ReloadStatus};
 
 /// What is known of one file, or of several that are one policy together.
 pub(super) struct FileStatus {
-    pub(super) status: Status,
+    pub(super) status: ReloadStatus,
     /// What they were when they were last read; `None` if they could not be.
     last: Option<Fingerprint>,
 }
 
 impl FileStatus {
     /// They were read for the first time, and are in force.
-    pub(super) const fn first(generation: u64, now: Timestamp, hash: Fingerprint) -> Self {
+    pub(super) const fn new(generation: u64, now: Timestamp, hash: Fingerprint) -> Self {
         Self {
-            status: Status {
+            status: ReloadStatus {
                 valid: true,
                 generation,
                 loaded_at: now,
@@ -35,7 +35,7 @@ impl FileStatus {
 
     /// They were read. Answers whether they are to be put in force: always if somebody said so, otherwise if they are
     /// neither what they were before nor what is in force, to which a mistake was taken back.
-    pub(super) fn read(&mut self, path: &Path, hash: Fingerprint, always: bool) -> bool {
+    pub(super) fn record_read(&mut self, path: &Path, hash: Fingerprint, always: bool) -> bool {
         let is_known = self.last.replace(hash) == Some(hash);
         if always {
             return true;
@@ -48,7 +48,7 @@ impl FileStatus {
     }
 
     /// They are in force.
-    pub(super) fn loaded(
+    pub(super) fn record_loaded(
         &mut self,
         path: &Path,
         generation: u64,
@@ -65,19 +65,19 @@ impl FileStatus {
     }
 
     /// They cannot be read. A poll that finds them gone still is no news.
-    pub(super) fn unreadable(&mut self, always: bool) {
+    pub(super) fn record_unreadable(&mut self, always: bool) {
         if self.last.take().is_some() || always {
             self.status.refusals = self.status.refusals.saturating_add(1);
         }
     }
 
     /// They were read, and are wrong.
-    pub(super) const fn wrong(&mut self) {
+    pub(super) const fn record_invalid(&mut self) {
         self.status.refusals = self.status.refusals.saturating_add(1);
     }
 
     /// Keeps the first thing that is wrong. One line when files go wrong, not one for each byte that somebody writes.
-    pub(super) fn refuse(&mut self, path: &Path, problems: Vec<Problems>) -> ReloadOutcome {
+    pub(super) fn reject(&mut self, path: &Path, problems: Vec<Diagnostics>) -> ReloadOutcome {
         let (path, generation) = (path.display(), self.status.generation);
         let all: String = problems.iter().map(ToString::to_string).collect();
         if self.status.valid {
@@ -87,7 +87,7 @@ impl FileStatus {
         }
         self.status.valid = false;
         self.status.error = problems.into_iter().next();
-        ReloadOutcome::Refused
+        ReloadOutcome::Rejected
     }
 
     fn recover(&mut self, path: &Path) {

@@ -12,9 +12,9 @@ mod policy;
 mod tests;
 mod watch;
 
-pub use debounce::{Events, Next, Timing, follow};
+pub use debounce::{ChangeEvents, WatchEvent, WatchTiming, run_debounced};
 pub use policy::{PolicyEngine, PolicyReloader};
-pub use watch::Watch;
+pub use watch::FileWatcher;
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -23,8 +23,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_core::Timestamp;
-use tollgate_engine::OutOfNumbers;
-use tollgate_policy::source::{Place, Problem, Problems};
+use tollgate_engine::LimitIdsExhausted;
+use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 
 use self::file_status::FileStatus;
 
@@ -40,7 +40,7 @@ pub trait Reloadable: Send + Sync {
     ///
     /// # Errors
     /// The problems of each file that cannot be read.
-    fn read(path: &Path) -> Result<Sources, Vec<Problems>>;
+    fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>>;
 
     /// A digest of what was read: the same on all nodes that share a secret and have the same files.
     fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint;
@@ -53,13 +53,13 @@ pub trait Reloadable: Send + Sync {
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
-    ) -> Result<Self::Rules, Vec<Problems>>;
+    ) -> Result<Self::Rules, Vec<Diagnostics>>;
 
     /// Puts other rules in force. Returns the number of the new generation.
     ///
     /// # Errors
     /// There are no numbers left for new states. Then nothing changes.
-    fn swap(&self, rules: Self::Rules) -> Result<u64, OutOfNumbers>;
+    fn swap(&self, rules: Self::Rules) -> Result<u64, LimitIdsExhausted>;
 
     /// The generation in force.
     fn generation(&self) -> u64;
@@ -71,7 +71,7 @@ pub trait Reloadable: Send + Sync {
 /// What is known of a file and of what is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Status {
+pub struct ReloadStatus {
     /// Whether what the file says now is in force. If not, an earlier version of it is.
     pub valid: bool,
     /// The generation in force that this file has made.
@@ -81,7 +81,7 @@ pub struct Status {
     /// The fingerprint of what is in force.
     pub hash: Fingerprint,
     /// What is wrong with the file as it is now.
-    pub error: Option<Problems>,
+    pub error: Option<Diagnostics>,
     /// How often a version of the file was put in force, the first included.
     pub loads: u64,
     /// How often a version of the file was refused. A file that stays wrong or missing is refused once.
@@ -102,7 +102,7 @@ impl Fingerprint {
 
     /// The digest of these parts, one after the other.
     #[must_use]
-    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>, secret: [u8; 16]) -> Self {
+    pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>, secret: [u8; 16]) -> Self {
         let mut hasher = SipHasher24::new_with_key(&secret);
         parts.into_iter().for_each(|part| hasher.write(part));
         Self(hasher.finish128().as_bytes())
@@ -125,24 +125,24 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadOutcome {
     /// It says what it said before.
-    Same,
+    Unchanged,
     /// It says something else, which is in force now as this generation.
-    Swapped(u64),
+    Reloaded(u64),
     /// It is wrong; what was in force still is.
-    Refused,
+    Rejected,
 }
 
 /// A [`Reloader`] of any rules.
-pub trait Reload: Send + Sync {
+pub trait ReloadHandle: Send + Sync {
     /// Looks at the files, and puts them in force if they have changed and are right.
-    fn look(&self) -> ReloadOutcome;
+    fn reload_if_changed(&self) -> ReloadOutcome;
 
     /// The same even if they have not changed: what was refused is tried again, and what somebody has put in force by other
     /// means is replaced.
     fn reload_now(&self) -> ReloadOutcome;
 
     /// What is known of the files.
-    fn status(&self) -> Status;
+    fn status(&self) -> ReloadStatus;
 
     /// The file, or the directory of files.
     fn path(&self) -> &Path;
@@ -166,13 +166,14 @@ impl<E: Reloadable> Reloader<E> {
     pub fn open(
         path: &Path,
         secret: [u8; 16],
-        make: impl FnOnce(E::Rules) -> Result<E, OutOfNumbers>,
-    ) -> Result<Self, Vec<Problems>> {
+        make: impl FnOnce(E::Rules) -> Result<E, LimitIdsExhausted>,
+    ) -> Result<Self, Vec<Diagnostics>> {
         let sources = E::read(path)?;
         let (files, hash) = (sources.len(), E::fingerprint(&sources, secret));
         let rules = E::compile(sources, path, secret)?;
-        let engine = make(rules).map_err(|error| vec![whole(path, &error.to_string())])?;
-        let status = FileStatus::first(engine.generation(), engine.now(), hash);
+        let engine =
+            make(rules).map_err(|error| vec![whole_file_problem(path, &error.to_string())])?;
+        let status = FileStatus::new(engine.generation(), engine.now(), hash);
         tracing::info!(path = %path.display(), files, %hash, "policy loaded");
         Ok(Self {
             engine,
@@ -189,18 +190,18 @@ impl<E: Reloadable> Reloader<E> {
     }
 
     /// See [`Reload::look`].
-    pub fn look(&self) -> ReloadOutcome {
-        self.look_at(false)
+    pub fn reload_if_changed(&self) -> ReloadOutcome {
+        self.reload(false)
     }
 
     /// See [`Reload::reload_now`].
     pub fn reload_now(&self) -> ReloadOutcome {
-        self.look_at(true)
+        self.reload(true)
     }
 
     /// See [`Reload::status`].
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ReloadStatus {
         self.lock().status.clone()
     }
 
@@ -210,32 +211,32 @@ impl<E: Reloadable> Reloader<E> {
         &self.path
     }
 
-    fn look_at(&self, always: bool) -> ReloadOutcome {
+    fn reload(&self, always: bool) -> ReloadOutcome {
         let mut status = self.lock();
         let sources = match E::read(&self.path) {
             Ok(sources) => sources,
             Err(problems) => {
-                status.unreadable(always);
-                return status.refuse(&self.path, problems);
+                status.record_unreadable(always);
+                return status.reject(&self.path, problems);
             }
         };
         let hash = E::fingerprint(&sources, self.secret);
-        if !status.read(&self.path, hash, always) {
-            return ReloadOutcome::Same;
+        if !status.record_read(&self.path, hash, always) {
+            return ReloadOutcome::Unchanged;
         }
         let compiled = E::compile(sources, &self.path, self.secret);
         let swapped = compiled.and_then(|rules| {
             let swapped = self.engine.swap(rules);
-            swapped.map_err(|error| vec![whole(&self.path, &error.to_string())])
+            swapped.map_err(|error| vec![whole_file_problem(&self.path, &error.to_string())])
         });
         match swapped {
             Ok(generation) => {
-                status.loaded(&self.path, generation, self.engine.now(), hash);
-                ReloadOutcome::Swapped(generation)
+                status.record_loaded(&self.path, generation, self.engine.now(), hash);
+                ReloadOutcome::Reloaded(generation)
             }
             Err(problems) => {
-                status.wrong();
-                status.refuse(&self.path, problems)
+                status.record_invalid();
+                status.reject(&self.path, problems)
             }
         }
     }
@@ -248,21 +249,21 @@ impl<E: Reloadable> Reloader<E> {
 
 /// A problem of a file or a directory as a whole.
 #[must_use]
-pub fn whole(path: &Path, why: &str) -> Problems {
-    let problem = Problem::bare(Place::START, why);
-    Problems::new(&path.display().to_string(), "", vec![problem])
+pub fn whole_file_problem(path: &Path, why: &str) -> Diagnostics {
+    let problem = Diagnostic::without_help(SourceLocation::START, why);
+    Diagnostics::new(&path.display().to_string(), "", vec![problem])
 }
 
-impl<E: Reloadable> Reload for Reloader<E> {
-    fn look(&self) -> ReloadOutcome {
-        Self::look(self)
+impl<E: Reloadable> ReloadHandle for Reloader<E> {
+    fn reload_if_changed(&self) -> ReloadOutcome {
+        Self::reload_if_changed(self)
     }
 
     fn reload_now(&self) -> ReloadOutcome {
         Self::reload_now(self)
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> ReloadStatus {
         Self::status(self)
     }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tollgate_core::Timestamp;
-use tollgate_engine::{Engine, OutOfNumbers, StateStore};
+use tollgate_engine::{Engine, LimitIdsExhausted, StateStore};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Problems;
+use tollgate_policy::source::Diagnostics;
 use tollgate_policy::{load_bytes, read_path};
 
 use super::{Fingerprint, Reloadable, Reloader, Sources};
@@ -31,7 +31,7 @@ impl<S: StateStore> PolicyReloader<S> {
     ///
     /// # Errors
     /// Everything that is wrong with the file: there must be a policy to begin with.
-    pub fn open_policy(path: &Path, secret: [u8; 16], store: S) -> Result<Self, Vec<Problems>> {
+    pub fn open_policy(path: &Path, secret: [u8; 16], store: S) -> Result<Self, Vec<Diagnostics>> {
         Self::open(path, secret, |(policy, rules)| {
             let engine = Engine::new(rules, store)?;
             let generation = engine.generation().number();
@@ -52,7 +52,7 @@ impl<S> PolicyEngine<S> {
 
     /// The policy in force as the file said it, and its generation.
     #[must_use]
-    pub fn in_force(&self) -> (u64, Arc<Policy>) {
+    pub fn current_policy(&self) -> (u64, Arc<Policy>) {
         let in_force = self.policy.load();
         (in_force.0, Arc::clone(&in_force.1))
     }
@@ -61,7 +61,7 @@ impl<S> PolicyEngine<S> {
 impl<S: StateStore> Reloadable for PolicyEngine<S> {
     type Rules = (Policy, Rules);
 
-    fn read(path: &Path) -> Result<Sources, Vec<Problems>> {
+    fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>> {
         match read_path(path) {
             Ok(bytes) => Ok(vec![(path.to_owned(), bytes)]),
             Err(problems) => Err(vec![problems]),
@@ -69,19 +69,19 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
     }
 
     fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint {
-        Fingerprint::of(sources.iter().map(|(_, bytes)| bytes.as_slice()), secret)
+        Fingerprint::from_parts(sources.iter().map(|(_, bytes)| bytes.as_slice()), secret)
     }
 
     fn compile(
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
-    ) -> Result<(Policy, Rules), Vec<Problems>> {
+    ) -> Result<(Policy, Rules), Vec<Diagnostics>> {
         let bytes = sources.into_iter().flat_map(|(_, bytes)| bytes).collect();
         compile(bytes, path, secret).map_err(|problems| vec![problems])
     }
 
-    fn swap(&self, (policy, rules): (Policy, Rules)) -> Result<u64, OutOfNumbers> {
+    fn swap(&self, (policy, rules): (Policy, Rules)) -> Result<u64, LimitIdsExhausted> {
         let generation = self.engine.replace(rules)?;
         self.policy.store(Arc::new((generation, Arc::new(policy))));
         Ok(generation)
@@ -96,11 +96,11 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
     }
 }
 
-fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rules), Problems> {
+fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rules), Diagnostics> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let policy = load_bytes(bytes, path)?;
     let rules = Rules::compile(&policy, secret)
-        .map_err(|list| Problems::new(&path.display().to_string(), &text, list))?;
+        .map_err(|list| Diagnostics::new(&path.display().to_string(), &text, list))?;
     Ok((policy, rules))
 }
 

@@ -10,11 +10,14 @@ use std::time::Duration;
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::Verdict;
-use tollgate_engine::control::{By, Halt, Switch};
+use tollgate_engine::control::{Attribution, Halt, Switch};
 use tollgate_policy::load_path;
-use tollgate_store::{ManualClock, Memory};
+use tollgate_store::{ManualClock, MemoryStore};
 
-use super::{Events, Fingerprint, Next, PolicyReloader, ReloadOutcome, Timing, Watch, follow};
+use super::{
+    ChangeEvents, FileWatcher, Fingerprint, PolicyReloader, ReloadOutcome, WatchEvent, WatchTiming,
+    run_debounced,
+};
 use tollgate_testkit::requests::Caller;
 
 /// When tests begin.
@@ -53,11 +56,11 @@ impl Drop for Dir {
     }
 }
 
-type TestReloader = PolicyReloader<Memory<Arc<ManualClock>>>;
+type TestReloader = PolicyReloader<MemoryStore<Arc<ManualClock>>>;
 
 fn open(path: &Path) -> (TestReloader, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
-    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
     (
         PolicyReloader::open_policy(path, [7; 16], store).unwrap(),
         clock,
@@ -80,7 +83,7 @@ fn a_changed_file_is_put_in_force_and_the_status_says_so() {
     dir.write("policy.yaml", &policy(5));
     let path = dir.path("policy.yaml");
     let (reloader, clock) = open(&path);
-    assert_eq!(reloader.look(), ReloadOutcome::Same);
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
     let first = reloader.status();
     assert_eq!(
         (first.valid, first.generation, first.loaded_at),
@@ -88,8 +91,8 @@ fn a_changed_file_is_put_in_force_and_the_status_says_so() {
     );
     clock.advance(Nanos::MINUTE);
     dir.write("policy.yaml", &policy(9));
-    assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
-    assert_eq!(reloader.look(), ReloadOutcome::Same);
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(2));
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
     let second = reloader.status();
     assert_eq!(
         (second.generation, second.loaded_at),
@@ -98,12 +101,12 @@ fn a_changed_file_is_put_in_force_and_the_status_says_so() {
     assert_ne!(first.hash, second.hash);
     assert_eq!(
         second.hash,
-        Fingerprint::of([policy(9).as_bytes()], [7; 16])
+        Fingerprint::from_parts([policy(9).as_bytes()], [7; 16])
     );
     assert_eq!(in_force(&reloader), 9);
     assert_eq!(
         reloader.reload_now(),
-        ReloadOutcome::Swapped(3),
+        ReloadOutcome::Reloaded(3),
         "whoever asks for it gets it"
     );
 }
@@ -135,7 +138,11 @@ fn s40_whatever_is_wrong_with_a_file_the_last_good_one_stays_and_the_error_says_
     ];
     for (what, text, place) in wrong {
         dir.write("policy.yaml", &text);
-        assert_eq!(reloader.look(), ReloadOutcome::Refused, "{what}");
+        assert_eq!(
+            reloader.reload_if_changed(),
+            ReloadOutcome::Rejected,
+            "{what}"
+        );
         let status = reloader.status();
         assert!(!status.valid, "{what}");
         assert_eq!((status.generation, in_force(&reloader)), (1, 5), "{what}");
@@ -151,25 +158,29 @@ fn s40_whatever_is_wrong_with_a_file_the_last_good_one_stays_and_the_error_says_
             "{what}: {told}"
         );
         assert_eq!(
-            reloader.look(),
-            ReloadOutcome::Same,
+            reloader.reload_if_changed(),
+            ReloadOutcome::Unchanged,
             "{what}: once is enough"
         );
         assert_eq!(
             reloader.reload_now(),
-            ReloadOutcome::Refused,
+            ReloadOutcome::Rejected,
             "{what}: unless somebody asks"
         );
         // The mistake is taken back.
         dir.write("policy.yaml", &policy(5));
-        assert_eq!(reloader.look(), ReloadOutcome::Same, "{what}");
+        assert_eq!(
+            reloader.reload_if_changed(),
+            ReloadOutcome::Unchanged,
+            "{what}"
+        );
         assert!(
             reloader.status().valid && reloader.status().error.is_none(),
             "{what}"
         );
     }
     fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
-    assert_eq!(reloader.look(), ReloadOutcome::Refused);
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Rejected);
     assert_eq!(in_force(&reloader), 5);
 }
 
@@ -181,7 +192,11 @@ fn s40_a_file_that_cannot_be_read_is_tried_again_each_time() {
     let (reloader, _clock) = open(&path);
     let refused = |what: &str| {
         for _ in 0..2 {
-            assert_eq!(reloader.look(), ReloadOutcome::Refused, "{what}");
+            assert_eq!(
+                reloader.reload_if_changed(),
+                ReloadOutcome::Rejected,
+                "{what}"
+            );
         }
         let status = reloader.status();
         assert_eq!((status.valid, in_force(&reloader)), (false, 5), "{what}");
@@ -199,8 +214,8 @@ fn s40_a_file_that_cannot_be_read_is_tried_again_each_time() {
     refused("a link to nowhere");
     dir.write("nowhere", &policy(6));
     assert_eq!(
-        reloader.look(),
-        ReloadOutcome::Swapped(2),
+        reloader.reload_if_changed(),
+        ReloadOutcome::Reloaded(2),
         "the link leads somewhere now"
     );
     assert!(reloader.status().valid);
@@ -215,7 +230,7 @@ fn grown(name: &str, before: &str, text: &str) -> Vec<(usize, ReloadOutcome, u64
     let mut seen = Vec::new();
     for len in 0..=text.len() {
         dir.write("policy.yaml", &text[..len]);
-        seen.push((len, reloader.look(), in_force(&reloader)));
+        seen.push((len, reloader.reload_if_changed(), in_force(&reloader)));
     }
     seen
 }
@@ -228,7 +243,7 @@ fn s40_a_file_that_is_written_byte_by_byte_is_never_less_than_one_of_its_version
         let written = &after[..*len];
         // What looks complete is taken for complete; no beginning of a file drops the limit or all limits.
         match looked {
-            ReloadOutcome::Swapped(_) => assert!(written.contains("rate: 80/s"), "{written:?}"),
+            ReloadOutcome::Reloaded(_) => assert!(written.contains("rate: 80/s"), "{written:?}"),
             _ => assert!(
                 *limit == 5 || written.contains("rate: 80/s"),
                 "{written:?}: {limit}"
@@ -238,7 +253,7 @@ fn s40_a_file_that_is_written_byte_by_byte_is_never_less_than_one_of_its_version
     assert_eq!(seen.last().unwrap().2, 80);
     assert_eq!(
         seen.iter()
-            .filter(|(_, looked, _)| matches!(looked, ReloadOutcome::Swapped(_)))
+            .filter(|(_, looked, _)| matches!(looked, ReloadOutcome::Reloaded(_)))
             .count(),
         2
     );
@@ -257,7 +272,7 @@ fn s40_a_file_that_is_cut_at_any_length_never_drops_to_nothing() {
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     for len in (0..text.len()).rev() {
         dir.write("policy.yaml", &text[..len]);
-        let looked = reloader.look();
+        let looked = reloader.reload_if_changed();
         let rules = reloader
             .engine()
             .engine()
@@ -293,10 +308,10 @@ fn s40_a_link_that_kubernetes_swaps_is_followed() {
     std::os::unix::fs::symlink("..data/policy.yaml", dir.path("policy.yaml")).unwrap();
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     version("..2026_02", 8);
-    assert_eq!(reloader.look(), ReloadOutcome::Same);
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
     link("..2026_02");
     fs::remove_dir_all(dir.path("..2026_01")).unwrap();
-    assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(2));
     assert_eq!(in_force(&reloader), 8);
 }
 
@@ -304,9 +319,9 @@ fn s40_a_link_that_kubernetes_swaps_is_followed() {
 fn a_file_that_is_wrong_at_the_start_starts_nothing() {
     let dir = Dir::new("start");
     dir.write("policy.yaml", "limits: [");
-    let store = Memory::for_keys(10).unwrap();
+    let store = MemoryStore::for_keys(10).unwrap();
     assert!(PolicyReloader::open_policy(&dir.path("policy.yaml"), [7; 16], store).is_err());
-    let store = Memory::for_keys(10).unwrap();
+    let store = MemoryStore::for_keys(10).unwrap();
     assert!(PolicyReloader::open_policy(&dir.path("missing.yaml"), [7; 16], store).is_err());
 }
 
@@ -320,7 +335,10 @@ fn s41_a_limit_is_raised_lowered_and_counted_otherwise_while_it_is_hot() {
     while ask().is_admitted() {}
     let change = |text: &str| {
         dir.write("policy.yaml", text);
-        assert!(matches!(reloader.look(), ReloadOutcome::Swapped(_)));
+        assert!(matches!(
+            reloader.reload_if_changed(),
+            ReloadOutcome::Reloaded(_)
+        ));
         let verdict = reloader.engine().engine().peek(&alice);
         let status = verdict.limits()[0].status;
         assert!(status.remaining <= status.limit);
@@ -355,7 +373,7 @@ fn switches_hold_whatever_the_file_becomes() {
     let dir = Dir::new("switches");
     dir.write("policy.yaml", &policy(1));
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
-    let by = By {
+    let by = Attribution {
         who: "ada",
         why: "a test",
     };
@@ -366,7 +384,7 @@ fn switches_hold_whatever_the_file_becomes() {
         .switch(Some("api"), Switch::halted(Halt::Shadow), by)
         .unwrap();
     dir.write("policy.yaml", &policy(2));
-    assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(2));
     for _ in 0..9 {
         assert!(
             reloader
@@ -426,11 +444,11 @@ fn i09_every_verdict_under_reloads_of_right_and_wrong_files_is_explained_by_one_
                 dir.rename_in("policy.yaml", &text);
                 let before = reloader.status().generation;
                 let expected = if is_right {
-                    ReloadOutcome::Swapped(before + 1)
+                    ReloadOutcome::Reloaded(before + 1)
                 } else {
-                    ReloadOutcome::Refused
+                    ReloadOutcome::Rejected
                 };
-                assert_eq!(reloader.look(), expected);
+                assert_eq!(reloader.reload_if_changed(), expected);
                 assert_eq!(reloader.status().valid, is_right);
                 // At least one decision is made between two looks.
                 let before = decided.load(Ordering::Relaxed);
@@ -491,15 +509,15 @@ fn a_file_that_goes_wrong_is_one_line_of_the_log_however_long_it_stays_wrong() {
     tracing::subscriber::with_default(lines.clone(), || {
         for len in 0..30 {
             dir.write("policy.yaml", &policy(6)[..len]);
-            reloader.look();
+            reloader.reload_if_changed();
         }
         fs::remove_file(dir.path("policy.yaml")).unwrap();
         for _ in 0..5 {
-            reloader.look();
+            reloader.reload_if_changed();
         }
         dir.write("policy.yaml", &policy(5));
-        reloader.look();
-        reloader.look();
+        reloader.reload_if_changed();
+        reloader.reload_if_changed();
     });
     let (error, info) = (tracing::Level::ERROR, tracing::Level::INFO);
     assert_eq!(*lines.0.lock().unwrap(), [error, info]);
@@ -508,14 +526,14 @@ fn a_file_that_goes_wrong_is_one_line_of_the_log_however_long_it_stays_wrong() {
 /// Nothing is ever heard, so often.
 struct Deaf(usize);
 
-impl Events for Deaf {
-    fn next(&mut self, _patience: Duration) -> Next {
+impl ChangeEvents for Deaf {
+    fn next(&mut self, _patience: Duration) -> WatchEvent {
         match self.0.checked_sub(1) {
             Some(rest) => {
                 self.0 = rest;
-                Next::Quiet
+                WatchEvent::TimedOut
             }
-            None => Next::Over,
+            None => WatchEvent::Closed,
         }
     }
 }
@@ -527,10 +545,13 @@ fn where_nobody_tells_of_changes_the_poll_finds_them() {
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     dir.write("policy.yaml", &policy(6));
     let mut looked = Vec::new();
-    follow(&mut Deaf(2), Timing::default(), || {
-        looked.push(reloader.look());
+    run_debounced(&mut Deaf(2), WatchTiming::default(), || {
+        looked.push(reloader.reload_if_changed());
     });
-    assert_eq!(looked, [ReloadOutcome::Swapped(2), ReloadOutcome::Same]);
+    assert_eq!(
+        looked,
+        [ReloadOutcome::Reloaded(2), ReloadOutcome::Unchanged]
+    );
 }
 
 #[test]
@@ -545,15 +566,15 @@ fn the_operating_system_tells_of_a_link_that_kubernetes_swaps() {
     link("..2026_01", 5);
     std::os::unix::fs::symlink("..data/policy.yaml", dir.path("policy.yaml")).unwrap();
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
-    let timing = Timing {
+    let timing = WatchTiming {
         settle: Duration::from_millis(5),
         poll: Duration::from_secs(3_600),
     };
     let (send, looks) = sync_channel(100);
     let told = move |looked| send.send(looked).unwrap();
-    let _watch = Watch::start(Arc::new(reloader), timing, told).unwrap();
+    let _watch = FileWatcher::start(Arc::new(reloader), timing, told).unwrap();
     link("..2026_02", 6);
-    while looks.recv_timeout(Duration::from_secs(60)).unwrap() != ReloadOutcome::Swapped(2) {}
+    while looks.recv_timeout(Duration::from_secs(60)).unwrap() != ReloadOutcome::Reloaded(2) {}
 }
 
 #[test]
@@ -563,31 +584,31 @@ fn the_operating_system_tells_of_changes_and_the_thread_ends_with_its_watch() {
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     let reloader = Arc::new(reloader);
     // So seldom is polled that whatever is noticed was told.
-    let timing = Timing {
+    let timing = WatchTiming {
         settle: Duration::from_millis(5),
         poll: Duration::from_secs(3_600),
     };
     let (send, looks) = sync_channel(100);
     let told = move |looked| send.send(looked).unwrap();
-    let watch = Watch::start(Arc::clone(&reloader), timing, told).unwrap();
-    assert!(watch.is_told());
+    let watch = FileWatcher::start(Arc::clone(&reloader), timing, told).unwrap();
+    assert!(watch.is_notified());
     let next = || loop {
         match looks.recv_timeout(Duration::from_secs(60)).unwrap() {
-            ReloadOutcome::Same => {}
+            ReloadOutcome::Unchanged => {}
             other => break other,
         }
     };
     dir.write("policy.yaml", &policy(6));
     // A file that is written in place may be seen empty first.
     let mut first = next();
-    while first == ReloadOutcome::Refused {
+    while first == ReloadOutcome::Rejected {
         first = next();
     }
-    assert_eq!(first, ReloadOutcome::Swapped(2));
+    assert_eq!(first, ReloadOutcome::Reloaded(2));
     dir.rename_in("policy.yaml", &policy(7));
-    assert_eq!(next(), ReloadOutcome::Swapped(3));
+    assert_eq!(next(), ReloadOutcome::Reloaded(3));
     dir.rename_in("policy.yaml", "limits: [");
-    assert_eq!(next(), ReloadOutcome::Refused);
+    assert_eq!(next(), ReloadOutcome::Rejected);
     assert_eq!(in_force(&reloader), 7);
     drop(watch);
     assert_eq!(Arc::strong_count(&reloader), 1, "the thread is gone");
@@ -602,16 +623,16 @@ fn loads_and_refusals_are_counted_and_a_file_that_stays_wrong_counts_once() {
     let counted = || (reloader.status().loads, reloader.status().refusals);
     assert_eq!(counted(), (1, 0));
     dir.write("policy.yaml", "limits: 7\n");
-    reloader.look();
-    reloader.look();
+    reloader.reload_if_changed();
+    reloader.reload_if_changed();
     assert_eq!(counted(), (1, 1));
     fs::remove_file(&path).unwrap();
-    reloader.look();
-    reloader.look();
+    reloader.reload_if_changed();
+    reloader.reload_if_changed();
     assert_eq!(counted(), (1, 2));
     reloader.reload_now();
     assert_eq!(counted(), (1, 3), "whoever asks again is told again");
     dir.write("policy.yaml", &policy(9));
-    reloader.look();
+    reloader.reload_if_changed();
     assert_eq!(counted(), (2, 3));
 }

@@ -14,12 +14,12 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::{Events, Next, Reload, ReloadOutcome, Timing, follow};
+use super::{ChangeEvents, ReloadHandle, ReloadOutcome, WatchEvent, WatchTiming, run_debounced};
 
 /// A thread that looks at files when they change: those of a [`Reload`], or others. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Watch {
-    is_over: Arc<AtomicBool>,
+pub struct FileWatcher {
+    is_stopped: Arc<AtomicBool>,
     wake: SyncSender<()>,
     thread: Option<JoinHandle<()>>,
     /// Events come for as long as this is there.
@@ -29,36 +29,36 @@ pub struct Watch {
 /// Events of the operating system, one of which may wait.
 struct FileEvents {
     receiver: Receiver<()>,
-    is_over: Arc<AtomicBool>,
+    is_stopped: Arc<AtomicBool>,
 }
 
-impl Events for FileEvents {
-    fn next(&mut self, patience: Duration) -> Next {
+impl ChangeEvents for FileEvents {
+    fn next(&mut self, patience: Duration) -> WatchEvent {
         let heard = self.receiver.recv_timeout(patience);
-        if self.is_over.load(Ordering::Acquire) {
-            return Next::Over;
+        if self.is_stopped.load(Ordering::Acquire) {
+            return WatchEvent::Closed;
         }
         match heard {
-            Ok(()) => Next::Changed,
-            Err(RecvTimeoutError::Timeout) => Next::Quiet,
-            Err(RecvTimeoutError::Disconnected) => Next::Over,
+            Ok(()) => WatchEvent::Changed,
+            Err(RecvTimeoutError::Timeout) => WatchEvent::TimedOut,
+            Err(RecvTimeoutError::Disconnected) => WatchEvent::Closed,
         }
     }
 }
 
-impl Watch {
+impl FileWatcher {
     /// Begins to watch. `told` hears what came of every look. Where the operating system does not tell of changes, the
     /// file is only polled, and the log says so.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start<R: Reload + ?Sized + 'static>(
+    pub fn start<R: ReloadHandle + ?Sized + 'static>(
         reloader: Arc<R>,
-        timing: Timing,
+        timing: WatchTiming,
         told: impl Fn(ReloadOutcome) + Send + 'static,
     ) -> std::io::Result<Self> {
         let path = reloader.path().to_owned();
-        Self::over([&*path], timing, move || told(reloader.look()))
+        Self::watch_paths([&*path], timing, move || told(reloader.reload_if_changed()))
     }
 
     /// Has any files looked at when they may have changed, and once at the beginning. They must already be there, or their
@@ -66,30 +66,30 @@ impl Watch {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn over<'a>(
+    pub fn watch_paths<'a>(
         paths: impl IntoIterator<Item = &'a Path>,
-        timing: Timing,
+        timing: WatchTiming,
         mut look: impl FnMut() + Send + 'static,
     ) -> std::io::Result<Self> {
         let (wake, receiver) = sync_channel(1);
         let is_over = Arc::new(AtomicBool::new(false));
-        let watcher = watch(paths, &wake);
+        let watcher = create_watcher(paths, &wake);
         if let Err(error) = &watcher {
             tracing::warn!(%error, "changes of files are not told; they are polled");
         }
         let mut heard = FileEvents {
             receiver,
-            is_over: Arc::clone(&is_over),
+            is_stopped: Arc::clone(&is_over),
         };
         let thread = thread::Builder::new()
             .name("tollgate-reload".to_owned())
             .spawn(move || {
                 // They may have changed since they were opened and before they were watched.
                 look();
-                follow(&mut heard, timing, look);
+                run_debounced(&mut heard, timing, look);
             })?;
         Ok(Self {
-            is_over,
+            is_stopped: is_over,
             wake,
             thread: Some(thread),
             watcher: watcher.ok(),
@@ -98,15 +98,15 @@ impl Watch {
 
     /// Whether the operating system tells of changes; otherwise the file is only polled.
     #[must_use]
-    pub const fn is_told(&self) -> bool {
+    pub const fn is_notified(&self) -> bool {
         self.watcher.is_some()
     }
 }
 
-impl Drop for Watch {
+impl Drop for FileWatcher {
     fn drop(&mut self) {
         self.watcher = None;
-        self.is_over.store(true, Ordering::Release);
+        self.is_stopped.store(true, Ordering::Release);
         // If there is no room, the thread is about to wake up anyway.
         let _sent_or_full = self.wake.try_send(());
         if let Some(thread) = self.thread.take() {
@@ -116,7 +116,7 @@ impl Drop for Watch {
     }
 }
 
-fn watch<'a>(
+fn create_watcher<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
     wake: &SyncSender<()>,
 ) -> notify::Result<RecommendedWatcher> {

@@ -14,7 +14,7 @@ use tollgate_engine::Ticket;
 
 /// The table keeps so many tickets. One more drops the ticket that expires first: its places return when their
 /// leases end, and what was charged stays charged, so nothing is ever admitted twice for it.
-const MOST_TICKETS: usize = 100_000;
+const MAX_TICKETS: usize = 100_000;
 /// How long a ticket is kept after it was issued or renewed.
 pub const TICKET_LIFETIME: Nanos = Nanos::from_secs(600);
 
@@ -22,23 +22,23 @@ pub const TICKET_LIFETIME: Nanos = Nanos::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct TicketTable {
     secrets: [RandomState; 2],
-    drawn: AtomicU64,
-    slots: Mutex<Slots>,
+    issued: AtomicU64,
+    slots: Mutex<TicketSlots>,
     /// Notified when a borrowed ticket is back.
-    back: Notify,
-    most: usize,
+    returned: Notify,
+    capacity: usize,
 }
 
 /// What is kept of a ticket.
 #[derive(Debug)]
-struct Slot {
+struct TicketSlot {
     expires: Timestamp,
-    ticket: State,
+    ticket: SlotState,
 }
 
 /// Where a ticket is.
 #[derive(Debug)]
-enum State {
+enum SlotState {
     /// Here.
     Open(Ticket),
     /// A [`BorrowedTicket`] has it and brings it back.
@@ -47,8 +47,8 @@ enum State {
 }
 
 #[derive(Debug, Default)]
-struct Slots {
-    slots: HashMap<u128, Slot>,
+struct TicketSlots {
+    slots: HashMap<u128, TicketSlot>,
     /// The same tickets, those that expire first first.
     order: BTreeSet<(Timestamp, u128)>,
     dropped: u64,
@@ -75,44 +75,44 @@ pub(crate) struct BorrowedTicket<'t> {
 
 impl Default for TicketTable {
     fn default() -> Self {
-        Self::with_room_for(MOST_TICKETS)
+        Self::with_capacity(MAX_TICKETS)
     }
 }
 
 impl TicketTable {
-    pub(crate) fn with_room_for(most: usize) -> Self {
+    pub(crate) fn with_capacity(most: usize) -> Self {
         Self {
             secrets: [RandomState::new(), RandomState::new()],
-            drawn: AtomicU64::new(0),
+            issued: AtomicU64::new(0),
             slots: Mutex::default(),
-            back: Notify::new(),
-            most,
+            returned: Notify::new(),
+            capacity: most,
         }
     }
 
     /// Keeps a ticket and says under which id.
     pub(crate) fn issue(&self, ticket: Ticket, now: Timestamp) -> u128 {
-        let count = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let count = self.issued.fetch_add(1, Ordering::Relaxed);
         let [high, low] = self
             .secrets
             .each_ref()
             .map(|secret| u128::from(secret.hash_one(count)));
         let id = high << 64 | low;
         let mut slots = self.slots();
-        slots.make_room(self.most, now);
-        slots.put(id, State::Open(ticket), now);
+        slots.make_room(self.capacity, now);
+        slots.put(id, SlotState::Open(ticket), now);
         id
     }
 
     /// Takes a ticket to settle it. It waits only while the ticket is borrowed, which is no longer than a store
     /// is waited for.
     pub(crate) async fn take(&self, id: u128, now: Timestamp) -> TakenTicket {
-        self.remove(id, now, || State::Settled).await
+        self.remove(id, now, || SlotState::Settled).await
     }
 
     /// Takes an open ticket to look at it, while a store is waited for.
     pub(crate) async fn borrow(&self, id: u128, now: Timestamp) -> Option<BorrowedTicket<'_>> {
-        match self.remove(id, now, || State::Borrowed).await {
+        match self.remove(id, now, || SlotState::Borrowed).await {
             TakenTicket::Open(ticket) => Some(BorrowedTicket {
                 tickets: self,
                 id,
@@ -122,10 +122,10 @@ impl TicketTable {
         }
     }
 
-    async fn remove(&self, id: u128, now: Timestamp, left: fn() -> State) -> TakenTicket {
+    async fn remove(&self, id: u128, now: Timestamp, left: fn() -> SlotState) -> TakenTicket {
         loop {
             // Before it is looked for: it may come back in between.
-            let back = self.back.notified();
+            let back = self.returned.notified();
             if let Some(taken) = self.slots().take(id, now, left) {
                 return taken;
             }
@@ -142,7 +142,7 @@ impl TicketTable {
     ) -> Option<bool> {
         let mut slots = self.slots();
         let slot = slots.slots.get(&id).filter(|slot| slot.expires > now)?;
-        let State::Open(ticket) = &slot.ticket else {
+        let SlotState::Open(ticket) = &slot.ticket else {
             return None;
         };
         let renewed = work(ticket);
@@ -158,7 +158,7 @@ impl TicketTable {
         (slots.dropped, slots.slots.len())
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    fn slots(&self) -> MutexGuard<'_, TicketSlots> {
         // Both collections change together or a lookup finds nothing, which is an answer.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,18 +172,18 @@ impl BorrowedTicket<'_> {
 
     /// Keeps it for its whole life from now.
     pub(crate) fn renew(mut self, now: Timestamp) {
-        self.give_back(Some(now));
+        self.return_ticket(Some(now));
     }
 
-    fn give_back(&mut self, renewed: Option<Timestamp>) {
+    fn return_ticket(&mut self, renewed: Option<Timestamp>) {
         let Some(ticket) = self.ticket.take() else {
             return;
         };
         let mut slots = self.tickets.slots();
         let slot = slots.slots.get_mut(&self.id);
         // A ticket that was dropped for want of room meanwhile stays dropped.
-        if let Some(slot) = slot.filter(|slot| matches!(slot.ticket, State::Borrowed)) {
-            slot.ticket = State::Open(ticket);
+        if let Some(slot) = slot.filter(|slot| matches!(slot.ticket, SlotState::Borrowed)) {
+            slot.ticket = SlotState::Open(ticket);
             if let Some(now) = renewed
                 && let Some(ticket) = slots.remove(self.id)
             {
@@ -191,29 +191,29 @@ impl BorrowedTicket<'_> {
             }
         }
         drop(slots);
-        self.tickets.back.notify_waiters();
+        self.tickets.returned.notify_waiters();
     }
 }
 
 impl Drop for BorrowedTicket<'_> {
     fn drop(&mut self) {
-        self.give_back(None);
+        self.return_ticket(None);
     }
 }
 
-impl Slots {
+impl TicketSlots {
     /// What is found under an id, in whose place the other state is left; `None` while it is borrowed.
-    fn take(&mut self, id: u128, now: Timestamp, left: fn() -> State) -> Option<TakenTicket> {
+    fn take(&mut self, id: u128, now: Timestamp, left: fn() -> SlotState) -> Option<TakenTicket> {
         let found = self.slots.get_mut(&id).filter(|slot| slot.expires > now);
         let Some(slot) = found else {
             return Some(TakenTicket::Unknown);
         };
         match &mut slot.ticket {
-            State::Borrowed => None,
-            State::Settled => Some(TakenTicket::AlreadySettled),
-            open @ State::Open(_) => Some(match std::mem::replace(open, left()) {
-                State::Open(ticket) => TakenTicket::Open(ticket),
-                State::Borrowed | State::Settled => TakenTicket::AlreadySettled,
+            SlotState::Borrowed => None,
+            SlotState::Settled => Some(TakenTicket::AlreadySettled),
+            open @ SlotState::Open(_) => Some(match std::mem::replace(open, left()) {
+                SlotState::Open(ticket) => TakenTicket::Open(ticket),
+                SlotState::Borrowed | SlotState::Settled => TakenTicket::AlreadySettled,
             }),
         }
     }
@@ -228,20 +228,20 @@ impl Slots {
             if expires > now && !is_full {
                 return;
             }
-            let is_open = !matches!(self.remove(id), None | Some(State::Settled));
+            let is_open = !matches!(self.remove(id), None | Some(SlotState::Settled));
             if is_open && expires > now {
                 self.dropped = self.dropped.saturating_add(1);
             }
         }
     }
 
-    fn put(&mut self, id: u128, ticket: State, now: Timestamp) {
+    fn put(&mut self, id: u128, ticket: SlotState, now: Timestamp) {
         let expires = now.after(TICKET_LIFETIME);
-        self.slots.insert(id, Slot { expires, ticket });
+        self.slots.insert(id, TicketSlot { expires, ticket });
         self.order.insert((expires, id));
     }
 
-    fn remove(&mut self, id: u128) -> Option<State> {
+    fn remove(&mut self, id: u128) -> Option<SlotState> {
         let slot = self.slots.remove(&id)?;
         self.order.remove(&(slot.expires, id));
         Some(slot.ticket)
@@ -256,8 +256,8 @@ mod tests {
     use tollgate_engine::Engine;
     use tollgate_policy::attributes::{Attribute, Attributes};
     use tollgate_policy::rules::Rules;
-    use tollgate_policy::source::Format;
-    use tollgate_store::{ManualClock, Memory};
+    use tollgate_policy::source::SourceFormat;
+    use tollgate_store::{ManualClock, MemoryStore};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
@@ -269,11 +269,11 @@ mod tests {
         }
     }
 
-    fn engine() -> Engine<Memory<ManualClock>> {
+    fn engine() -> Engine<MemoryStore<ManualClock>> {
         let text = "limits: [{ name: places, concurrency: 1000 }]";
-        let policy = tollgate_policy::load(text, "a.yaml", Format::Yaml).unwrap();
+        let policy = tollgate_policy::load(text, "a.yaml", SourceFormat::Yaml).unwrap();
         let rules = Rules::compile(&policy, [7; 16]).unwrap();
-        let store = Memory::with_clock(1_000, ManualClock::at(NOW)).unwrap();
+        let store = MemoryStore::with_clock(1_000, ManualClock::at(NOW)).unwrap();
         Engine::new(rules, store).unwrap()
     }
 
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_the_one_that_expires_first_goes() {
-        let (engine, tickets) = (engine(), TicketTable::with_room_for(3));
+        let (engine, tickets) = (engine(), TicketTable::with_capacity(3));
         let keep = |now| tickets.issue(engine.decide(&Nothing).take_ticket().unwrap(), now);
         let at = |seconds| NOW.after(Nanos::from_secs(seconds));
         let ids: Vec<u128> = (0..4).map(|n| keep(at(n))).collect();

@@ -22,13 +22,13 @@ use super::Clock;
 /// The pace is a number of nanoseconds per tick in units of 2^-32.
 const PACE_BITS: u32 = 32;
 /// How long the first measurement of the pace takes.
-const FIRST_LOOK_NS: u64 = 2_000_000;
+const FIRST_CALIBRATION_NS: u64 = 2_000_000;
 /// How long the counter is trusted between comparisons.
-const TRUSTED_NS: u64 = 500_000_000;
+const CALIBRATE_EVERY_NS: u64 = 500_000_000;
 /// Further behind than this is made up at once, not by running faster.
-const FAR_BEHIND_NS: u64 = 100_000_000;
+const STEP_THRESHOLD_NS: u64 = 100_000_000;
 /// The pace is changed by at most one part in this many, so that time stays close to even.
-const GENTLEST: u64 = 1_024;
+const MAX_SLEW_DIVISOR: u64 = 1_024;
 
 /// Wall time that never goes back. The wall clock is read once, when the clock is made; from then on elapsed time is
 /// added to it, so a correction of the wall clock while the process runs is not followed.
@@ -56,13 +56,13 @@ struct Anchor {
 
 /// What an anchor said at one moment.
 #[derive(Clone, Copy)]
-struct Bearing {
+struct Calibration {
     ticks: u64,
     time: u64,
     pace: u64,
 }
 
-impl Bearing {
+impl Calibration {
     #[inline]
     fn time_at(self, ticks: u64) -> u64 {
         let gone = u128::from(ticks.saturating_sub(self.ticks)).wrapping_mul(u128::from(self.pace));
@@ -82,7 +82,7 @@ impl SystemClock {
         let (began, first) = (Instant::now(), counter.raw());
         let (ticks, elapsed) = loop {
             let elapsed = elapsed_ns(began);
-            if elapsed >= FIRST_LOOK_NS {
+            if elapsed >= FIRST_CALIBRATION_NS {
                 break (counter.raw(), elapsed);
             }
             std::hint::spin_loop();
@@ -91,7 +91,7 @@ impl SystemClock {
         let anchor = Anchor::default();
         anchor.first_ticks.store(first, Ordering::Relaxed);
         anchor.even_pace.store(pace, Ordering::Relaxed);
-        anchor.put(Bearing {
+        anchor.put(Calibration {
             ticks,
             time: wall.saturating_add(elapsed),
             pace,
@@ -106,7 +106,7 @@ impl SystemClock {
 
     /// Compares the counter with the operating system's clock, unless somebody else is at it.
     #[cold]
-    fn look_up(&self) {
+    fn recalibrate(&self) {
         let version = self.anchor.version.load(Ordering::Relaxed);
         let is_mine = version & 1 == 0
             && self
@@ -124,8 +124,8 @@ impl SystemClock {
         let total = ticks.saturating_sub(self.anchor.first_ticks.load(Ordering::Relaxed));
         let even = pace(elapsed, total);
         self.anchor.even_pace.store(even, Ordering::Relaxed);
-        let next = corrected(old.time_at(ticks), self.wall.saturating_add(elapsed), even);
-        self.anchor.put(Bearing { ticks, ..next });
+        let next = slew(old.time_at(ticks), self.wall.saturating_add(elapsed), even);
+        self.anchor.put(Calibration { ticks, ..next });
         self.anchor
             .version
             .store(version.wrapping_add(2), Ordering::Release);
@@ -133,28 +133,28 @@ impl SystemClock {
 }
 
 /// Where to count on from when the counter says `shown` and the operating system says `real`.
-fn corrected(shown: u64, real: u64, even: u64) -> Bearing {
+fn slew(shown: u64, real: u64, even: u64) -> Calibration {
     let behind = real.saturating_sub(shown);
     let ahead = shown.saturating_sub(real);
-    if behind > FAR_BEHIND_NS {
-        return Bearing {
+    if behind > STEP_THRESHOLD_NS {
+        return Calibration {
             ticks: 0,
             time: real,
             pace: even,
         };
     }
     // The difference spread over the time until the next comparison, as a change of pace.
-    let change =
-        u128::from(behind.max(ahead)).wrapping_mul(u128::from(even)) / u128::from(TRUSTED_NS);
+    let change = u128::from(behind.max(ahead)).wrapping_mul(u128::from(even))
+        / u128::from(CALIBRATE_EVERY_NS);
     let change = u64::try_from(change)
         .unwrap_or(u64::MAX)
-        .min(even / GENTLEST);
+        .min(even / MAX_SLEW_DIVISOR);
     let pace = if behind > 0 {
         even.saturating_add(change)
     } else {
         even.saturating_sub(change)
     };
-    Bearing {
+    Calibration {
         ticks: 0,
         time: shown,
         pace,
@@ -173,15 +173,15 @@ fn elapsed_ns(since: Instant) -> u64 {
 
 impl Anchor {
     #[inline]
-    fn peek(&self) -> Bearing {
-        Bearing {
+    fn peek(&self) -> Calibration {
+        Calibration {
             ticks: self.ticks.load(Ordering::Relaxed),
             time: self.time.load(Ordering::Relaxed),
             pace: self.pace.load(Ordering::Relaxed),
         }
     }
 
-    fn put(&self, bearing: Bearing) {
+    fn put(&self, bearing: Calibration) {
         self.ticks.store(bearing.ticks, Ordering::Relaxed);
         self.time.store(bearing.time, Ordering::Relaxed);
         self.pace.store(bearing.pace, Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl Anchor {
 
     /// A bearing whose three parts belong together.
     #[inline]
-    fn read(&self) -> Bearing {
+    fn read(&self) -> Calibration {
         loop {
             let before = self.version.load(Ordering::Acquire);
             let bearing = self.peek();
@@ -209,8 +209,8 @@ impl Clock for SystemClock {
         let ticks = self.counter.raw();
         let bearing = self.anchor.read();
         let time = bearing.time_at(ticks);
-        if time.saturating_sub(bearing.time) > TRUSTED_NS {
-            self.look_up();
+        if time.saturating_sub(bearing.time) > CALIBRATE_EVERY_NS {
+            self.recalibrate();
         }
         Timestamp::from_nanos(time)
     }
@@ -244,7 +244,7 @@ mod tests {
         assert!(last > year_2020, "{last:?}");
         for round in 0..100_000 {
             if round % 1_000 == 0 {
-                clock.look_up();
+                clock.recalibrate();
             }
             let now = clock.now();
             assert!(now >= last);
@@ -254,29 +254,29 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_runs_slower_and_is_not_set_back() {
-        let bearing = corrected(1_000_000_500, 1_000_000_000, EVEN);
+        let bearing = slew(1_000_000_500, 1_000_000_000, EVEN);
         assert_eq!(bearing.time, 1_000_000_500);
         assert!(bearing.pace < EVEN);
-        let after = bearing.time_at(TRUSTED_NS);
+        let after = bearing.time_at(CALIBRATE_EVERY_NS);
         assert!(
-            after.abs_diff(1_000_000_000 + TRUSTED_NS) <= 1,
+            after.abs_diff(1_000_000_000 + CALIBRATE_EVERY_NS) <= 1,
             "made up by the next comparison"
         );
     }
 
     #[test]
     fn a_clock_that_is_behind_runs_faster_and_after_a_sleep_jumps() {
-        let bearing = corrected(1_000_000_000, 1_000_000_500, EVEN);
+        let bearing = slew(1_000_000_000, 1_000_000_500, EVEN);
         assert_eq!(bearing.time, 1_000_000_000);
-        let after = bearing.time_at(TRUSTED_NS);
-        assert!(after.abs_diff(1_000_000_500 + TRUSTED_NS) <= 1);
-        let slept = corrected(1_000_000_000, 9_000_000_000, EVEN);
+        let after = bearing.time_at(CALIBRATE_EVERY_NS);
+        assert!(after.abs_diff(1_000_000_500 + CALIBRATE_EVERY_NS) <= 1);
+        let slept = slew(1_000_000_000, 9_000_000_000, EVEN);
         assert_eq!((slept.time, slept.pace), (9_000_000_000, EVEN));
     }
 
     #[test]
     fn the_pace_is_never_changed_by_much() {
-        let far_ahead = corrected(9_000_000_000, 1_000_000_000, EVEN);
-        assert_eq!(far_ahead.pace, EVEN - EVEN / GENTLEST);
+        let far_ahead = slew(9_000_000_000, 1_000_000_000, EVEN);
+        assert_eq!(far_ahead.pace, EVEN - EVEN / MAX_SLEW_DIVISOR);
     }
 }

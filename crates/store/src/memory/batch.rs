@@ -10,38 +10,38 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::StateSize;
 use tollgate_core::sketch::Sketch;
 
-use super::Memory;
-use super::bit::Held;
-use super::group::{Owned, Slot};
-use super::hash::Place;
-use super::step::{Step, Stepped};
-use super::table::{Room, Table};
-use super::variable_state::{VariableStateTable, VariableStates};
+use super::MemoryStore;
+use super::batch_check::{BatchCheck, CheckTransition};
+use super::group::{Slot, SlotGuard};
+use super::hash::StateHash;
+use super::lock_bit::BitGuard;
+use super::slot_table::{SlotTable, VacantSlot};
+use super::variable_state::{VariableStateShard, VariableStates};
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, Op};
-use crate::failure::{ErrorKind, StoreError};
+use crate::contract::{Op, QuotaCheck, StoreReply};
+use crate::store_error::{StoreError, StoreErrorKind};
 
 /// What a check holds while it is decided.
 #[derive(Debug, Default)]
-pub(super) enum Holding<'a> {
+pub(super) enum SlotAccess<'a> {
     /// Nothing yet, or nothing but a shelf.
     #[default]
     Nothing,
-    Word(Owned<'a, 1>),
-    Pair(Owned<'a, 2>),
-    NewWord(Room<'a, 1>),
-    NewPair(Room<'a, 2>),
+    Word(SlotGuard<'a, 1>),
+    Pair(SlotGuard<'a, 2>),
+    NewWord(VacantSlot<'a, 1>),
+    NewPair(VacantSlot<'a, 2>),
     /// There is no room for the key: the overflow decides.
     Full,
 }
 
 /// The parts of a batch of at most N checks, in the order of the checks.
 pub(super) struct Batch<'a, const N: usize> {
-    places: [Option<Place>; N],
-    holdings: [Holding<'a>; N],
-    doors: [Option<Held<'a>>; N],
+    places: [Option<StateHash>; N],
+    holdings: [SlotAccess<'a>; N],
+    doors: [Option<BitGuard<'a>>; N],
     /// Locked shelves with their indices, in ascending order.
-    shelves: [Option<(usize, MutexGuard<'a, VariableStateTable>)>; N],
+    shelves: [Option<(usize, MutexGuard<'a, VariableStateShard>)>; N],
     /// The overflow sketch, locked last and only if it is needed.
     overflow: Option<MutexGuard<'a, Sketch>>,
     /// The instant of the decision, and who cleans the shelves up after it.
@@ -53,7 +53,7 @@ impl<const N: usize> Drop for Batch<'_, N> {
     fn drop(&mut self) {
         if let Some((now, shelves)) = self.decided {
             for (_, shelf) in self.shelves.iter_mut().flatten() {
-                shelves.tidy(shelf, now);
+                shelves.end_batch(shelf, now);
             }
         }
     }
@@ -62,13 +62,13 @@ impl<const N: usize> Drop for Batch<'_, N> {
 impl<'a, const N: usize> Batch<'a, N> {
     /// Decides on at most N checks.
     pub(super) fn decide<C: Clock>(
-        memory: &'a Memory<C>,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        memory: &'a MemoryStore<C>,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let mut batch = Self {
             places: [None; N],
-            holdings: std::array::from_fn(|_| Holding::Nothing),
+            holdings: std::array::from_fn(|_| SlotAccess::Nothing),
             doors: std::array::from_fn(|_| None),
             shelves: std::array::from_fn(|_| None),
             overflow: None,
@@ -80,21 +80,21 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
         batch.lock_shelves(memory, checks);
         let now = memory.now();
-        batch.decided = Some((now, memory.shelves()));
+        batch.decided = Some((now, memory.variable_states()));
         batch.settle(memory, checks, answers, now)
     }
 
     fn locate<C: Clock>(
         &mut self,
-        memory: &Memory<C>,
-        checks: &[Check<'_>],
+        memory: &MemoryStore<C>,
+        checks: &[QuotaCheck<'_>],
     ) -> Result<(), StoreError> {
         for (index, check) in checks.iter().enumerate() {
-            let place = memory.place(&check.key, check.ruled.id);
+            let place = memory.hash_state(&check.key, check.limit.id);
             let known = self.places.iter().take(index).flatten();
             if known.into_iter().any(|other| *other == place) {
                 let detail = "the same key occurs twice under the same limit";
-                return Err(StoreError::new(ErrorKind::BadRequest, detail));
+                return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
             }
             if let Some(slot) = self.places.get_mut(index) {
                 *slot = Some(place);
@@ -104,12 +104,20 @@ impl<'a, const N: usize> Batch<'a, N> {
     }
 
     /// Takes the slots of all keys if all of them have one: the usual case, without doors.
-    fn take_known<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) -> bool {
+    fn take_known<C: Clock>(
+        &mut self,
+        memory: &'a MemoryStore<C>,
+        checks: &[QuotaCheck<'_>],
+    ) -> bool {
         self.take_slots(memory, checks, false)
     }
 
     /// Takes doors, then slots, then looks for room for keys that have none.
-    fn take_all<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) -> bool {
+    fn take_all<C: Clock>(
+        &mut self,
+        memory: &'a MemoryStore<C>,
+        checks: &[QuotaCheck<'_>],
+    ) -> bool {
         self.release();
         self.take_doors(memory, checks);
         if !self.take_slots(memory, checks, true) {
@@ -117,25 +125,27 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
         let now = memory.now();
         for (index, check) in checks.iter().enumerate() {
-            let (Some(place), Some(Holding::Nothing)) =
+            let (Some(place), Some(SlotAccess::Nothing)) =
                 (self.place(index), self.holdings.get(index))
             else {
                 continue;
             };
-            memory.worths().know(check.ruled.id, &check.ruled.limit);
-            let is_owed = || memory.overflow().is_owed(place.bits(), now);
-            let found = match check.ruled.limit.state_size() {
+            memory
+                .priorities()
+                .add_if_unknown(check.limit.id, &check.limit.limit);
+            let is_owed = || memory.overflow().has_debt(place.bits(), now);
+            let found = match check.limit.limit.state_size() {
                 StateSize::Collection => continue,
                 _ if is_owed() => None,
                 StateSize::Word => self
-                    .room(memory.words(), memory, place, now)
-                    .map(Holding::NewWord),
+                    .room(memory.word_table(), memory, place, now)
+                    .map(SlotAccess::NewWord),
                 StateSize::Pair => self
-                    .room(memory.pairs(), memory, place, now)
-                    .map(Holding::NewPair),
+                    .room(memory.pair_table(), memory, place, now)
+                    .map(SlotAccess::NewPair),
             };
             if let Some(holding) = self.holdings.get_mut(index) {
-                *holding = found.unwrap_or(Holding::Full);
+                *holding = found.unwrap_or(SlotAccess::Full);
             }
         }
         true
@@ -143,29 +153,29 @@ impl<'a, const N: usize> Batch<'a, N> {
 
     fn room<C: Clock, const W: usize>(
         &mut self,
-        table: &'a Table<W>,
-        memory: &'a Memory<C>,
-        place: Place,
+        table: &'a SlotTable<W>,
+        memory: &'a MemoryStore<C>,
+        place: StateHash,
         now: Timestamp,
-    ) -> Option<Room<'a, W>> {
-        let address = table.door_address(place);
+    ) -> Option<VacantSlot<'a, W>> {
+        let address = table.insert_lock_address(place);
         let door = self
             .doors
             .iter_mut()
             .flatten()
             .find(|door| door.address() == address)?;
-        table.room(place, door, now, memory.worths())
+        table.make_room(place, door, now, memory.priorities())
     }
 
-    fn take_doors<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) {
+    fn take_doors<C: Clock>(&mut self, memory: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {
         let mut wanted: [Option<(usize, usize)>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
             let Some(place) = self.place(index) else {
                 continue;
             };
-            let address = match check.ruled.limit.state_size() {
-                StateSize::Word => memory.words().door_address(place),
-                StateSize::Pair => memory.pairs().door_address(place),
+            let address = match check.limit.limit.state_size() {
+                StateSize::Word => memory.word_table().insert_lock_address(place),
+                StateSize::Pair => memory.pair_table().insert_lock_address(place),
                 StateSize::Collection => continue,
             };
             if let Some(slot) = wanted.get_mut(index) {
@@ -185,10 +195,10 @@ impl<'a, const N: usize> Batch<'a, N> {
             last = Some(*address);
             *door = match checks
                 .get(*index)
-                .map(|check| check.ruled.limit.state_size())
+                .map(|check| check.limit.limit.state_size())
             {
-                Some(StateSize::Word) => memory.words().door(place),
-                Some(StateSize::Pair) => memory.pairs().door(place),
+                Some(StateSize::Word) => memory.word_table().insert_lock(place),
+                Some(StateSize::Pair) => memory.pair_table().insert_lock(place),
                 _ => None,
             };
         }
@@ -198,19 +208,19 @@ impl<'a, const N: usize> Batch<'a, N> {
     /// has none and `may_miss` does not allow that.
     fn take_slots<C: Clock>(
         &mut self,
-        memory: &'a Memory<C>,
-        checks: &[Check<'_>],
+        memory: &'a MemoryStore<C>,
+        checks: &[QuotaCheck<'_>],
         may_miss: bool,
     ) -> bool {
-        let mut found: [Option<Found<'a>>; N] = std::array::from_fn(|_| None);
+        let mut found: [Option<FoundSlot<'a>>; N] = std::array::from_fn(|_| None);
         let mut order: [Option<(usize, usize)>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
             let Some(place) = self.place(index) else {
                 continue;
             };
-            let slot = match check.ruled.limit.state_size() {
-                StateSize::Word => memory.words().find(place).map(Found::Word),
-                StateSize::Pair => memory.pairs().find(place).map(Found::Pair),
+            let slot = match check.limit.limit.state_size() {
+                StateSize::Word => memory.word_table().find(place).map(FoundSlot::Word),
+                StateSize::Pair => memory.pair_table().find(place).map(FoundSlot::Pair),
                 StateSize::Collection => continue,
             };
             if slot.is_none() && !may_miss {
@@ -240,22 +250,25 @@ impl<'a, const N: usize> Batch<'a, N> {
         true
     }
 
-    fn lock_shelves<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) {
+    fn lock_shelves<C: Clock>(&mut self, memory: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {
         let mut wanted: [Option<usize>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
             let needs_shelf =
-                check.ruled.limit.state_size() == StateSize::Collection || is_reserved(check.op);
+                check.limit.limit.state_size() == StateSize::Collection || is_reserved(check.op);
             if let (true, Some(place), Some(slot)) =
                 (needs_shelf, self.place(index), wanted.get_mut(index))
             {
-                *slot = Some(memory.shelves().index(place));
+                *slot = Some(memory.variable_states().index(place));
             }
         }
         wanted.sort_unstable();
         let mut last = None;
         for (index, shelf) in wanted.iter().flatten().zip(&mut self.shelves) {
             if last != Some(*index) {
-                *shelf = memory.shelves().lock(*index).map(|guard| (*index, guard));
+                *shelf = memory
+                    .variable_states()
+                    .lock(*index)
+                    .map(|guard| (*index, guard));
             }
             last = Some(*index);
         }
@@ -264,13 +277,13 @@ impl<'a, const N: usize> Batch<'a, N> {
     /// Decides on every check, then stores all of it or none.
     fn settle<C: Clock>(
         &mut self,
-        memory: &'a Memory<C>,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        memory: &'a MemoryStore<C>,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
         now: Timestamp,
     ) -> Result<BatchOutcome, StoreError> {
         let mut verdict = BatchOutcome::default();
-        let mut steps: [Option<Stepped>; N] = std::array::from_fn(|_| None);
+        let mut steps: [Option<CheckTransition>; N] = std::array::from_fn(|_| None);
         for (index, check) in checks.iter().enumerate() {
             let Some(mut step) = self.step(memory, check, index, now) else {
                 continue;
@@ -288,7 +301,7 @@ impl<'a, const N: usize> Batch<'a, N> {
             let Some(mut step) = self.step(memory, check, index, now) else {
                 continue;
             };
-            let answer = step.conclude(stepped, verdict.is_admitted());
+            let answer = step.commit(stepped, verdict.is_admitted());
             if let Some(slot) = answers.get_mut(index) {
                 *slot = answer;
             }
@@ -299,13 +312,13 @@ impl<'a, const N: usize> Batch<'a, N> {
     /// Everything that the check needs, in hand. `None` only for an index that no check has.
     fn step<'b, C: Clock>(
         &'b mut self,
-        memory: &'a Memory<C>,
-        check: &'b Check<'b>,
+        memory: &'a MemoryStore<C>,
+        check: &'b QuotaCheck<'b>,
         index: usize,
         now: Timestamp,
-    ) -> Option<Step<'b, 'a, C>> {
+    ) -> Option<BatchCheck<'b, 'a, C>> {
         let place = self.place(index)?;
-        let shelf_index = memory.shelves().index(place);
+        let shelf_index = memory.variable_states().index(place);
         let shelf = self
             .shelves
             .iter_mut()
@@ -314,34 +327,34 @@ impl<'a, const N: usize> Batch<'a, N> {
             .map(|(_, shelf)| &mut **shelf);
         let holding = self.holdings.get_mut(index)?;
         let overflow = &mut self.overflow;
-        Some(Step {
+        Some(BatchCheck {
             memory,
             check,
-            place,
+            hash: place,
             now,
-            holding,
-            shelf,
+            slot: holding,
+            shard: shelf,
             overflow,
         })
     }
 
-    fn place(&self, index: usize) -> Option<Place> {
+    fn place(&self, index: usize) -> Option<StateHash> {
         self.places.get(index).copied().flatten()
     }
 
     fn release(&mut self) {
-        self.holdings = std::array::from_fn(|_| Holding::Nothing);
+        self.holdings = std::array::from_fn(|_| SlotAccess::Nothing);
         self.doors = std::array::from_fn(|_| None);
     }
 }
 
 /// A slot that was found and is not held yet.
-enum Found<'a> {
+enum FoundSlot<'a> {
     Word(Slot<'a, 1>),
     Pair(Slot<'a, 2>),
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundSlot<'a> {
     fn address(&self) -> usize {
         match self {
             Self::Word(slot) => slot.address(),
@@ -350,17 +363,17 @@ impl<'a> Found<'a> {
     }
 
     /// Takes the slot's bit; answers who lives there.
-    fn take(self) -> (Holding<'a>, u64) {
+    fn take(self) -> (SlotAccess<'a>, u64) {
         match self {
             Self::Word(slot) => {
-                let owned = slot.take();
+                let owned = slot.lock();
                 let tag = owned.tag();
-                (Holding::Word(owned), tag)
+                (SlotAccess::Word(owned), tag)
             }
             Self::Pair(slot) => {
-                let owned = slot.take();
+                let owned = slot.lock();
                 let tag = owned.tag();
-                (Holding::Pair(owned), tag)
+                (SlotAccess::Pair(owned), tag)
             }
         }
     }

@@ -20,35 +20,35 @@ const LIMITS: usize = if cfg!(loom) { 16 } else { 1 << 16 };
 pub(super) const MAX_TIERS: usize = 256;
 
 /// Usage is measured in parts of this.
-const WHOLE: u64 = 1 << 32;
+const FULL_USE: u64 = 1 << 32;
 
 /// The full quota of a limit that was forgotten and stays so.
-const GONE: u64 = u64::MAX;
+const REMOVED: u64 = u64::MAX;
 
 /// What is known of every limit by number. A limit that is not known any more is worth nothing: its slots are free.
 #[derive(Debug)]
 pub(super) struct EvictionPriorities {
-    limits: Box<[Entry]>,
+    limits: Box<[LimitPriority]>,
     /// What entries are made of that are not a single quota. Whoever changes an entry holds the lock.
-    tiers: Mutex<BTreeMap<u16, Tiers>>,
+    tiers: Mutex<BTreeMap<u16, LimitTiers>>,
 }
 
 /// One limit, all of its tiers together.
 #[derive(Debug, Default)]
-struct Entry {
+struct LimitPriority {
     /// A full quota of the largest tier; zero for a limit that is not known yet, [`GONE`] for one that is gone.
     full: AtomicU64,
     /// The use above which no tier admits even one more unit.
     denied_above: AtomicU64,
     /// The use above which some tier does not.
-    doubtful_above: AtomicU64,
+    some_tier_denies_above: AtomicU64,
     /// How long after its first word's instant a state still counts, the longest of all tiers.
     tail: AtomicU64,
 }
 
 /// The tiers of one limit.
 #[derive(Clone, Debug, Default)]
-struct Tiers {
+struct LimitTiers {
     known: Vec<UsageScale>,
     /// Whether a snapshot told of them: the first that is learnt from a quota in force takes their place.
     is_restored: bool,
@@ -58,11 +58,11 @@ struct Tiers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionPriority {
     /// Nothing: the state has expired or its limit is gone.
-    Nothing,
+    Free,
     /// So much of the quota is used; losing the state forgives that much.
     Used(u64),
     /// So much of the largest tier's quota is used, and a key of the smallest would be denied.
-    Doubtful(u64),
+    DeniedBySomeTier(u64),
     /// The key is being denied; losing the state would admit it.
     Denied,
 }
@@ -70,7 +70,7 @@ pub(super) enum EvictionPriority {
 impl EvictionPriorities {
     pub(super) fn new() -> Self {
         let mut limits = Vec::new();
-        limits.resize_with(LIMITS, Entry::default);
+        limits.resize_with(LIMITS, LimitPriority::default);
         Self {
             limits: limits.into_boxed_slice(),
             tiers: Mutex::default(),
@@ -78,8 +78,8 @@ impl EvictionPriorities {
     }
 
     /// Makes a limit known, or a further tier of one. Nothing is allocated for the first: a key that moves in may bring it.
-    pub(super) fn learn(&self, id: LimitId, limit: &Limit) {
-        let measure = measure(limit);
+    pub(super) fn add_tier(&self, id: LimitId, limit: &Limit) {
+        let measure = divisible_scale(limit);
         self.change(id, |entry, tiers| match tiers {
             None if entry.full.load(Ordering::Relaxed) == 0 => {
                 entry.set([measure]);
@@ -90,8 +90,8 @@ impl EvictionPriorities {
     }
 
     /// Makes a limit's quota known in the place of another, which counts no more. Other tiers stay as they are.
-    pub(super) fn replace(&self, id: LimitId, old: &Limit, new: &Limit) {
-        let [old, new] = [old, new].map(measure);
+    pub(super) fn replace_tier(&self, id: LimitId, old: &Limit, new: &Limit) {
+        let [old, new] = [old, new].map(divisible_scale);
         self.change(id, |entry, tiers| {
             let mut tiers = entry.tiers(tiers);
             tiers.known.retain(|known| *known != old);
@@ -101,25 +101,25 @@ impl EvictionPriorities {
 
     /// Makes a limit known unless it is already, or was forgotten: states of a limit that nobody announced are worth
     /// keeping too.
-    pub(super) fn know(&self, id: LimitId, limit: &Limit) {
+    pub(super) fn add_if_unknown(&self, id: LimitId, limit: &Limit) {
         let entry = self.limits.get(usize::from(id.0.get()));
         if entry.is_some_and(|entry| entry.full.load(Ordering::Relaxed) == 0) {
-            self.learn(id, limit);
+            self.add_tier(id, limit);
         }
     }
 
     /// Forgets a limit: its slots are free from now on.
-    pub(super) fn forget(&self, id: LimitId) {
+    pub(super) fn remove(&self, id: LimitId) {
         let mut all = self.lock();
         all.remove(&id.0.get());
         if let Some(entry) = self.limits.get(usize::from(id.0.get())) {
-            entry.full.store(GONE, Ordering::Relaxed);
+            entry.full.store(REMOVED, Ordering::Relaxed);
         }
     }
 
     /// What a snapshot says of a limit, until its quotas are learnt.
     pub(super) fn restore(&self, id: LimitId, measures: Vec<UsageScale>) {
-        let restored = Tiers {
+        let restored = LimitTiers {
             known: measures,
             is_restored: true,
         };
@@ -140,21 +140,21 @@ impl EvictionPriorities {
     }
 
     /// What a state of one or two words is worth under the limit of this number.
-    pub(super) fn of<const W: usize>(
+    pub(super) fn priority_of<const W: usize>(
         &self,
         limit: u16,
         state: [u64; W],
         now: Timestamp,
     ) -> EvictionPriority {
         let Some(entry) = self.limits.get(usize::from(limit)) else {
-            return EvictionPriority::Nothing;
+            return EvictionPriority::Free;
         };
         let full = entry.full.load(Ordering::Relaxed);
         let tail = entry.tail.load(Ordering::Relaxed);
         let [first, second] = [state.first(), state.get(1)].map(Option::<&u64>::copied);
         let until = first.unwrap_or(0).saturating_add(tail);
-        if full == 0 || full == GONE || until <= now.as_nanos() {
-            return EvictionPriority::Nothing;
+        if full == 0 || full == REMOVED || until <= now.as_nanos() {
+            return EvictionPriority::Free;
         }
         let used = match second {
             None => until.saturating_sub(now.as_nanos()),
@@ -164,21 +164,25 @@ impl EvictionPriorities {
         if used > entry.denied_above.load(Ordering::Relaxed) {
             return EvictionPriority::Denied;
         }
-        let part = u128::from(used).wrapping_mul(u128::from(WHOLE)) / u128::from(full);
+        let part = u128::from(used).wrapping_mul(u128::from(FULL_USE)) / u128::from(full);
         let part = u64::try_from(part).unwrap_or(u64::MAX);
-        if used > entry.doubtful_above.load(Ordering::Relaxed) {
-            return EvictionPriority::Doubtful(part);
+        if used > entry.some_tier_denies_above.load(Ordering::Relaxed) {
+            return EvictionPriority::DeniedBySomeTier(part);
         }
         EvictionPriority::Used(part)
     }
 
     /// Changes a limit's entry, and its tiers if it has several. What is gone stays gone.
-    fn change(&self, id: LimitId, change: impl FnOnce(&Entry, Option<Tiers>) -> Option<Tiers>) {
+    fn change(
+        &self,
+        id: LimitId,
+        change: impl FnOnce(&LimitPriority, Option<LimitTiers>) -> Option<LimitTiers>,
+    ) {
         let mut all = self.lock();
         let Some(entry) = self.limits.get(usize::from(id.0.get())) else {
             return;
         };
-        if entry.full.load(Ordering::Relaxed) == GONE {
+        if entry.full.load(Ordering::Relaxed) == REMOVED {
             return;
         }
         let number = id.0.get();
@@ -190,13 +194,13 @@ impl EvictionPriorities {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Tiers>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, LimitTiers>> {
         // Nothing under the lock panics, and an entry is made anew with every change.
         self.tiers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
+impl LimitPriority {
     fn set(&self, tiers: impl IntoIterator<Item = UsageScale>) {
         let widest = |all: (UsageScale, u64), next: UsageScale| {
             let (largest, least) = all;
@@ -213,21 +217,23 @@ impl Entry {
         };
         self.denied_above
             .store(largest.denied_above, Ordering::Relaxed);
-        self.doubtful_above.store(least, Ordering::Relaxed);
+        self.some_tier_denies_above.store(least, Ordering::Relaxed);
         self.tail.store(largest.tail, Ordering::Relaxed);
         self.full.store(largest.full, Ordering::Relaxed);
     }
 
     /// The tiers, which the entry itself knows if there is only one.
-    fn tiers(&self, several: Option<Tiers>) -> Tiers {
+    fn tiers(&self, several: Option<LimitTiers>) -> LimitTiers {
         let single = || UsageScale {
             full: self.full.load(Ordering::Relaxed),
             denied_above: self.denied_above.load(Ordering::Relaxed),
             tail: self.tail.load(Ordering::Relaxed),
         };
         several.unwrap_or_else(|| match single() {
-            UsageScale { full: 0 | GONE, .. } => Tiers::default(),
-            single => Tiers {
+            UsageScale {
+                full: 0 | REMOVED, ..
+            } => LimitTiers::default(),
+            single => LimitTiers {
                 known: vec![single],
                 is_restored: false,
             },
@@ -235,7 +241,7 @@ impl Entry {
     }
 }
 
-impl Tiers {
+impl LimitTiers {
     fn with(mut self, measure: UsageScale) -> Self {
         if std::mem::take(&mut self.is_restored) {
             self.known.clear();
@@ -249,10 +255,10 @@ impl Tiers {
 }
 
 /// The limit's scale, with a full quota that can be divided by and is none of the marks.
-fn measure(limit: &Limit) -> UsageScale {
+fn divisible_scale(limit: &Limit) -> UsageScale {
     let scale = limit.usage_scale();
     UsageScale {
-        full: scale.full.clamp(1, GONE - 1),
+        full: scale.full.clamp(1, REMOVED - 1),
         ..scale
     }
 }
@@ -268,37 +274,37 @@ mod tests {
     #[test]
     fn a_state_is_worth_what_losing_it_would_forgive() {
         let worths = EvictionPriorities::new();
-        let anything = worths.of(1, [u64::MAX >> 1], Timestamp::EPOCH);
-        assert_eq!(anything, EvictionPriority::Nothing, "no such limit");
-        let quota = TokenBucket::at(Rate::per_second(1))
+        let anything = worths.priority_of(1, [u64::MAX >> 1], Timestamp::EPOCH);
+        assert_eq!(anything, EvictionPriority::Free, "no such limit");
+        let quota = TokenBucket::builder(Rate::per_second(1))
             .burst(4)
             .build()
             .unwrap();
-        worths.learn(ID, &quota.into());
+        worths.add_tier(ID, &quota.into());
         let (now, second) = (Timestamp::from_secs(100), 1_000_000_000);
-        let of = |ahead| worths.of(1, [now.as_nanos() + ahead], now);
-        assert_eq!(of(0), EvictionPriority::Nothing);
-        assert_eq!(of(second), EvictionPriority::Used(WHOLE / 4));
-        assert_eq!(of(3 * second), EvictionPriority::Used(WHOLE / 4 * 3));
+        let of = |ahead| worths.priority_of(1, [now.as_nanos() + ahead], now);
+        assert_eq!(of(0), EvictionPriority::Free);
+        assert_eq!(of(second), EvictionPriority::Used(FULL_USE / 4));
+        assert_eq!(of(3 * second), EvictionPriority::Used(FULL_USE / 4 * 3));
         assert_eq!(of(3 * second + 1), EvictionPriority::Denied);
-        worths.forget(ID);
-        worths.know(ID, &quota.into());
-        let forgotten = worths.of(1, [now.as_nanos() + second], now);
+        worths.remove(ID);
+        worths.add_if_unknown(ID, &quota.into());
+        let forgotten = worths.priority_of(1, [now.as_nanos() + second], now);
         assert_eq!(
             forgotten,
-            EvictionPriority::Nothing,
+            EvictionPriority::Free,
             "a straggler does not bring it back"
         );
     }
 
     fn bucket(burst: u64) -> Limit {
-        let bucket = TokenBucket::at(Rate::per_second(1)).burst(burst);
+        let bucket = TokenBucket::builder(Rate::per_second(1)).burst(burst);
         bucket.build().unwrap().into()
     }
 
     /// A key's worth that has used so many units of a bucket.
     fn used(worths: &EvictionPriorities, units: u64) -> EvictionPriority {
-        worths.of(1, [units * 1_000_000_000], Timestamp::EPOCH)
+        worths.priority_of(1, [units * 1_000_000_000], Timestamp::EPOCH)
     }
 
     /// The larger of all quotas that a limit had ever had used to count, so after a quota was lowered a key that it denied
@@ -306,53 +312,65 @@ mod tests {
     #[test]
     fn a_replaced_quota_counts_no_more_and_whom_the_lower_one_denies_is_denied() {
         let worths = EvictionPriorities::new();
-        worths.learn(ID, &bucket(100));
-        assert_eq!(used(&worths, 10), EvictionPriority::Used(WHOLE / 10));
-        worths.replace(ID, &bucket(100), &bucket(10));
+        worths.add_tier(ID, &bucket(100));
+        assert_eq!(used(&worths, 10), EvictionPriority::Used(FULL_USE / 10));
+        worths.replace_tier(ID, &bucket(100), &bucket(10));
         assert_eq!(used(&worths, 10), EvictionPriority::Denied);
-        assert_eq!(used(&worths, 5), EvictionPriority::Used(WHOLE / 2));
-        worths.replace(ID, &bucket(10), &bucket(100));
-        assert_eq!(used(&worths, 10), EvictionPriority::Used(WHOLE / 10));
+        assert_eq!(used(&worths, 5), EvictionPriority::Used(FULL_USE / 2));
+        worths.replace_tier(ID, &bucket(10), &bucket(100));
+        assert_eq!(used(&worths, 10), EvictionPriority::Used(FULL_USE / 10));
     }
 
     #[test]
     fn tiers_count_until_they_are_replaced_themselves() {
         let worths = EvictionPriorities::new();
-        worths.learn(ID, &bucket(10));
-        worths.learn(ID, &bucket(100));
-        worths.learn(ID, &bucket(100));
-        assert_eq!(used(&worths, 9), EvictionPriority::Used(WHOLE * 9 / 100));
-        assert_eq!(used(&worths, 50), EvictionPriority::Doubtful(WHOLE / 2));
+        worths.add_tier(ID, &bucket(10));
+        worths.add_tier(ID, &bucket(100));
+        worths.add_tier(ID, &bucket(100));
+        assert_eq!(used(&worths, 9), EvictionPriority::Used(FULL_USE * 9 / 100));
+        assert_eq!(
+            used(&worths, 50),
+            EvictionPriority::DeniedBySomeTier(FULL_USE / 2)
+        );
         assert_eq!(used(&worths, 100), EvictionPriority::Denied);
-        worths.replace(ID, &bucket(10), &bucket(20));
-        assert_eq!(used(&worths, 15), EvictionPriority::Used(WHOLE * 15 / 100));
-        worths.replace(ID, &bucket(100), &bucket(20));
+        worths.replace_tier(ID, &bucket(10), &bucket(20));
+        assert_eq!(
+            used(&worths, 15),
+            EvictionPriority::Used(FULL_USE * 15 / 100)
+        );
+        worths.replace_tier(ID, &bucket(100), &bucket(20));
         assert_eq!(
             used(&worths, 20),
             EvictionPriority::Denied,
             "both tiers are the same"
         );
-        worths.forget(ID);
-        worths.replace(ID, &bucket(20), &bucket(30));
-        assert_eq!(used(&worths, 20), EvictionPriority::Nothing, "it is gone");
+        worths.remove(ID);
+        worths.replace_tier(ID, &bucket(20), &bucket(30));
+        assert_eq!(used(&worths, 20), EvictionPriority::Free, "it is gone");
     }
 
     #[test]
     fn what_a_snapshot_says_counts_until_a_quota_is_learnt() {
         let (worths, again) = (EvictionPriorities::new(), EvictionPriorities::new());
-        worths.learn(ID, &bucket(10));
-        worths.learn(ID, &bucket(100));
+        worths.add_tier(ID, &bucket(10));
+        worths.add_tier(ID, &bucket(100));
         for (id, measures) in worths.all() {
             again.restore(LimitId(NonZeroU16::new(id).unwrap()), measures);
         }
-        assert_eq!(used(&again, 50), EvictionPriority::Doubtful(WHOLE / 2));
+        assert_eq!(
+            used(&again, 50),
+            EvictionPriority::DeniedBySomeTier(FULL_USE / 2)
+        );
         assert_eq!(worths.all(), again.all());
-        again.know(ID, &bucket(20));
-        assert_eq!(used(&again, 50), EvictionPriority::Doubtful(WHOLE / 2));
-        again.learn(ID, &bucket(20));
+        again.add_if_unknown(ID, &bucket(20));
+        assert_eq!(
+            used(&again, 50),
+            EvictionPriority::DeniedBySomeTier(FULL_USE / 2)
+        );
+        again.add_tier(ID, &bucket(20));
         assert_eq!(used(&again, 20), EvictionPriority::Denied);
         for burst in 0..2_000 {
-            again.learn(ID, &bucket(burst + 1));
+            again.add_tier(ID, &bucket(burst + 1));
         }
         assert_eq!(again.all()[0].1.len(), MAX_TIERS);
     }
@@ -360,26 +378,29 @@ mod tests {
     #[test]
     fn windows_are_worth_their_counts_until_they_end() {
         let worths = EvictionPriorities::new();
-        let minute = SlidingCounter::of(100, Nanos::MINUTE).build().unwrap();
-        worths.learn(ID, &minute.into());
+        let minute = SlidingCounter::builder(100, Nanos::MINUTE).build().unwrap();
+        worths.add_tier(ID, &minute.into());
         let at = Timestamp::from_secs;
         let state = [60_000_000_000, (10 << 32) | 15];
         assert_eq!(
-            worths.of(1, state, at(100)),
-            EvictionPriority::Used(WHOLE / 4)
+            worths.priority_of(1, state, at(100)),
+            EvictionPriority::Used(FULL_USE / 4)
         );
         assert_eq!(
-            worths.of(1, state, at(179)),
-            EvictionPriority::Used(WHOLE / 4)
+            worths.priority_of(1, state, at(179)),
+            EvictionPriority::Used(FULL_USE / 4)
         );
-        assert_eq!(worths.of(1, state, at(180)), EvictionPriority::Nothing);
+        assert_eq!(
+            worths.priority_of(1, state, at(180)),
+            EvictionPriority::Free
+        );
     }
 
     #[test]
     fn the_order_of_worth_is_the_order_of_staying() {
-        assert!(EvictionPriority::Nothing < EvictionPriority::Used(1));
+        assert!(EvictionPriority::Free < EvictionPriority::Used(1));
         assert!(EvictionPriority::Used(1) < EvictionPriority::Used(2));
-        assert!(EvictionPriority::Used(u64::MAX) < EvictionPriority::Doubtful(1));
-        assert!(EvictionPriority::Doubtful(u64::MAX) < EvictionPriority::Denied);
+        assert!(EvictionPriority::Used(u64::MAX) < EvictionPriority::DeniedBySomeTier(1));
+        assert!(EvictionPriority::DeniedBySomeTier(u64::MAX) < EvictionPriority::Denied);
     }
 }

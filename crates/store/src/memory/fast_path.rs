@@ -8,15 +8,15 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Quota;
 use tollgate_core::{Receipt, TokenBucket};
 
-use super::Memory;
-use super::bit::Held;
+use super::MemoryStore;
 use super::group::Slot;
-use super::hash::{Digest, Place};
+use super::hash::{KeyHash, StateHash};
+use super::lock_bit::BitGuard;
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Note, Op};
+use crate::contract::{LimitId, MAX_CHECKS, Op, QuotaCheck, ReplyNote, StoreReply};
 
 /// The slots of at most N keys, whose bits are not held yet.
-struct Found<'a, const N: usize> {
+struct SlotLookup<'a, const N: usize> {
     /// Slot and tag of each check.
     slots: [Option<(Slot<'a, 1>, u64)>; N],
     /// The slots' addresses, each with the number of its check in the lowest bits, so that one word is all that is sorted.
@@ -29,22 +29,22 @@ const INDEX_BITS: u32 = MAX_CHECKS.ilog2();
 
 /// The states of the checks while their bits are held. What is set here is seen by others only once a bit is given back.
 /// Small, because all of it is written between taking one bit and the next.
-type Taken<'a, const N: usize> = [Option<Held<'a>>; N];
+type LockedStates<'a, const N: usize> = [Option<BitGuard<'a>>; N];
 
 /// Decides on at most N checks, or answers `None` if that is for a batch to do.
 #[inline]
 pub(super) fn spend_all<const N: usize, C: Clock>(
-    memory: &Memory<C>,
-    checks: &[Check<'_>],
-    answers: &mut [Answer],
+    memory: &MemoryStore<C>,
+    checks: &[QuotaCheck<'_>],
+    answers: &mut [StoreReply],
 ) -> Option<BatchOutcome> {
-    let mut found = Found::<N>::new();
+    let mut found = SlotLookup::<N>::new();
     for (index, check) in checks.iter().enumerate() {
-        spending(check)?;
-        let place = memory.place(&check.key, check.ruled.id);
+        as_bucket_spend(check)?;
+        let place = memory.hash_state(&check.key, check.limit.id);
         found.find(memory, place, index)?;
     }
-    let mut taken: Taken<'_, N> = [const { None }; N];
+    let mut taken: LockedStates<'_, N> = [const { None }; N];
     found.take(checks.len(), &mut taken)?;
     let now = memory.now();
     let mut verdict = BatchOutcome::default();
@@ -55,7 +55,7 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
         .zip(&mut before)
         .zip(&mut *answers)
     {
-        let (quota, cost) = spending(check)?;
+        let (quota, cost) = as_bucket_spend(check)?;
         let state = taken.as_mut()?;
         *before = state.value();
         let transition = quota.decide(*before, now, cost);
@@ -65,12 +65,12 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
         }
         answer.outcome = transition.outcome;
         answer.receipt = transition.receipt;
-        answer.note = Note::Plain;
+        answer.note = ReplyNote::Plain;
     }
     let all_admit = verdict.is_admitted();
     for (((check, taken), before), answer) in checks.iter().zip(&mut taken).zip(before).zip(answers)
     {
-        let (quota, _) = spending(check)?;
+        let (quota, _) = as_bucket_spend(check)?;
         let state = taken.as_mut()?;
         if !all_admit && answer.outcome.is_admitted() {
             state.set(before);
@@ -85,16 +85,16 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
 /// told but the verdict, so nothing is computed for it.
 #[inline]
 pub(super) fn spend_each<const N: usize, C: Clock>(
-    memory: &Memory<C>,
-    digest: Digest,
+    memory: &MemoryStore<C>,
+    digest: KeyHash,
     buckets: &[(LimitId, TokenBucket)],
     cost: u64,
 ) -> Option<BatchOutcome> {
-    let mut found = Found::<N>::new();
+    let mut found = SlotLookup::<N>::new();
     for (index, (limit, _)) in buckets.iter().enumerate() {
-        found.find(memory, digest.under(*limit), index)?;
+        found.find(memory, digest.for_limit(*limit), index)?;
     }
-    let mut taken: Taken<'_, N> = [const { None }; N];
+    let mut taken: LockedStates<'_, N> = [const { None }; N];
     found.take(buckets.len(), &mut taken)?;
     let now = memory.now();
     let mut verdict = BatchOutcome::default();
@@ -118,7 +118,7 @@ pub(super) fn spend_each<const N: usize, C: Clock>(
     Some(verdict)
 }
 
-impl<'a, const N: usize> Found<'a, N> {
+impl<'a, const N: usize> SlotLookup<'a, N> {
     #[inline]
     const fn new() -> Self {
         Self {
@@ -129,8 +129,13 @@ impl<'a, const N: usize> Found<'a, N> {
 
     /// Finds a key's slot. All are looked up before the first is taken, so that the processor fetches them side by side.
     #[inline]
-    fn find<C: Clock>(&mut self, memory: &'a Memory<C>, place: Place, index: usize) -> Option<()> {
-        let slot = memory.words().find(place)?;
+    fn find<C: Clock>(
+        &mut self,
+        memory: &'a MemoryStore<C>,
+        place: StateHash,
+        index: usize,
+    ) -> Option<()> {
+        let slot = memory.word_table().find(place)?;
         *self.slots.get_mut(index)? = Some((slot, place.tag()));
         // No address of a table differs from another only in the bits that are shifted out.
         let address = u64::try_from(slot.address()).ok()? << INDEX_BITS;
@@ -141,7 +146,7 @@ impl<'a, const N: usize> Found<'a, N> {
     /// Takes the bits of the first `count` checks in the order of their addresses. Filled in place: as a result they would
     /// be copied.
     #[inline]
-    fn take(mut self, count: usize, taken: &mut Taken<'a, N>) -> Option<()> {
+    fn take(mut self, count: usize, taken: &mut LockedStates<'a, N>) -> Option<()> {
         sort(&mut self.order);
         let mut last = u64::MAX;
         for word in self.order.into_iter().take(count) {
@@ -153,7 +158,7 @@ impl<'a, const N: usize> Found<'a, N> {
             last = address;
             let index = usize::try_from(word & ((1 << INDEX_BITS) - 1)).ok()?;
             let (found, tag) = self.slots.get(index).copied().flatten()?;
-            let slot = found.take();
+            let slot = found.lock();
             if slot.tag() != tag {
                 return None;
             }
@@ -220,8 +225,8 @@ fn sort<const N: usize>(words: &mut [u64; N]) {
 
 /// The bucket and the cost, if that is what the check is about.
 #[inline]
-const fn spending<'a>(check: &Check<'a>) -> Option<(&'a TokenBucket, u64)> {
-    match (check.ruled.limit.quota(), check.op) {
+const fn as_bucket_spend<'a>(check: &QuotaCheck<'a>) -> Option<(&'a TokenBucket, u64)> {
+    match (check.limit.limit.quota(), check.op) {
         (Quota::TokenBucket(quota), Op::Spend(cost)) => Some((quota, cost)),
         _ => None,
     }
@@ -232,17 +237,17 @@ mod tests {
     use super::super::batch::Batch;
     use super::*;
     use crate::clock::ManualClock;
-    use crate::contract::{LimitId, Ruled, Store as _};
-    use crate::key::Key;
+    use crate::contract::{IdentifiedLimit, LimitId, Store as _};
+    use crate::key::StoreKey;
     use std::num::NonZeroU16;
     use tollgate_core::{Nanos, Rate, Timestamp};
 
     const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
 
-    fn rules() -> [Ruled; 3] {
-        [1, 2, 3].map(|number: u16| Ruled {
+    fn rules() -> [IdentifiedLimit; 3] {
+        [1, 2, 3].map(|number: u16| IdentifiedLimit {
             id: LimitId(NonZeroU16::new(number).unwrap()),
-            limit: TokenBucket::at(Rate::per_second(u64::from(number)))
+            limit: TokenBucket::builder(Rate::per_second(u64::from(number)))
                 .burst(u64::from(number) * 3)
                 .build()
                 .unwrap()
@@ -250,8 +255,8 @@ mod tests {
         })
     }
 
-    fn store() -> Memory<ManualClock> {
-        Memory::with_clock(1_000, ManualClock::at(Timestamp::from_secs(1_000))).unwrap()
+    fn store() -> MemoryStore<ManualClock> {
+        MemoryStore::with_clock(1_000, ManualClock::at(Timestamp::from_secs(1_000))).unwrap()
     }
 
     /// A network sorts whatever it is given if it sorts all rows of zeros and ones.
@@ -284,16 +289,16 @@ mod tests {
         };
         let (mut taken, mut denied) = (0, 0);
         for _ in 0..20_000 {
-            let key = Key::of(KEYS[draw(3)]).unwrap();
+            let key = StoreKey::new(KEYS[draw(3)]).unwrap();
             let first = draw(3);
-            let checks: Vec<Check<'_>> = (0..=draw(3))
-                .map(|index| Check {
+            let checks: Vec<QuotaCheck<'_>> = (0..=draw(3))
+                .map(|index| QuotaCheck {
                     key,
-                    ruled: &rules[(first + index) % 3],
+                    limit: &rules[(first + index) % 3],
                     op: Op::Spend(draw(4) as u64),
                 })
                 .collect();
-            let mut answers = vec![[Answer::EMPTY; 4]; 3];
+            let mut answers = vec![[StoreReply::EMPTY; 4]; 3];
             let [one, two, three] = &mut answers[..] else {
                 unreachable!()
             };
@@ -306,9 +311,9 @@ mod tests {
             let span = Nanos::from_millis(draw(500) as u64);
             short.clock.advance(span);
             long.clock.advance(span);
-            let peek: Vec<Check<'_>> = checks
+            let peek: Vec<QuotaCheck<'_>> = checks
                 .iter()
-                .map(|c| Check {
+                .map(|c| QuotaCheck {
                     op: Op::Spend(0),
                     ..*c
                 })
@@ -328,19 +333,19 @@ mod tests {
         });
         let (mut admitted, mut denied) = (0, 0);
         for round in 0..20_000_u64 {
-            let key = Key::of(KEYS[(round % 3) as usize]).unwrap();
+            let key = StoreKey::new(KEYS[(round % 3) as usize]).unwrap();
             let cost = round / 3 % 5;
             let some = &buckets[..1 + (round / 7 % 3) as usize];
             let verdict = short.spend_all(&key, some, cost).unwrap();
-            let checks: Vec<Check<'_>> = rules[..some.len()]
+            let checks: Vec<QuotaCheck<'_>> = rules[..some.len()]
                 .iter()
-                .map(|ruled| Check {
+                .map(|ruled| QuotaCheck {
                     key,
-                    ruled,
+                    limit: ruled,
                     op: Op::Spend(cost),
                 })
                 .collect();
-            let mut answers = vec![Answer::EMPTY; checks.len()];
+            let mut answers = vec![StoreReply::EMPTY; checks.len()];
             let expected = Batch::<4>::decide(&long, &checks, &mut answers).unwrap();
             assert_eq!(verdict, expected, "round {round}");
             admitted += u32::from(verdict.is_admitted());
@@ -351,7 +356,7 @@ mod tests {
         }
         assert!(admitted > 1_000 && denied > 1_000, "{admitted} {denied}");
         for ruled in &rules {
-            let key = Key::of(KEYS[0]).unwrap();
+            let key = StoreKey::new(KEYS[0]).unwrap();
             assert_eq!(short.inspect(&key, ruled), long.inspect(&key, ruled));
         }
     }
@@ -359,15 +364,15 @@ mod tests {
     #[test]
     fn the_same_key_twice_is_left_to_the_batch_and_nothing_stays_held() {
         let (store, rules) = (store(), rules());
-        let check = Check {
-            key: Key::of(b"a").unwrap(),
-            ruled: &rules[0],
+        let check = QuotaCheck {
+            key: StoreKey::new(b"a").unwrap(),
+            limit: &rules[0],
             op: Op::Spend(1),
         };
-        assert!(store.ask([check]).unwrap().0.is_admitted());
-        assert!(store.ask([check, check]).is_err());
+        assert!(store.decide_array([check]).unwrap().0.is_admitted());
+        assert!(store.decide_array([check, check]).is_err());
         assert!(
-            store.ask([check]).unwrap().0.is_admitted(),
+            store.decide_array([check]).unwrap().0.is_admitted(),
             "its bit is free"
         );
     }

@@ -7,7 +7,7 @@
 //!
 //! Must not know: which group a key belongs to, what states mean beyond their expiry.
 
-use super::bit::{Held, free_value, glance};
+use super::lock_bit::{BitGuard, load_if_unlocked, load_with_bit};
 use super::sync::{AtomicU64, Ordering};
 
 /// Words in a group: 128 bytes, the unit in which the machine's prefetcher fetches.
@@ -19,10 +19,10 @@ const SPILLED: u64 = 1;
 /// The words of one group. All zero is a group that nobody lives in.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub(super) struct Group([AtomicU64; WORDS]);
+pub(super) struct SlotGroup([AtomicU64; WORDS]);
 
 /// How many slots of W-word states a group has: seven of one word, five of two.
-pub(super) const fn slots(words: usize) -> usize {
+pub(super) const fn slots_per_group(words: usize) -> usize {
     (WORDS - 1) / (words + 1)
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Slot<'a, const W: usize> {
 
 /// A slot whose bit is held: nobody else reads or writes it.
 #[derive(Debug)]
-pub(super) struct Owned<'a, const W: usize> {
+pub(super) struct SlotGuard<'a, const W: usize> {
     slot: Slot<'a, W>,
-    bit: Held<'a>,
+    bit: BitGuard<'a>,
 }
 
-impl Group {
+impl SlotGroup {
     /// A group that nobody lives in, for a model checker.
     #[cfg(loom)]
     pub(super) fn empty() -> Self {
@@ -48,23 +48,23 @@ impl Group {
     }
 
     /// The header's bit, under which keys move in.
-    pub(super) fn door(&self) -> Held<'_> {
-        Held::take(&self.0[0])
+    pub(super) fn insert_lock(&self) -> BitGuard<'_> {
+        BitGuard::lock(&self.0[0])
     }
 
     /// Whether keys whose home this is may live elsewhere.
     pub(super) fn has_spilled(&self) -> bool {
-        glance(&self.0[0]).0 & SPILLED != 0
+        load_with_bit(&self.0[0]).0 & SPILLED != 0
     }
 
     /// Notes that a key whose home this is lives elsewhere.
-    pub(super) fn spill(door: &mut Held<'_>) {
+    pub(super) fn mark_spilled(door: &mut BitGuard<'_>) {
         door.set(door.value() | SPILLED);
     }
 
     #[inline]
     pub(super) fn slot<const W: usize>(&self, index: usize) -> Option<Slot<'_, W>> {
-        let start = WORDS - slots(W) * (W + 1) + index * (W + 1);
+        let start = WORDS - slots_per_group(W) * (W + 1) + index * (W + 1);
         let (tag, rest) = self.0.get(start..)?.split_first()?;
         Some(Slot {
             tag,
@@ -72,8 +72,8 @@ impl Group {
         })
     }
 
-    pub(super) fn all<const W: usize>(&self) -> impl Iterator<Item = Slot<'_, W>> {
-        (0..slots(W)).filter_map(|index| self.slot(index))
+    pub(super) fn slots<const W: usize>(&self) -> impl Iterator<Item = Slot<'_, W>> {
+        (0..slots_per_group(W)).filter_map(|index| self.slot(index))
     }
 
     /// The slot where the tag lives, if it does. It may move out before its bit is taken.
@@ -83,7 +83,7 @@ impl Group {
         if slot.tag() == tag {
             return Some(slot);
         }
-        self.all().find(|slot| slot.tag() == tag)
+        self.slots().find(|slot| slot.tag() == tag)
     }
 }
 
@@ -95,13 +95,13 @@ impl<'a, const W: usize> Slot<'a, W> {
     }
 
     /// Whether somebody holds the slot, as it was when read.
-    pub(super) fn is_held(self) -> bool {
-        glance(&self.state[0]).1
+    pub(super) fn is_locked(self) -> bool {
+        load_with_bit(&self.state[0]).1
     }
 
     /// The state as it was when read. Its words may belong to different moments.
-    pub(super) fn glimpse(self) -> [u64; W] {
-        self.state.each_ref().map(|word| glance(word).0)
+    pub(super) fn peek_state(self) -> [u64; W] {
+        self.state.each_ref().map(|word| load_with_bit(word).0)
     }
 
     /// Where the slot is in memory: the order in which several bits are taken.
@@ -110,15 +110,15 @@ impl<'a, const W: usize> Slot<'a, W> {
     }
 
     #[inline]
-    pub(super) fn take(self) -> Owned<'a, W> {
-        Owned {
+    pub(super) fn lock(self) -> SlotGuard<'a, W> {
+        SlotGuard {
             slot: self,
-            bit: Held::take(&self.state[0]),
+            bit: BitGuard::lock(&self.state[0]),
         }
     }
 
-    pub(super) fn try_take(self) -> Option<Owned<'a, W>> {
-        Held::try_take(&self.state[0]).map(|bit| Owned { slot: self, bit })
+    pub(super) fn try_lock(self) -> Option<SlotGuard<'a, W>> {
+        BitGuard::try_lock(&self.state[0]).map(|bit| SlotGuard { slot: self, bit })
     }
 }
 
@@ -128,28 +128,28 @@ impl<'a> Slot<'a, 1> {
     /// The state is read before and after the tag. A tenant changes only under the bit, so if both looks find the same
     /// state and no bit, it was this tenant's in between.
     #[inline]
-    pub(super) fn look(self, tag: u64) -> Option<u64> {
-        let state = free_value(&self.state[0])?;
+    pub(super) fn peek(self, tag: u64) -> Option<u64> {
+        let state = load_if_unlocked(&self.state[0])?;
         let is_here = self.tag.load(Ordering::Acquire) == tag;
         (is_here && self.state[0].load(Ordering::Relaxed) == state).then_some(state)
     }
 
     /// Takes the bit if the state is still this one.
     #[inline]
-    pub(super) fn take_if(self, state: u64) -> Option<Owned<'a, 1>> {
-        Held::take_if(&self.state[0], state).map(|bit| Owned { slot: self, bit })
+    pub(super) fn lock_if(self, state: u64) -> Option<SlotGuard<'a, 1>> {
+        BitGuard::lock_if(&self.state[0], state).map(|bit| SlotGuard { slot: self, bit })
     }
 }
 
-impl<'a> Owned<'a, 1> {
+impl<'a> SlotGuard<'a, 1> {
     /// The bit by itself: its word is all of the state, and who knows the tenant needs no more.
     #[inline]
-    pub(super) fn into_bit(self) -> Held<'a> {
+    pub(super) fn into_bit(self) -> BitGuard<'a> {
         self.bit
     }
 }
 
-impl<const W: usize> Owned<'_, W> {
+impl<const W: usize> SlotGuard<'_, W> {
     /// Who lives here.
     #[inline]
     pub(super) fn tag(&self) -> u64 {
@@ -175,12 +175,12 @@ impl<const W: usize> Owned<'_, W> {
     }
 
     /// Leaves the slot empty.
-    pub(super) fn vacate(&mut self) {
-        self.house(0, [0; W]);
+    pub(super) fn clear(&mut self) {
+        self.insert(0, [0; W]);
     }
 
     /// Gives the slot to another tenant.
-    pub(super) fn house(&mut self, tag: u64, state: [u64; W]) {
+    pub(super) fn insert(&mut self, tag: u64, state: [u64; W]) {
         // Release: whoever sees the tag without the bit also sees that the bit was taken before.
         self.slot.tag.store(tag, Ordering::Release);
         self.set(state);

@@ -10,10 +10,10 @@ use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
 use crate::contract::LimitId;
-use crate::key::Key;
+use crate::key::StoreKey;
 
 /// The process's secret.
-pub(super) struct Secret {
+pub(super) struct HashSeed {
     words: [u64; 2],
     shared: SharedSeed,
 }
@@ -21,12 +21,12 @@ pub(super) struct Secret {
 /// Sixty-four bits that stand for one key under one limit. Two of a million keys share them by chance about once in
 /// forty million tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct StateHash {
     hash: u64,
     limit: LimitId,
 }
 
-impl Secret {
+impl HashSeed {
     /// A new secret from the system's randomness. A model checker needs the same one every time.
     pub(super) fn random() -> Self {
         if cfg!(loom) {
@@ -49,58 +49,58 @@ impl Secret {
     }
 
     #[inline]
-    pub(super) fn place(&self, key: &Key<'_>, limit: LimitId) -> Place {
-        self.digest(key).under(limit)
+    pub(super) fn hash_state(&self, key: &StoreKey<'_>, limit: LimitId) -> StateHash {
+        self.hash_key(key).for_limit(limit)
     }
 
     /// The key by itself, hashed once however many limits it is asked about.
     #[inline]
-    pub(super) fn digest(&self, key: &Key<'_>) -> Digest {
+    pub(super) fn hash_key(&self, key: &StoreKey<'_>) -> KeyHash {
         match key.single() {
             Some(part) => {
                 let mut hasher = FoldHasher::with_seed(self.words[0], &self.shared);
                 hasher.write(part);
-                Digest(hasher.finish())
+                KeyHash(hasher.finish())
             }
-            None => self.digest_many(key),
+            None => self.hash_parts(key),
         }
     }
 
     /// Several parts, each with its length; under a seed that no single part has.
-    fn digest_many(&self, key: &Key<'_>) -> Digest {
+    fn hash_parts(&self, key: &StoreKey<'_>) -> KeyHash {
         let mut hasher = FoldHasher::with_seed(!self.words[0], &self.shared);
         key.encode_parts(|len, part| {
             hasher.write_u16(len);
             hasher.write(part);
         });
-        Digest(hasher.finish())
+        KeyHash(hasher.finish())
     }
 }
 
 /// A key's hash, the same under every limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Digest(u64);
+pub(super) struct KeyHash(u64);
 
-impl Digest {
+impl KeyHash {
     /// Where the key lives under this limit. The fast hash leaves some bits weak; folding the product with the limit in
     /// it spreads both over all of them, so the same key under another limit is another key.
     #[inline]
-    pub(super) fn under(self, limit: LimitId) -> Place {
+    pub(super) fn for_limit(self, limit: LimitId) -> StateHash {
         let word = self.0 ^ (u64::from(limit.0.get()) << 48);
         let product = u128::from(word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let [high, low] = [product >> 64, product & u128::from(u64::MAX)];
         let hash = u64::try_from(high).unwrap_or(0) ^ u64::try_from(low).unwrap_or(0);
-        Place { hash, limit }
+        StateHash { hash, limit }
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for HashSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
 }
 
-impl Place {
+impl StateHash {
     /// The place that these were taken from.
     pub(super) const fn from_parts(hash: u64, limit: LimitId) -> Self {
         Self { hash, limit }
@@ -113,13 +113,13 @@ impl Place {
 
     /// Which of `count` groups the key belongs to.
     #[inline]
-    pub(super) fn home(self, count: usize) -> usize {
+    pub(super) fn primary_group(self, count: usize) -> usize {
         spread(self.hash, count)
     }
 
     /// Where it goes when there is no room at home.
     #[inline]
-    pub(super) fn refuge(self, count: usize) -> usize {
+    pub(super) fn alternate_group(self, count: usize) -> usize {
         spread(
             self.hash
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -137,7 +137,7 @@ impl Place {
 
     /// Where in a group of `slots` to look first.
     #[inline]
-    pub(super) fn favourite(self, slots: usize) -> usize {
+    pub(super) fn preferred_slot(self, slots: usize) -> usize {
         // Three bits that neither choose the group, below 2^32 of them, nor are the lowest of the tag.
         let bits = usize::try_from((self.hash >> 24) & 7).unwrap_or(0);
         if bits < slots { bits } else { bits - slots }

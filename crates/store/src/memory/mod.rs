@@ -8,23 +8,23 @@
 //! Must not know: what keys mean, policies, transports.
 
 mod batch;
-mod bit;
+mod batch_check;
 mod eviction_priority;
 mod fast_path;
 mod group;
 mod hash;
+mod lock_bit;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod occupancy;
 mod overflow;
 mod pages;
+mod slot_table;
 mod snapshot;
 mod spend;
-mod states;
-mod step;
 mod sync;
-mod table;
 mod variable_state;
+mod word_state;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,16 +38,16 @@ pub use self::snapshot::SnapshotError;
 
 use self::batch::Batch;
 use self::eviction_priority::EvictionPriorities;
-use self::hash::{Place, Secret, limit_of};
-use self::overflow::Overflow;
-use self::states::{InWords as _, Words};
-use self::table::Table;
+use self::hash::{HashSeed, StateHash, limit_of};
+use self::overflow::OverflowSketch;
+use self::slot_table::SlotTable;
 use self::variable_state::VariableStates;
+use self::word_state::{StateWords, WordState as _};
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Ruled, Store};
-use crate::error::InvalidSize;
-use crate::failure::{ErrorKind, StoreError};
-use crate::key::Key;
+use crate::contract::{IdentifiedLimit, LimitId, MAX_CHECKS, QuotaCheck, Store, StoreReply};
+use crate::invalid_size::InvalidSize;
+use crate::key::StoreKey;
+use crate::store_error::{StoreError, StoreErrorKind};
 
 /// The most keys that a store can be made for.
 pub const MAX_KEYS: usize = 1 << 30;
@@ -66,29 +66,29 @@ const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 /// ```
 /// use std::num::NonZeroU16;
 /// use tollgate_core::{Outcome, Rate, TokenBucket};
-/// use tollgate_store::{Check, Key, LimitId, Memory, Op, Ruled, Store};
+/// use tollgate_store::{QuotaCheck, StoreKey, LimitId, MemoryStore, Op, IdentifiedLimit, TestStore};
 ///
-/// let store = Memory::for_keys(10_000)?;
+/// let store = MemoryStore::for_keys(10_000)?;
 /// let quota = TokenBucket::at(Rate::per_second(10)).burst(1).build()?;
-/// let ruled = Ruled { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// let ruled = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
 /// store.learn(&ruled);
 ///
-/// let check = Check { key: Key::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) };
+/// let check = QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) };
 /// assert_eq!(store.ask([check])?.0.outcome(), Outcome::Allow);
 /// let (verdict, [answer]) = store.ask([check])?;
 /// assert!(!verdict.is_admitted());
 /// assert_eq!(answer.status.remaining, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Memory<C = SystemClock> {
+pub struct MemoryStore<C = SystemClock> {
     clock: C,
-    secret: Secret,
-    worths: EvictionPriorities,
-    words: Table<1>,
-    pairs: Table<2>,
-    shelves: VariableStates,
-    overflow: Overflow,
-    forgiven: AtomicU64,
+    secret: HashSeed,
+    priorities: EvictionPriorities,
+    word_table: SlotTable<1>,
+    pair_table: SlotTable<2>,
+    variable_states: VariableStates,
+    overflow: OverflowSketch,
+    evictions: AtomicU64,
 }
 
 /// How often this thread has waited for another inside any store. Counted in debug builds only, for tests.
@@ -100,18 +100,18 @@ pub fn waits_of_this_thread() -> Option<u64> {
 
 /// What a store has had to do for want of room, and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct StoreUsage {
     /// Live states that were given up for others. Each forgave a key what it owed.
-    pub forgiven: u64,
+    pub evictions: u64,
     /// Decisions that the overflow sketch made.
-    pub overflowed: u64,
+    pub overflow_decisions: u64,
     /// Bytes reserved for words and pairs. Pages that nobody has touched are not resident.
     pub table_bytes: usize,
     /// Bytes that collections take.
     pub collection_bytes: usize,
 }
 
-impl Memory {
+impl MemoryStore {
     /// A store with room for about so many keys of each kind in use at the same time, on the machine's clock.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Memory {
     }
 }
 
-impl<C: Clock> Memory<C> {
+impl<C: Clock> MemoryStore<C> {
     /// Like [`for_keys`](Memory::for_keys), on another clock.
     ///
     /// # Errors
@@ -145,27 +145,30 @@ impl<C: Clock> Memory<C> {
         let no_memory = |_| invalid("there is not enough memory for it");
         Ok(Self {
             clock,
-            secret: Secret::random(),
-            worths: EvictionPriorities::new(),
-            words: Table::for_keys(keys).map_err(no_memory)?,
-            pairs: Table::for_keys(keys).map_err(no_memory)?,
-            shelves: VariableStates::new(keys, keys.saturating_mul(COLLECTION_BYTES_PER_KEY)),
-            overflow: Overflow::new()
+            secret: HashSeed::random(),
+            priorities: EvictionPriorities::new(),
+            word_table: SlotTable::for_keys(keys).map_err(no_memory)?,
+            pair_table: SlotTable::for_keys(keys).map_err(no_memory)?,
+            variable_states: VariableStates::new(
+                keys,
+                keys.saturating_mul(COLLECTION_BYTES_PER_KEY),
+            ),
+            overflow: OverflowSketch::new()
                 .map_err(|_fixed| invalid("its overflow sketch is too large"))?,
-            forgiven: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
         })
     }
 
     /// Makes a limit known, so that the store can tell what its states are worth. A limit that nobody announced is
     /// learnt with its first key; call this for further tiers of one. When a quota changes, [`replace`](Self::replace) it.
-    pub fn learn(&self, ruled: &Ruled) {
-        self.worths.learn(ruled.id, &ruled.limit);
+    pub fn add_limit(&self, ruled: &IdentifiedLimit) {
+        self.priorities.add_tier(ruled.id, &ruled.limit);
     }
 
     /// Forgets a limit that is gone: the room its states take is free. Its id must not be used again.
-    pub fn forget(&self, id: LimitId) {
-        self.worths.forget(id);
-        self.shelves.forget(id);
+    pub fn remove_limit(&self, id: LimitId) {
+        self.priorities.remove(id);
+        self.variable_states.remove_limit(id);
     }
 
     /// Replaces a limit's quota, or that of one of its tiers; what is owed stays owed, and whom the new quota denies is
@@ -174,21 +177,26 @@ impl<C: Clock> Memory<C> {
     ///
     /// Counters of a window that gets another length are carried over one by one, which looks at the whole table; a log's
     /// new quota looks at all shelves; anything else costs nothing. Decide by `new` from now on.
-    pub fn replace(&self, old: &Ruled, new: &Ruled) {
-        self.worths.replace(new.id, &old.limit, &new.limit);
-        self.shelves.replace(new.id, &old.limit, &new.limit);
+    pub fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+        self.priorities.replace_tier(new.id, &old.limit, &new.limit);
+        self.variable_states
+            .replace_limit(new.id, &old.limit, &new.limit);
         if !new.limit.has_to_carry_over(&old.limit) {
             return;
         }
         let of_limit = |tag| limit_of(tag) == old.id.0.get();
-        for slot in self.pairs.tenants().filter(|slot| of_limit(slot.tag())) {
-            let mut slot = slot.take();
+        for slot in self
+            .pair_table
+            .occupied_slots()
+            .filter(|slot| of_limit(slot.tag()))
+        {
+            let mut slot = slot.lock();
             if !of_limit(slot.tag()) {
                 continue;
             }
-            let state = Words::read(&old.limit, slot.state());
+            let state = StateWords::read(&old.limit, slot.state());
             if let Some(edit) = new.limit.carry_over(&old.limit, &state, self.now()) {
-                slot.set(Words::write(edit));
+                slot.set(StateWords::write(edit));
             }
         }
     }
@@ -197,7 +205,7 @@ impl<C: Clock> Memory<C> {
     /// limit. A minute and 1,024 unless told otherwise.
     #[must_use]
     pub const fn with_reservations(mut self, memory: Nanos, most: usize) -> Self {
-        self.shelves.remember(memory, most);
+        self.variable_states.set_reservation_options(memory, most);
         self
     }
 
@@ -205,11 +213,11 @@ impl<C: Clock> Memory<C> {
     ///
     /// # Errors
     /// As [`Store::decide`].
-    pub fn ask<const N: usize>(
+    pub fn decide_array<const N: usize>(
         &self,
-        checks: [Check<'_>; N],
-    ) -> Result<(BatchOutcome, [Answer; N]), StoreError> {
-        let mut answers = [Answer::EMPTY; N];
+        checks: [QuotaCheck<'_>; N],
+    ) -> Result<(BatchOutcome, [StoreReply; N]), StoreError> {
+        let mut answers = [StoreReply::EMPTY; N];
         let verdict = self.decide(&checks, &mut answers)?;
         Ok((verdict, answers))
     }
@@ -224,64 +232,69 @@ impl<C: Clock> Memory<C> {
 
     /// The state of one key under one limit, if there is one.
     #[must_use]
-    pub fn inspect(&self, key: &Key<'_>, ruled: &Ruled) -> Option<State> {
-        let place = self.place(key, ruled.id);
+    pub fn inspect(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> Option<State> {
+        let place = self.hash_state(key, ruled.id);
         match ruled.limit.state_size() {
             StateSize::Word => self
-                .words
-                .occupy(place)
-                .map(|slot| Words::read(&ruled.limit, slot.state())),
+                .word_table
+                .lock_slot(place)
+                .map(|slot| StateWords::read(&ruled.limit, slot.state())),
             StateSize::Pair => self
-                .pairs
-                .occupy(place)
-                .map(|slot| Words::read(&ruled.limit, slot.state())),
+                .pair_table
+                .lock_slot(place)
+                .map(|slot| StateWords::read(&ruled.limit, slot.state())),
             StateSize::Collection => {
-                let mut shelf = self.shelves.lock(self.shelves.index(place))?;
+                let mut shelf = self
+                    .variable_states
+                    .lock(self.variable_states.index(place))?;
                 shelf.get(place).map(|stored| stored.state.clone())
             }
         }
     }
 
     /// Forgets what one key has used of one limit, and its reservations. Answers whether there was anything.
-    pub fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
-        let place = self.place(key, ruled.id);
+    pub fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
+        let place = self.hash_state(key, ruled.id);
         let had_words = match ruled.limit.state_size() {
             StateSize::Word => self
-                .words
-                .occupy(place)
-                .map(|mut slot| slot.vacate())
+                .word_table
+                .lock_slot(place)
+                .map(|mut slot| slot.clear())
                 .is_some(),
             StateSize::Pair => self
-                .pairs
-                .occupy(place)
-                .map(|mut slot| slot.vacate())
+                .pair_table
+                .lock_slot(place)
+                .map(|mut slot| slot.clear())
                 .is_some(),
             StateSize::Collection => false,
         };
-        let shelf = self.shelves.lock(self.shelves.index(place));
-        let had_box = shelf.is_some_and(|mut shelf| self.shelves.remove(&mut shelf, place));
+        let shelf = self.variable_states.lock(self.variable_states.index(place));
+        let had_box = shelf.is_some_and(|mut shelf| self.variable_states.remove(&mut shelf, place));
         had_words || had_box
     }
 
     /// What the store has had to do for want of room, and what it takes.
     #[must_use]
-    pub fn usage(&self) -> Usage {
-        Usage {
-            forgiven: self
-                .forgiven
+    pub fn usage(&self) -> StoreUsage {
+        StoreUsage {
+            evictions: self
+                .evictions
                 .load(Ordering::Relaxed)
-                .saturating_add(self.shelves.forgiven()),
-            overflowed: self.overflow.decisions(),
-            table_bytes: self.words.size().saturating_add(self.pairs.size()),
-            collection_bytes: self.shelves.used(),
+                .saturating_add(self.variable_states.evictions()),
+            overflow_decisions: self.overflow.decisions(),
+            table_bytes: self
+                .word_table
+                .size()
+                .saturating_add(self.pair_table.size()),
+            collection_bytes: self.variable_states.used(),
         }
     }
 
     /// Decides on at most N checks, the short way if it can be gone.
     fn decide_up_to<const N: usize>(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         match fast_path::spend_all::<N, C>(self, checks, answers) {
             Some(verdict) => Ok(verdict),
@@ -290,47 +303,47 @@ impl<C: Clock> Memory<C> {
     }
 
     #[inline]
-    fn place(&self, key: &Key<'_>, id: LimitId) -> Place {
-        self.secret.place(key, id)
+    fn hash_state(&self, key: &StoreKey<'_>, id: LimitId) -> StateHash {
+        self.secret.hash_state(key, id)
     }
 }
 
-impl<C> Memory<C> {
-    const fn words(&self) -> &Table<1> {
-        &self.words
+impl<C> MemoryStore<C> {
+    const fn word_table(&self) -> &SlotTable<1> {
+        &self.word_table
     }
 
-    const fn pairs(&self) -> &Table<2> {
-        &self.pairs
+    const fn pair_table(&self) -> &SlotTable<2> {
+        &self.pair_table
     }
 
-    const fn shelves(&self) -> &VariableStates {
-        &self.shelves
+    const fn variable_states(&self) -> &VariableStates {
+        &self.variable_states
     }
 
-    const fn worths(&self) -> &EvictionPriorities {
-        &self.worths
+    const fn priorities(&self) -> &EvictionPriorities {
+        &self.priorities
     }
 
-    const fn overflow(&self) -> &Overflow {
+    const fn overflow(&self) -> &OverflowSketch {
         &self.overflow
     }
 
     /// Notes that a key moved in, and whether somebody had to go for it.
-    fn count_move(&self, evicted: bool) {
+    fn count_insert(&self, evicted: bool) {
         if evicted {
-            self.forgiven.fetch_add(1, Ordering::Relaxed);
+            self.evictions.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl<C: Clock> Store for Memory<C> {
+impl<C: Clock> Store for MemoryStore<C> {
     fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        let bad = |detail| Err(StoreError::new(ErrorKind::BadRequest, detail));
+        let bad = |detail| Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         if answers.len() != checks.len() {
             return bad("there must be room for as many answers as there are checks");
         }
@@ -346,10 +359,10 @@ impl<C: Clock> Store for Memory<C> {
     }
 }
 
-impl<C> fmt::Debug for Memory<C> {
+impl<C> fmt::Debug for MemoryStore<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
-            .field("table_bytes", &self.words.size())
+            .field("table_bytes", &self.word_table.size())
             .finish_non_exhaustive()
     }
 }

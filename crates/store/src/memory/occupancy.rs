@@ -6,11 +6,11 @@
 
 use tollgate_core::Timestamp;
 
-use super::Memory;
+use super::MemoryStore;
 use super::eviction_priority::{EvictionPriorities, EvictionPriority};
-use super::group::slots;
+use super::group::slots_per_group;
 use super::hash::limit_of;
-use super::table::Table;
+use super::slot_table::SlotTable;
 use crate::clock::Clock;
 
 /// So many groups of each table are looked at: all of a store for a hundred thousand keys, 4 MiB of a larger one, whose
@@ -27,13 +27,13 @@ pub struct Occupancy {
     pub live: u64,
 }
 
-impl<C: Clock> Memory<C> {
+impl<C: Clock> MemoryStore<C> {
     /// How full the store is. Costs the same whatever its size, and holds nobody up.
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let now = self.now();
-        let words = of_table(self.words(), now, self.worths());
-        let pairs = of_table(self.pairs(), now, self.worths());
+        let words = of_table(self.word_table(), now, self.priorities());
+        let pairs = of_table(self.pair_table(), now, self.priorities());
         Occupancy {
             slots: words.slots.saturating_add(pairs.slots),
             live: words.live.saturating_add(pairs.live),
@@ -42,16 +42,20 @@ impl<C: Clock> Memory<C> {
 }
 
 fn of_table<const W: usize>(
-    table: &Table<W>,
+    table: &SlotTable<W>,
     now: Timestamp,
     worths: &EvictionPriorities,
 ) -> Occupancy {
     let all = count(table.slots());
-    let seen = table.slots().min(MOST_GROUPS.saturating_mul(slots(W)));
+    let seen = table
+        .slots()
+        .min(MOST_GROUPS.saturating_mul(slots_per_group(W)));
     let is_live = |number: &usize| {
         table.slot(*number).is_some_and(|slot| {
             let tag = slot.tag();
-            tag != 0 && worths.of(limit_of(tag), slot.glimpse(), now) != EvictionPriority::Nothing
+            tag != 0
+                && worths.priority_of(limit_of(tag), slot.peek_state(), now)
+                    != EvictionPriority::Free
         })
     };
     let live = count((0..seen).filter(is_live).count());
@@ -70,29 +74,29 @@ fn count(number: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::contract::{Check, LimitId, Op, Ruled};
-    use crate::key::Key;
+    use crate::contract::{IdentifiedLimit, LimitId, Op, QuotaCheck};
+    use crate::key::StoreKey;
     use std::num::NonZeroU16;
     use std::sync::Arc;
     use tollgate_core::{Nanos, Rate, TokenBucket};
 
     /// A store in which so many keys have just spent one unit that is back after ten seconds.
-    fn used(keys: usize, spent: u32) -> (Memory<Arc<ManualClock>>, Arc<ManualClock>) {
+    fn used(keys: usize, spent: u32) -> (MemoryStore<Arc<ManualClock>>, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-        let store = Memory::with_clock(keys, Arc::clone(&clock)).unwrap();
-        let bucket = TokenBucket::at(Rate::new(1, Nanos::from_secs(10))).burst(5);
-        let ruled = Ruled {
+        let store = MemoryStore::with_clock(keys, Arc::clone(&clock)).unwrap();
+        let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_secs(10))).burst(5);
+        let ruled = IdentifiedLimit {
             id: LimitId(NonZeroU16::MIN),
             limit: bucket.build().unwrap().into(),
         };
         for n in 0..spent {
             let bytes = n.to_be_bytes();
-            let check = Check {
-                key: Key::of(&bytes).unwrap(),
-                ruled: &ruled,
+            let check = QuotaCheck {
+                key: StoreKey::new(&bytes).unwrap(),
+                limit: &ruled,
                 op: Op::Spend(1),
             };
-            assert!(store.ask([check]).unwrap().0.is_admitted());
+            assert!(store.decide_array([check]).unwrap().0.is_admitted());
         }
         (store, clock)
     }

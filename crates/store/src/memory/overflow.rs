@@ -16,22 +16,22 @@ const WIDTH: usize = if cfg!(loom) { 16 } else { 1 << 14 };
 
 /// The overflow sketch of one store, for all of its limits.
 #[derive(Debug)]
-pub(super) struct Overflow {
+pub(super) struct OverflowSketch {
     sketch: Mutex<Sketch>,
     decisions: AtomicU64,
     /// Until when something is owed here.
-    owing_until: AtomicU64,
+    last_debt_until: AtomicU64,
 }
 
-impl Overflow {
+impl OverflowSketch {
     pub(super) fn new() -> Result<Self, InvalidQuota> {
         // The sketch's own quota is never asked: each limit decides by its own.
-        let quota = TokenBucket::at(Rate::per_second(0)).build()?;
+        let quota = TokenBucket::builder(Rate::per_second(0)).build()?;
         let sketch = Mutex::new(Sketch::new(quota, ROWS, WIDTH)?);
         Ok(Self {
             sketch,
             decisions: AtomicU64::new(0),
-            owing_until: AtomicU64::new(0),
+            last_debt_until: AtomicU64::new(0),
         })
     }
 
@@ -43,20 +43,20 @@ impl Overflow {
 
     /// Whether this key owes something here. Until it does not, the sketch goes on deciding for it: with a fresh state of
     /// its own it could spend everything once more.
-    pub(super) fn is_owed(&self, bits: u64, now: Timestamp) -> bool {
-        if self.owing_until.load(Ordering::Relaxed) <= now.as_nanos() {
+    pub(super) fn has_debt(&self, bits: u64, now: Timestamp) -> bool {
+        if self.last_debt_until.load(Ordering::Relaxed) <= now.as_nanos() {
             return false;
         }
         let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
-        sketch.owed(bits) > now.as_nanos()
+        sketch.tat(bits) > now.as_nanos()
     }
 
     /// Notes that a key owes until `tat`. Never lowers what is owed: the cells are shared, also with limits whose debts
     /// reach further.
-    pub(super) fn owe(&self, sketch: &mut Sketch, bits: u64, tat: Tat) {
-        if tat > sketch.owed(bits) {
-            sketch.owe(bits, tat);
-            self.owing_until.fetch_max(tat, Ordering::Relaxed);
+    pub(super) fn add_debt(&self, sketch: &mut Sketch, bits: u64, tat: Tat) {
+        if tat > sketch.tat(bits) {
+            sketch.set_tat(bits, tat);
+            self.last_debt_until.fetch_max(tat, Ordering::Relaxed);
         }
     }
 
@@ -66,9 +66,9 @@ impl Overflow {
     }
 
     /// Number and value of every cell that owes something.
-    pub(super) fn owing(&self, now: Timestamp) -> Vec<(usize, Tat)> {
+    pub(super) fn indebted_cells(&self, now: Timestamp) -> Vec<(usize, Tat)> {
         let now = now.as_nanos();
-        if self.owing_until.load(Ordering::Relaxed) <= now {
+        if self.last_debt_until.load(Ordering::Relaxed) <= now {
             return Vec::new();
         }
         let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,9 +79,9 @@ impl Overflow {
     /// Raises a cell to what it owed. Answers whether there is such a cell.
     pub(super) fn raise(&self, index: usize, tat: Tat) -> bool {
         let tat = tat.min(Timestamp::MAX.as_nanos());
-        self.owing_until.fetch_max(tat, Ordering::Relaxed);
+        self.last_debt_until.fetch_max(tat, Ordering::Relaxed);
         let mut sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
-        sketch.raise(index, tat)
+        sketch.raise_cell(index, tat)
     }
 
     /// How often the overflow had to decide.
@@ -97,13 +97,13 @@ mod tests {
     /// A limit with a small capacity used to bring a shared cell back to what it could itself have owed.
     #[test]
     fn what_is_owed_is_never_lowered_by_another_limit() {
-        let overflow = Overflow::new().unwrap();
+        let overflow = OverflowSketch::new().unwrap();
         let (now, hour) = (Timestamp::from_secs(1), Timestamp::from_secs(3_601));
-        assert!(!overflow.is_owed(7, now));
-        overflow.owe(&mut overflow.lock(), 7, hour.as_nanos());
-        overflow.owe(&mut overflow.lock(), 7, Timestamp::from_secs(2).as_nanos());
-        assert_eq!(overflow.lock().owed(7), hour.as_nanos());
-        assert!(overflow.is_owed(7, now));
-        assert!(!overflow.is_owed(8, now) && !overflow.is_owed(7, hour));
+        assert!(!overflow.has_debt(7, now));
+        overflow.add_debt(&mut overflow.lock(), 7, hour.as_nanos());
+        overflow.add_debt(&mut overflow.lock(), 7, Timestamp::from_secs(2).as_nanos());
+        assert_eq!(overflow.lock().tat(7), hour.as_nanos());
+        assert!(overflow.has_debt(7, now));
+        assert!(!overflow.has_debt(8, now) && !overflow.has_debt(7, hour));
     }
 }

@@ -12,19 +12,19 @@ use std::io;
 #[cfg(not(loom))]
 use memmap2::MmapMut;
 
-use super::group::Group;
+use super::group::SlotGroup;
 
 /// A model checker's atomics are not just words: they have to be made one by one.
 #[cfg(loom)]
-pub(super) struct Pages(Box<[Group]>);
+pub(super) struct Pages(Box<[SlotGroup]>);
 
 #[cfg(loom)]
 impl Pages {
     pub(super) fn zeroed(count: usize) -> io::Result<Self> {
-        Ok(Self((0..count).map(|_| Group::empty()).collect()))
+        Ok(Self((0..count).map(|_| SlotGroup::empty()).collect()))
     }
 
-    pub(super) fn groups(&self) -> &[Group] {
+    pub(super) fn groups(&self) -> &[SlotGroup] {
         &self.0
     }
 }
@@ -41,7 +41,7 @@ pub(super) struct Pages {
 impl Pages {
     pub(super) fn zeroed(count: usize) -> io::Result<Self> {
         let bytes = count
-            .checked_mul(size_of::<Group>())
+            .checked_mul(size_of::<SlotGroup>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let map = MmapMut::map_anon(bytes.max(1))?;
         // Without huge pages everything works, only slower.
@@ -51,10 +51,10 @@ impl Pages {
     }
 
     #[inline]
-    pub(super) fn groups(&self) -> &[Group] {
+    pub(super) fn groups(&self) -> &[SlotGroup] {
         // SAFETY: the mapping is page-aligned, which is more than a group needs; it is `count` groups long; every bit
         // pattern, zero included, is a valid group of atomics; nothing else ever refers to the mapping's bytes, and
         // atomics may be changed through a shared reference.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<Group>(), self.count) }
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<SlotGroup>(), self.count) }
     }
 }

@@ -6,34 +6,40 @@
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Outcome, TokenBucket};
 
-use super::hash::Place;
-use super::sync::stand_back;
-use super::{Memory, fast_path};
+use super::hash::StateHash;
+use super::sync::back_off;
+use super::{MemoryStore, fast_path};
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, LimitId, Op, Ruled, Store as _};
-use crate::failure::StoreError;
-use crate::key::Key;
+use crate::contract::{IdentifiedLimit, LimitId, Op, QuotaCheck, Store as _, StoreReply};
+use crate::key::StoreKey;
+use crate::store_error::StoreError;
 
-impl<C: Clock> Memory<C> {
+impl<C: Clock> MemoryStore<C> {
     /// Spends from one token bucket: the shortest way through the store, for those who have just one limit.
     #[inline]
-    pub fn spend(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
-        let place = self.secret.place(key, id);
+    pub fn spend(
+        &self,
+        key: &StoreKey<'_>,
+        id: LimitId,
+        quota: &TokenBucket,
+        cost: u64,
+    ) -> Outcome {
+        let place = self.secret.hash_state(key, id);
         // Most keys live in their favourite slot and nobody holds it. Then a denial only reads, and an admission takes
         // the bit just to write: if the state is no longer the one that was decided on, it is not to be had. The clock is
         // read after the state, so nothing decided later can be in what was seen.
-        if let Some((slot, tat)) = self.words.look(place) {
+        if let Some((slot, tat)) = self.word_table.peek(place) {
             let transition = quota.decide(tat, self.now(), cost);
             match transition.next {
                 None => return transition.outcome,
                 Some(next) if next >= tat => {
-                    if let Some(mut slot) = slot.take_if(tat)
+                    if let Some(mut slot) = slot.lock_if(tat)
                         && slot.tag() == place.tag()
                     {
                         slot.set([next]);
                         return transition.outcome;
                     }
-                    stand_back();
+                    back_off();
                 }
                 // A clock that went back; see `spend_held`.
                 Some(_) => {}
@@ -46,16 +52,16 @@ impl<C: Clock> Memory<C> {
     #[inline(never)]
     fn spend_held(
         &self,
-        key: &Key<'_>,
+        key: &StoreKey<'_>,
         id: LimitId,
-        place: Place,
+        place: StateHash,
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
         // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
         // at this instant, which lies within the call; that is what the promised bound speaks of.
         let now = self.now();
-        let Some(mut slot) = self.words.occupy(place) else {
+        let Some(mut slot) = self.word_table.lock_slot(place) else {
             return self.spend_first(key, id, quota, cost);
         };
         let [tat] = slot.state();
@@ -79,11 +85,11 @@ impl<C: Clock> Memory<C> {
     #[inline]
     pub fn spend_all(
         &self,
-        key: &Key<'_>,
+        key: &StoreKey<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
-        let digest = self.secret.digest(key);
+        let digest = self.secret.hash_key(key);
         let verdict = match buckets.len() {
             0..=2 => fast_path::spend_each::<2, C>(self, digest, buckets, cost),
             3..=4 => fast_path::spend_each::<4, C>(self, digest, buckets, cost),
@@ -97,40 +103,46 @@ impl<C: Clock> Memory<C> {
     #[inline(never)]
     fn spend_all_first(
         &self,
-        key: &Key<'_>,
+        key: &StoreKey<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
-        let ruled: Vec<Ruled> = buckets
+        let ruled: Vec<IdentifiedLimit> = buckets
             .iter()
-            .map(|(id, quota)| Ruled {
+            .map(|(id, quota)| IdentifiedLimit {
                 id: *id,
                 limit: (*quota).into(),
             })
             .collect();
         let op = Op::Spend(cost);
-        let check = |ruled| Check {
+        let check = |ruled| QuotaCheck {
             key: *key,
-            ruled,
+            limit: ruled,
             op,
         };
-        let checks: Vec<Check<'_>> = ruled.iter().map(check).collect();
-        self.decide(&checks, &mut vec![Answer::EMPTY; checks.len()])
+        let checks: Vec<QuotaCheck<'_>> = ruled.iter().map(check).collect();
+        self.decide(&checks, &mut vec![StoreReply::EMPTY; checks.len()])
     }
 
     /// The first request of a key, or the first after its state was given up.
     #[inline(never)]
-    fn spend_first(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
-        let ruled = Ruled {
+    fn spend_first(
+        &self,
+        key: &StoreKey<'_>,
+        id: LimitId,
+        quota: &TokenBucket,
+        cost: u64,
+    ) -> Outcome {
+        let ruled = IdentifiedLimit {
             id,
             limit: (*quota).into(),
         };
-        let check = Check {
+        let check = QuotaCheck {
             key: *key,
-            ruled: &ruled,
+            limit: &ruled,
             op: Op::Spend(cost),
         };
-        self.ask([check])
+        self.decide_array([check])
             .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
     }
 }

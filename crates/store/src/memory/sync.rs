@@ -24,7 +24,7 @@ pub(super) fn waits_of_this_thread() -> Option<u64> {
 
 /// Called between attempts to take a lock bit: spin a little, then let somebody else run.
 #[cfg(not(loom))]
-pub(super) fn wait(attempt: u32) {
+pub(super) fn spin_wait(attempt: u32) {
     #[cfg(debug_assertions)]
     if attempt == 0 {
         WAITS.set(WAITS.get().saturating_add(1));
@@ -46,7 +46,7 @@ pub(super) fn wait(_attempt: u32) {
 /// get more done: on one hot key, two threads decided more than twice as fast together as without it.
 #[cfg(not(loom))]
 #[cold]
-pub(super) fn stand_back() {
+pub(super) fn back_off() {
     for _ in 0..24 {
         std::hint::spin_loop();
     }

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate_core::limit::{Limit, State, StateSize};
-use tollgate_core::reservation::{Reservations, Terms};
+use tollgate_core::reservation::{ReservationLedger, ReservationOptions};
 use tollgate_core::{Nanos, Timestamp};
 
-use super::hash::Place;
+use super::hash::StateHash;
 use crate::contract::{LimitId, MAX_CHECKS};
 
 /// Boxes on one shelf.
-const BOXES: usize = 8;
+const STATES_PER_SHARD: usize = 8;
 /// VariableStates in one case: eight kibibytes, put up in a microsecond or two.
-const SHELVES: usize = 256;
+const SHARDS_PER_BLOCK: usize = 256;
 /// What one entry of a collection takes at most, with what growing by doubling wastes.
 const ENTRY_BYTES: usize = 160;
 /// How far beyond their bound the bytes may be: each thread looks whether there are some before it adds a batch's entries.
@@ -25,47 +25,47 @@ const EXCESS_BYTES: usize = 1 << 20;
 /// How long a reservation is remembered after it has expired.
 const RESERVATION_MEMORY: Nanos = Nanos::MINUTE;
 /// The most reservations under one key of one limit.
-const MOST_RESERVATIONS: usize = 1_024;
+const MAX_RESERVATIONS: usize = 1_024;
 
 /// All shelves, in cases that are put up when somebody first needs one: whoever keeps only words pays for none, and
 /// nobody waits for all of them.
 #[derive(Debug)]
 pub(super) struct VariableStates {
-    cases: Box<[OnceLock<Case>]>,
+    shard_blocks: Box<[OnceLock<ShardBlock>]>,
     count: usize,
     /// Bytes that all boxes together may take, and that they do.
     budget: usize,
     used: AtomicUsize,
-    forgiven: AtomicU64,
+    evictions: AtomicU64,
     /// How long a reservation is remembered after it has expired, and how many there may be under one key.
     memory: Nanos,
     most: usize,
 }
 
-type Case = Box<[Mutex<VariableStateTable>]>;
+type ShardBlock = Box<[Mutex<VariableStateShard>]>;
 
 /// A few boxes under one lock.
 #[derive(Debug, Default)]
-pub(super) struct VariableStateTable {
-    boxes: Vec<Stored>,
+pub(super) struct VariableStateShard {
+    states: Vec<VariableState>,
 }
 
 /// One key's collections under one limit.
 #[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) place: Place,
+pub(super) struct VariableState {
+    pub(super) hash: StateHash,
     /// What its state is judged by; none if that is kept elsewhere, and only reservations are here.
     pub(super) limit: Option<Limit>,
     pub(super) state: State,
-    pub(super) ledger: Reservations,
+    pub(super) ledger: ReservationLedger,
     /// The bytes it was last counted as.
     bytes: usize,
-    claim: Claim,
+    claim: BatchClaim,
 }
 
 /// What the batch that is being decided has to do with a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
+enum BatchClaim {
     None,
     /// It needs the box, which was there before.
     Known,
@@ -76,74 +76,77 @@ enum Claim {
 impl VariableStates {
     /// VariableStates for about so many keys, whose collections may take so many bytes.
     pub(super) fn new(keys: usize, budget: usize) -> Self {
-        let count = keys.div_ceil(BOXES / 2).max(1);
+        let count = keys.div_ceil(STATES_PER_SHARD / 2).max(1);
         let mut cases = Vec::new();
-        cases.resize_with(count.div_ceil(SHELVES), OnceLock::new);
+        cases.resize_with(count.div_ceil(SHARDS_PER_BLOCK), OnceLock::new);
         Self {
-            cases: cases.into_boxed_slice(),
+            shard_blocks: cases.into_boxed_slice(),
             count,
             budget,
             used: AtomicUsize::new(0),
-            forgiven: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
             memory: RESERVATION_MEMORY,
-            most: MOST_RESERVATIONS,
+            most: MAX_RESERVATIONS,
         }
     }
 
     /// Changes how reservations are remembered.
-    pub(super) const fn remember(&mut self, memory: Nanos, most: usize) {
+    pub(super) const fn set_reservation_options(&mut self, memory: Nanos, most: usize) {
         (self.memory, self.most) = (memory, most);
     }
 
     /// The terms of a reservation with this hold.
-    pub(super) const fn terms(&self, hold: Nanos) -> Terms {
-        Terms {
+    pub(super) const fn reservation_options(&self, hold: Nanos) -> ReservationOptions {
+        ReservationOptions {
             hold,
-            memory: self.memory,
-            most: self.most,
+            retention: self.memory,
+            max_records: self.most,
         }
     }
 
     /// Which shelf a key's box is on: the order in which several are locked.
-    pub(super) fn index(&self, place: Place) -> usize {
-        place.home(self.count)
+    pub(super) fn index(&self, place: StateHash) -> usize {
+        place.primary_group(self.count)
     }
 
-    pub(super) fn lock(&self, index: usize) -> Option<MutexGuard<'_, VariableStateTable>> {
+    pub(super) fn lock(&self, index: usize) -> Option<MutexGuard<'_, VariableStateShard>> {
         // A panic under the lock left whole boxes behind: each change to one is a single call.
-        let case = self.cases.get(index / SHELVES)?.get_or_init(|| {
-            let mut case = Vec::new();
-            case.resize_with(SHELVES, Mutex::default);
-            case.into_boxed_slice()
-        });
-        let shelf = case.get(index % SHELVES)?;
+        let case = self
+            .shard_blocks
+            .get(index / SHARDS_PER_BLOCK)?
+            .get_or_init(|| {
+                let mut case = Vec::new();
+                case.resize_with(SHARDS_PER_BLOCK, Mutex::default);
+                case.into_boxed_slice()
+            });
+        let shelf = case.get(index % SHARDS_PER_BLOCK)?;
         Some(shelf.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Makes sure that the key has a box and keeps it until the batch is [tidied](Self::tidy) up after. `None` if there is
     /// no room for one. Whether there are bytes for it to grow is another question.
-    pub(super) fn provide<'a>(
+    pub(super) fn get_or_insert<'a>(
         &self,
-        shelf: &'a mut VariableStateTable,
-        place: Place,
+        shelf: &'a mut VariableStateShard,
+        place: StateHash,
         limit: &Limit,
         now: Timestamp,
-    ) -> Option<&'a mut Stored> {
+    ) -> Option<&'a mut VariableState> {
         let index = match shelf.position(place) {
             Some(index) => index,
-            None => self.place_new(shelf, place, limit, now)?,
+            None => self.insert(shelf, place, limit, now)?,
         };
-        let stored = shelf.boxes.get_mut(index)?;
+        let stored = shelf.states.get_mut(index)?;
         // The quota may have changed since, and with it how long the state counts.
-        stored.limit = judge(limit);
-        if stored.claim == Claim::None {
-            stored.claim = Claim::Known;
+        stored.limit = limit_if_variable(limit);
+        if stored.claim == BatchClaim::None {
+            stored.claim = BatchClaim::Known;
         }
         Some(stored)
     }
 
     /// Whether one more entry may be remembered, after making what room the shelf allows.
-    pub(super) fn may_grow(&self, shelf: &mut VariableStateTable, now: Timestamp) -> bool {
+    pub(super) fn has_room_to_grow(&self, shelf: &mut VariableStateShard, now: Timestamp) -> bool {
         if !self.has_bytes() {
             self.clear_expired(shelf, now);
         }
@@ -151,27 +154,27 @@ impl VariableStates {
     }
 
     /// Ends a batch on this shelf: newcomers that came to nothing leave, others leave for those that stay.
-    pub(super) fn tidy(&self, shelf: &mut VariableStateTable, now: Timestamp) {
+    pub(super) fn end_batch(&self, shelf: &mut VariableStateShard, now: Timestamp) {
         self.retain(shelf, |stored| {
-            stored.claim != Claim::New || !stored.is_blank()
+            stored.claim != BatchClaim::New || !stored.is_blank()
         });
-        while shelf.boxes.len() > BOXES {
-            let Some((worth, victim)) = shelf.least_worth(now) else {
+        while shelf.states.len() > STATES_PER_SHARD {
+            let Some((worth, victim)) = shelf.eviction_candidate(now) else {
                 break;
             };
-            let stored = shelf.boxes.swap_remove(victim);
+            let stored = shelf.states.swap_remove(victim);
             self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
-            self.forgiven
+            self.evictions
                 .fetch_add(u64::from(worth > 0), Ordering::Relaxed);
         }
-        for stored in &mut shelf.boxes {
-            stored.claim = Claim::None;
+        for stored in &mut shelf.states {
+            stored.claim = BatchClaim::None;
         }
     }
 
     /// Every shelf of the cases that have been put up, one after the other, locked for as long as it is looked at.
-    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, VariableStateTable>> {
-        let put_up = self.cases.iter().filter_map(OnceLock::get);
+    pub(super) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, VariableStateShard>> {
+        let put_up = self.shard_blocks.iter().filter_map(OnceLock::get);
         put_up
             .flatten()
             .map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner))
@@ -183,50 +186,50 @@ impl VariableStates {
     }
 
     /// Whether there could be bytes for a box with so many entries, in a store that threads have filled as far as they can.
-    pub(super) fn could_hold(&self, entries: usize) -> bool {
+    pub(super) fn can_hold(&self, entries: usize) -> bool {
         let bytes = entries
             .saturating_mul(ENTRY_BYTES)
-            .saturating_add(size_of::<Stored>());
+            .saturating_add(size_of::<VariableState>());
         self.used().saturating_add(bytes) <= self.budget.saturating_add(EXCESS_BYTES)
     }
 
     /// Puts a box back that was on its shelf before. Answers false if it cannot have been: there is one of that key, or
     /// more than a batch leaves behind.
-    pub(super) fn put_back(
+    pub(super) fn restore(
         &self,
-        place: Place,
+        place: StateHash,
         limit: Option<Limit>,
         state: State,
-        ledger: Reservations,
+        ledger: ReservationLedger,
     ) -> bool {
-        let mut stored = Stored {
-            place,
+        let mut stored = VariableState {
+            hash: place,
             limit,
             state,
             ledger,
             bytes: 0,
-            claim: Claim::None,
+            claim: BatchClaim::None,
         };
         let Some(mut shelf) = self.lock(self.index(place)) else {
             return false;
         };
-        if shelf.position(place).is_some() || shelf.boxes.len() >= BOXES + MAX_CHECKS {
+        if shelf.position(place).is_some() || shelf.states.len() >= STATES_PER_SHARD + MAX_CHECKS {
             return false;
         }
-        self.recount(&mut stored);
-        shelf.boxes.push(stored);
+        self.recount_bytes(&mut stored);
+        shelf.states.push(stored);
         true
     }
 
     /// Judges every box of one limit that was judged by its old quota by the new one.
-    pub(super) fn replace(&self, id: LimitId, old: &Limit, new: &Limit) {
+    pub(super) fn replace_limit(&self, id: LimitId, old: &Limit, new: &Limit) {
         // Boxes whose state is kept elsewhere are judged by nothing.
-        let (Some(old), Some(new)) = (judge(old), judge(new)) else {
+        let (Some(old), Some(new)) = (limit_if_variable(old), limit_if_variable(new)) else {
             return;
         };
-        for mut shelf in self.each() {
-            let of_limit = |stored: &&mut Stored| stored.place.limit() == id;
-            for stored in shelf.boxes.iter_mut().filter(of_limit) {
+        for mut shelf in self.shards() {
+            let of_limit = |stored: &&mut VariableState| stored.hash.limit() == id;
+            for stored in shelf.states.iter_mut().filter(of_limit) {
                 if stored.limit == Some(old) {
                     stored.limit = Some(new);
                 }
@@ -235,31 +238,31 @@ impl VariableStates {
     }
 
     /// Takes all boxes of a limit away.
-    pub(super) fn forget(&self, id: LimitId) {
-        for mut shelf in self.each() {
-            self.retain(&mut shelf, |stored| stored.place.limit() != id);
+    pub(super) fn remove_limit(&self, id: LimitId) {
+        for mut shelf in self.shards() {
+            self.retain(&mut shelf, |stored| stored.hash.limit() != id);
         }
     }
 
     /// Live boxes that were given up for others.
-    pub(super) fn forgiven(&self) -> u64 {
-        self.forgiven.load(Ordering::Relaxed)
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
     }
 
     /// Counts a box again after it has changed.
-    pub(super) fn recount(&self, stored: &mut Stored) {
-        let bytes = stored.measure();
+    pub(super) fn recount_bytes(&self, stored: &mut VariableState) {
+        let bytes = stored.size_in_bytes();
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
         stored.bytes = bytes;
     }
 
     /// Takes a key's box away. Answers whether there was one.
-    pub(super) fn remove(&self, shelf: &mut VariableStateTable, place: Place) -> bool {
+    pub(super) fn remove(&self, shelf: &mut VariableStateShard, place: StateHash) -> bool {
         let Some(index) = shelf.position(place) else {
             return false;
         };
-        let stored = shelf.boxes.swap_remove(index);
+        let stored = shelf.states.swap_remove(index);
         self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
         true
     }
@@ -273,15 +276,15 @@ impl VariableStates {
         self.used().saturating_add(ENTRY_BYTES) <= self.budget
     }
 
-    fn clear_expired(&self, shelf: &mut VariableStateTable, now: Timestamp) {
-        let terms = self.terms(Nanos::ZERO);
+    fn clear_expired(&self, shelf: &mut VariableStateShard, now: Timestamp) {
+        let terms = self.reservation_options(Nanos::ZERO);
         self.retain(shelf, |stored| {
-            stored.claim != Claim::None || !stored.is_expired(now, &terms)
+            stored.claim != BatchClaim::None || !stored.is_expired(now, &terms)
         });
     }
 
-    fn retain(&self, shelf: &mut VariableStateTable, stays: impl Fn(&Stored) -> bool) {
-        shelf.boxes.retain(|stored| {
+    fn retain(&self, shelf: &mut VariableStateShard, stays: impl Fn(&VariableState) -> bool) {
+        shelf.states.retain(|stored| {
             let stays = stays(stored);
             if !stays {
                 self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
@@ -292,74 +295,85 @@ impl VariableStates {
 
     /// A box beyond the shelf's end if need be: whether it stays, and for whom others go, is seen when the batch has been
     /// decided. A request that is denied, or only looks, must cost nobody their state.
-    fn place_new(
+    fn insert(
         &self,
-        shelf: &mut VariableStateTable,
-        place: Place,
+        shelf: &mut VariableStateShard,
+        place: StateHash,
         limit: &Limit,
         now: Timestamp,
     ) -> Option<usize> {
-        if !self.may_grow(shelf, now) {
+        if !self.has_room_to_grow(shelf, now) {
             return None;
         }
-        if shelf.boxes.len() >= BOXES {
+        if shelf.states.len() >= STATES_PER_SHARD {
             self.clear_expired(shelf, now);
         }
-        let to_go = shelf.boxes.len().saturating_add(1).saturating_sub(BOXES);
-        if to_go > 0 && shelf.losable(now) < to_go {
+        let to_go = shelf
+            .states
+            .len()
+            .saturating_add(1)
+            .saturating_sub(STATES_PER_SHARD);
+        if to_go > 0 && shelf.evictable_count(now) < to_go {
             return None;
         }
-        let mut stored = Stored {
-            place,
-            limit: judge(limit),
+        let mut stored = VariableState {
+            hash: place,
+            limit: limit_if_variable(limit),
             state: State::default(),
-            ledger: Reservations::default(),
+            ledger: ReservationLedger::default(),
             bytes: 0,
-            claim: Claim::New,
+            claim: BatchClaim::New,
         };
-        self.recount(&mut stored);
-        shelf.boxes.push(stored);
-        Some(shelf.boxes.len().saturating_sub(1))
+        self.recount_bytes(&mut stored);
+        shelf.states.push(stored);
+        Some(shelf.states.len().saturating_sub(1))
     }
 }
 
-impl VariableStateTable {
+impl VariableStateShard {
     /// The key's box, if it has one.
-    pub(super) fn get(&mut self, place: Place) -> Option<&mut Stored> {
+    pub(super) fn get(&mut self, place: StateHash) -> Option<&mut VariableState> {
         let index = self.position(place)?;
-        self.boxes.get_mut(index)
+        self.states.get_mut(index)
     }
 
     /// The boxes that have not expired.
-    pub(super) fn live(&self, now: Timestamp, terms: &Terms) -> impl Iterator<Item = &Stored> {
-        let boxes = self.boxes.iter();
+    pub(super) fn live(
+        &self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+    ) -> impl Iterator<Item = &VariableState> {
+        let boxes = self.states.iter();
         boxes.filter(move |stored| !stored.is_expired(now, terms))
     }
 
-    fn position(&self, place: Place) -> Option<usize> {
-        self.boxes.iter().position(|stored| stored.place == place)
+    fn position(&self, place: StateHash) -> Option<usize> {
+        self.states.iter().position(|stored| stored.hash == place)
     }
 
     /// The box whose loss forgives the least, among those that may be lost, and how much that is.
-    fn least_worth(&self, now: Timestamp) -> Option<(u64, usize)> {
-        let boxes = self.boxes.iter().enumerate();
+    fn eviction_candidate(&self, now: Timestamp) -> Option<(u64, usize)> {
+        let boxes = self.states.iter().enumerate();
         boxes
-            .filter_map(|(i, stored)| Some((stored.worth(now)?, i)))
+            .filter_map(|(i, stored)| Some((stored.eviction_priority(now)?, i)))
             .min()
     }
 
     /// How many boxes may be lost.
-    fn losable(&self, now: Timestamp) -> usize {
-        let worths = self.boxes.iter().filter_map(|stored| stored.worth(now));
+    fn evictable_count(&self, now: Timestamp) -> usize {
+        let worths = self
+            .states
+            .iter()
+            .filter_map(|stored| stored.eviction_priority(now));
         worths.count()
     }
 }
 
-impl Stored {
+impl VariableState {
     /// How much of its quota the key has used, in parts of 2^32; `None` if the box must not be lost: it holds a lease or
     /// a reservation, its key is being denied, or the present batch needs it.
-    fn worth(&self, now: Timestamp) -> Option<u64> {
-        if self.claim != Claim::None || !self.ledger.is_empty() {
+    fn eviction_priority(&self, now: Timestamp) -> Option<u64> {
+        if self.claim != BatchClaim::None || !self.ledger.is_empty() {
             return None;
         }
         let Some(limit) = &self.limit else {
@@ -367,7 +381,7 @@ impl Stored {
         };
         let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
-        let is_losable = status.remaining > 0 && limit.lease().is_none();
+        let is_losable = status.remaining > 0 && limit.lease_duration().is_none();
         // Limits on shelves are far below 2^32.
         is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
     }
@@ -377,13 +391,13 @@ impl Stored {
         matches!(self.state, State::Empty) && self.ledger.is_empty()
     }
 
-    fn is_expired(&self, now: Timestamp, terms: &Terms) -> bool {
-        let is_forgotten = self.ledger.forgotten_after(now, terms).is_zero();
+    fn is_expired(&self, now: Timestamp, terms: &ReservationOptions) -> bool {
+        let is_forgotten = self.ledger.time_until_empty(now, terms).is_zero();
         let has_reset = |limit: &Limit| limit.status(&self.state, now).reset_after.is_zero();
         is_forgotten && self.limit.as_ref().is_none_or(has_reset)
     }
 
-    fn measure(&self) -> usize {
+    fn size_in_bytes(&self) -> usize {
         let entries = self.state.entries().saturating_add(self.ledger.len());
         entries
             .saturating_mul(ENTRY_BYTES)
@@ -392,7 +406,7 @@ impl Stored {
 }
 
 /// What a box under this limit is judged by, if its state is in the box.
-fn judge(limit: &Limit) -> Option<Limit> {
+fn limit_if_variable(limit: &Limit) -> Option<Limit> {
     let is_here = limit.state_size() == StateSize::Collection;
     is_here.then_some(*limit)
 }
@@ -401,8 +415,8 @@ fn judge(limit: &Limit) -> Option<Limit> {
 mod tests {
     use super::*;
     use crate::contract::LimitId;
-    use crate::key::Key;
-    use crate::memory::hash::Secret;
+    use crate::key::StoreKey;
+    use crate::memory::hash::HashSeed;
     use std::num::NonZeroU16;
     use tollgate_core::SlidingLog;
     use tollgate_core::limit::Op;
@@ -410,13 +424,13 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn place(name: &str) -> Place {
-        let key = Key::of(name.as_bytes()).unwrap();
-        Secret::from_words([1, 2]).place(&key, LimitId(NonZeroU16::MIN))
+    fn place(name: &str) -> StateHash {
+        let key = StoreKey::new(name.as_bytes()).unwrap();
+        HashSeed::from_words([1, 2]).hash_state(&key, LimitId(NonZeroU16::MIN))
     }
 
     fn log(window: Nanos) -> Limit {
-        SlidingLog::of(10, window).build().unwrap().into()
+        SlidingLog::builder(10, window).build().unwrap().into()
     }
 
     /// One shelf with bytes for everything.
@@ -427,17 +441,17 @@ mod tests {
     fn spend(shelves: &VariableStates, name: &str, cost: u64) {
         let limit = log(Nanos::MINUTE);
         let mut shelf = shelves.lock(0).unwrap();
-        let stored = shelves.provide(&mut shelf, place(name), &limit, NOW);
+        let stored = shelves.get_or_insert(&mut shelf, place(name), &limit, NOW);
         let stored = stored.unwrap();
         let decided = limit.decide(&stored.state, NOW, Op::Spend(cost)).unwrap();
         stored.state.apply(decided.next.unwrap());
-        shelves.recount(stored);
-        shelves.tidy(&mut shelf, NOW);
+        shelves.recount_bytes(stored);
+        shelves.end_batch(&mut shelf, NOW);
     }
 
     fn full() -> VariableStates {
         let shelves = one_shelf();
-        for n in 0..BOXES {
+        for n in 0..STATES_PER_SHARD {
             spend(&shelves, &format!("old-{n}"), 2);
         }
         shelves
@@ -451,15 +465,15 @@ mod tests {
         let newcomer = place("newcomer");
         assert!(
             shelves
-                .provide(&mut shelf, newcomer, &log(Nanos::MINUTE), NOW)
+                .get_or_insert(&mut shelf, newcomer, &log(Nanos::MINUTE), NOW)
                 .is_some()
         );
-        shelves.tidy(&mut shelf, NOW);
+        shelves.end_batch(&mut shelf, NOW);
         assert!(shelf.get(newcomer).is_none());
-        for n in 0..BOXES {
+        for n in 0..STATES_PER_SHARD {
             assert!(shelf.get(place(&format!("old-{n}"))).is_some());
         }
-        assert_eq!(shelves.forgiven(), 0);
+        assert_eq!(shelves.evictions(), 0);
     }
 
     /// Two newcomers of one batch on one shelf: the second used to push the first out, whose charge was then lost.
@@ -469,33 +483,37 @@ mod tests {
         let mut shelf = shelves.lock(0).unwrap();
         let limit = log(Nanos::MINUTE);
         for name in ["one", "two"] {
-            shelves.provide(&mut shelf, place(name), &limit, NOW);
+            shelves.get_or_insert(&mut shelf, place(name), &limit, NOW);
         }
         for name in ["one", "two"] {
             let stored = shelf.get(place(name)).unwrap();
             let decided = limit.decide(&stored.state, NOW, Op::Spend(1)).unwrap();
             stored.state.apply(decided.next.unwrap());
         }
-        shelves.tidy(&mut shelf, NOW);
-        assert_eq!(shelf.boxes.len(), BOXES);
+        shelves.end_batch(&mut shelf, NOW);
+        assert_eq!(shelf.states.len(), STATES_PER_SHARD);
         assert!(shelf.get(place("one")).is_some() && shelf.get(place("two")).is_some());
-        assert_eq!(shelves.forgiven(), 2);
+        assert_eq!(shelves.evictions(), 2);
     }
 
     #[test]
     fn keys_that_are_being_denied_stay_and_a_newcomer_finds_no_room() {
         let shelves = one_shelf();
-        for n in 0..BOXES {
+        for n in 0..STATES_PER_SHARD {
             spend(&shelves, &format!("denied-{n}"), 10);
         }
         let mut shelf = shelves.lock(0).unwrap();
         let limit = log(Nanos::MINUTE);
         let newcomer = place("newcomer");
-        assert!(shelves.provide(&mut shelf, newcomer, &limit, NOW).is_none());
+        assert!(
+            shelves
+                .get_or_insert(&mut shelf, newcomer, &limit, NOW)
+                .is_none()
+        );
         let later = NOW.after(Nanos::MINUTE);
         assert!(
             shelves
-                .provide(&mut shelf, newcomer, &limit, later)
+                .get_or_insert(&mut shelf, newcomer, &limit, later)
                 .is_some()
         );
     }
@@ -508,19 +526,19 @@ mod tests {
         let limit = log(Nanos::SECOND);
         let (short, long) = (ReservationId(1), ReservationId(2));
         let stored = shelves
-            .provide(&mut shelf, place("a"), &limit, NOW)
+            .get_or_insert(&mut shelf, place("a"), &limit, NOW)
             .unwrap();
         for (id, hold) in [(short, Nanos::SECOND), (long, Nanos::HOUR)] {
-            let terms = shelves.terms(hold);
+            let terms = shelves.reservation_options(hold);
             stored
                 .ledger
                 .open(NOW, &terms, id, tollgate_core::Receipt::default());
         }
-        shelves.tidy(&mut shelf, NOW);
+        shelves.end_batch(&mut shelf, NOW);
         let later = NOW.after(Nanos::from_secs(120));
         shelves.clear_expired(&mut shelf, later);
         let stored = shelf.get(place("a")).expect("the long one is still open");
-        let terms = shelves.terms(Nanos::ZERO);
+        let terms = shelves.reservation_options(Nanos::ZERO);
         let correction = stored.ledger.correction(later, &terms, long, None);
         assert!(matches!(correction, Correction::Settle { .. }));
     }
@@ -529,17 +547,20 @@ mod tests {
     #[test]
     fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
         let shelves = full();
-        let lower: Limit = SlidingLog::of(2, Nanos::MINUTE).build().unwrap().into();
-        let losable = || shelves.lock(0).unwrap().losable(NOW);
-        assert_eq!(losable(), BOXES);
+        let lower: Limit = SlidingLog::builder(2, Nanos::MINUTE)
+            .build()
+            .unwrap()
+            .into();
+        let losable = || shelves.lock(0).unwrap().evictable_count(NOW);
+        assert_eq!(losable(), STATES_PER_SHARD);
         let id = LimitId(NonZeroU16::MIN);
-        shelves.replace(id, &log(Nanos::HOUR), &lower);
-        assert_eq!(losable(), BOXES, "that was not its quota");
-        shelves.replace(LimitId(NonZeroU16::MAX), &log(Nanos::MINUTE), &lower);
-        assert_eq!(losable(), BOXES, "that is not its limit");
-        shelves.replace(id, &log(Nanos::MINUTE), &lower);
+        shelves.replace_limit(id, &log(Nanos::HOUR), &lower);
+        assert_eq!(losable(), STATES_PER_SHARD, "that was not its quota");
+        shelves.replace_limit(LimitId(NonZeroU16::MAX), &log(Nanos::MINUTE), &lower);
+        assert_eq!(losable(), STATES_PER_SHARD, "that is not its limit");
+        shelves.replace_limit(id, &log(Nanos::MINUTE), &lower);
         assert_eq!(losable(), 0);
-        shelves.forget(id);
+        shelves.remove_limit(id);
         assert_eq!((losable(), shelves.used()), (0, 0), "nothing is left of it");
     }
 
@@ -550,8 +571,8 @@ mod tests {
         spend(&shelves, "a", 10);
         let mut shelf = shelves.lock(0).unwrap();
         let hourly = log(Nanos::HOUR);
-        shelves.provide(&mut shelf, place("a"), &hourly, NOW);
-        shelves.tidy(&mut shelf, NOW);
+        shelves.get_or_insert(&mut shelf, place("a"), &hourly, NOW);
+        shelves.end_batch(&mut shelf, NOW);
         shelves.clear_expired(&mut shelf, NOW.after(Nanos::from_secs(120)));
         assert!(shelf.get(place("a")).is_some());
     }

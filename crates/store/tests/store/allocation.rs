@@ -1,10 +1,10 @@
 //! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
 
 use tollgate_core::{FixedWindow, Nanos, SlidingCounter, Window};
-use tollgate_store::{Check, Key, Op, Ruled};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey};
 use tollgate_testkit::allocation::{Counting, calls};
 
-use crate::support::{bucket, id, ruled, store};
+use crate::support::{bucket, id, numbered_limit, store};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -18,7 +18,7 @@ fn the_allocator_counts() {
 fn spending_from_a_warm_bucket_allocates_nothing_admitted_or_denied() {
     let (store, _clock) = store(1_000);
     let quota = bucket(50, Nanos::HOUR);
-    let key = Key::of(b"alice").unwrap();
+    let key = StoreKey::new(b"alice").unwrap();
     assert!(store.spend(&key, id(1), &quota, 1).is_admitted());
     let mut admitted = 0;
     let counted = calls(|| {
@@ -32,29 +32,31 @@ fn spending_from_a_warm_bucket_allocates_nothing_admitted_or_denied() {
 /// So many limits of buckets and windows in one batch.
 fn batch<const N: usize>() {
     let (store, _clock) = store(1_000);
-    let limits: [Ruled; N] = std::array::from_fn(|n| {
+    let limits: [IdentifiedLimit; N] = std::array::from_fn(|n| {
         let number = u16::try_from(n + 1).unwrap();
         let hour = Nanos::HOUR;
         match n % 3 {
-            0 => ruled(number, bucket(50, hour)),
-            1 => ruled(
+            0 => numbered_limit(number, bucket(50, hour)),
+            1 => numbered_limit(
                 number,
-                FixedWindow::of(60, Window::FirstHit(hour)).build().unwrap(),
+                FixedWindow::builder(60, Window::FirstHit(hour))
+                    .build()
+                    .unwrap(),
             ),
-            _ => ruled(number, SlidingCounter::of(70, hour).build().unwrap()),
+            _ => numbered_limit(number, SlidingCounter::builder(70, hour).build().unwrap()),
         }
     });
     let parts: [&[u8]; 2] = [b"tenant", b"user"];
-    let checks: [Check<'_>; N] = std::array::from_fn(|n| Check {
-        key: Key::of_parts(&parts).unwrap(),
-        ruled: &limits[n],
+    let checks: [QuotaCheck<'_>; N] = std::array::from_fn(|n| QuotaCheck {
+        key: StoreKey::from_parts(&parts).unwrap(),
+        limit: &limits[n],
         op: Op::Spend(1),
     });
-    assert!(store.ask(checks).unwrap().0.is_admitted());
+    assert!(store.decide_array(checks).unwrap().0.is_admitted());
     let mut admitted = 0;
     let counted = calls(|| {
         for _ in 0..100 {
-            admitted += u64::from(store.ask(checks).unwrap().0.is_admitted());
+            admitted += u64::from(store.decide_array(checks).unwrap().0.is_admitted());
         }
     });
     assert_eq!((counted, admitted), (0, 49), "{N} limits");
@@ -74,7 +76,7 @@ fn a_key_that_moves_in_allocates_nothing_either() {
     let keys: Vec<String> = (0..500).map(|n| n.to_string()).collect();
     let counted = calls(|| {
         for key in &keys {
-            store.spend(&Key::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
+            store.spend(&StoreKey::new(key.as_bytes()).unwrap(), id(1), &quota, 1);
         }
     });
     assert_eq!(counted, 0);

@@ -3,32 +3,32 @@
 //! That each kind of step occurred is counted and asserted, and a store that is wrong on purpose must be caught.
 
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::limit::{Limit, Op, Quota, Refused};
-use tollgate_core::reservation::{ReservationId, Terms};
+use tollgate_core::limit::{Limit, Op, OpError, Quota};
+use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
 use tollgate_testkit::vectors::{Ask, Decision, PlainCore, Reserved, Subject};
 
 use crate::quotas::{ALGORITHMS, variants};
 use crate::support::{Random, START};
-use crate::vectors::InMemory;
+use crate::vectors::MemorySubject;
 
 const STEPS: u64 = 100_000;
 /// Keys of the algorithm that is tried, and of all others to make batches with.
 const OWN: usize = 16;
 const KEYS: usize = 32;
-const TERMS: Terms = Terms {
+const TERMS: ReservationOptions = ReservationOptions {
     hold: Nanos::from_secs(20),
-    memory: Nanos::from_secs(20),
-    most: 8,
+    retention: Nanos::from_secs(20),
+    max_records: 8,
 };
 
 /// How often what occurred.
 #[derive(Debug, Default)]
-struct Seen {
+struct Coverage {
     kinds: std::collections::BTreeMap<&'static str, u64>,
 }
 
-impl Seen {
+impl Coverage {
     fn note(&mut self, kind: &'static str) {
         *self.kinds.entry(kind).or_default() += 1;
     }
@@ -42,7 +42,7 @@ impl Seen {
 }
 
 /// One key of one limit, and what the trace knows of it.
-struct Line {
+struct TracedKey {
     key: String,
     variants: [Limit; 3],
     limit: Limit,
@@ -52,10 +52,10 @@ struct Line {
 struct Trace<'a, S> {
     random: Random,
     now: Timestamp,
-    lines: Vec<Line>,
+    lines: Vec<TracedKey>,
     core: PlainCore,
     subject: &'a mut S,
-    seen: Seen,
+    seen: Coverage,
 }
 
 /// Formats nothing unless there is something to say: there are millions of comparisons.
@@ -72,7 +72,7 @@ fn compare<T: std::fmt::Debug>(
     Err(format!("{what}\n  core    {core:?}\n  subject {subject:?}"))
 }
 
-fn is_same(core: &Result<Decision, Refused>, subject: &Result<Decision, Refused>) -> bool {
+fn is_same(core: &Result<Decision, OpError>, subject: &Result<Decision, OpError>) -> bool {
     match (core, subject) {
         (Ok(core), Ok(subject)) => {
             (core.outcome, core.binding) == (subject.outcome, subject.binding)
@@ -91,7 +91,7 @@ impl<'a, S: Subject> Trace<'a, S> {
                 let other = usize::try_from(random.below(ALGORITHMS.len() as u64)).unwrap();
                 let algorithm = if n < OWN { algorithm } else { other };
                 let variants = variants(algorithm, &mut random);
-                Line {
+                TracedKey {
                     key: format!("{n}"),
                     limit: variants[0],
                     variants,
@@ -105,7 +105,7 @@ impl<'a, S: Subject> Trace<'a, S> {
             lines,
             core: PlainCore::default(),
             subject,
-            seen: Seen::default(),
+            seen: Coverage::default(),
         }
     }
 
@@ -313,7 +313,7 @@ impl<'a, S: Subject> Trace<'a, S> {
 }
 
 fn agrees(algorithm: usize) {
-    let mut subject = InMemory::new(2_000);
+    let mut subject = MemorySubject::new(2_000);
     let mut trace = Trace::new(algorithm, 0x5eed + algorithm as u64, &mut subject);
     if let Err(why) = trace.run(STEPS) {
         panic!("{}: {why}", ALGORITHMS[algorithm]);
@@ -384,10 +384,10 @@ fn logs_decide_as_in_core() {
 }
 
 /// Charges the first limit of a batch although another refuses.
-struct FirstIsCharged(InMemory);
+struct ChargesFirstLimit(MemorySubject);
 
-impl Subject for FirstIsCharged {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
+impl Subject for ChargesFirstLimit {
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
         let decision = self.0.decide(now, asks)?;
         if !decision.outcome.is_admitted() && decision.answers[0].outcome.is_admitted() {
             self.0.decide(now, &asks[..1])?;
@@ -402,7 +402,7 @@ impl Subject for FirstIsCharged {
     fn reserve(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
     ) -> Reserved {
@@ -412,7 +412,7 @@ impl Subject for FirstIsCharged {
     fn close(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
         actual: Option<u64>,
@@ -424,7 +424,7 @@ impl Subject for FirstIsCharged {
 #[test]
 fn a_store_that_charges_one_limit_of_a_refused_batch_is_caught() {
     for (algorithm, name) in ALGORITHMS.iter().enumerate() {
-        let mut wrong = FirstIsCharged(InMemory::new(2_000));
+        let mut wrong = ChargesFirstLimit(MemorySubject::new(2_000));
         let caught = Trace::new(algorithm, 1, &mut wrong).run(2_000);
         assert!(caught.is_err(), "{name}");
     }

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{Check, Clock as _, Key, Note, Op, Ruled};
+use tollgate_store::{Clock as _, IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey};
 
-use crate::support::{Store, bucket, id, ruled, store};
+use crate::support::{TestStore, bucket, id, numbered_limit, store};
 
 /// Keys in the flood, and those that the table is made for.
 const FLOOD: u64 = 500_000;
@@ -23,20 +23,20 @@ fn resident() -> usize {
     pages * 4_096
 }
 
-fn spend(store: &Store, ruled: &Ruled, key: &[u8], cost: u64) -> (bool, Note) {
-    let check = Check {
-        key: Key::of(key).unwrap(),
-        ruled,
+fn spend(store: &TestStore, ruled: &IdentifiedLimit, key: &[u8], cost: u64) -> (bool, ReplyNote) {
+    let check = QuotaCheck {
+        key: StoreKey::new(key).unwrap(),
+        limit: ruled,
         op: Op::Spend(cost),
     };
-    let (verdict, [answer]) = store.ask([check]).unwrap();
+    let (verdict, [answer]) = store.decide_array([check]).unwrap();
     (verdict.is_admitted(), answer.note)
 }
 
 #[test]
 fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
     let (store, _clock) = store(ROOM);
-    let guarded = ruled(1, bucket(10, Nanos::HOUR));
+    let guarded = numbered_limit(1, bucket(10, Nanos::HOUR));
     let quota = bucket(10, Nanos::MINUTE);
     let denied: Vec<String> = (0..500).map(|n| format!("denied-{n}")).collect();
     for key in &denied {
@@ -47,7 +47,7 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
         let key = n.to_le_bytes();
         assert!(
             store
-                .spend(&Key::of(&key).unwrap(), id(2), &quota, 1)
+                .spend(&StoreKey::new(&key).unwrap(), id(2), &quota, 1)
                 .is_admitted()
         );
     }
@@ -61,17 +61,22 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
     );
     for key in &denied {
         let (admitted, note) = spend(&store, &guarded, key.as_bytes(), 1);
-        assert_eq!((admitted, note), (false, Note::Plain), "{key}");
+        assert_eq!((admitted, note), (false, ReplyNote::Plain), "{key}");
     }
     // The clock stands still: everybody who moved in is live, and whoever is gone was given up.
-    let flood = ruled(2, quota);
+    let flood = numbered_limit(2, quota);
     let is_there = |n: &u64| {
         let key = n.to_le_bytes();
-        store.inspect(&Key::of(&key).unwrap(), &flood).is_some()
+        store
+            .inspect(&StoreKey::new(&key).unwrap(), &flood)
+            .is_some()
     };
     let there = (0..FLOOD).filter(is_there).count() as u64;
-    assert_eq!(usage.overflowed, 0, "nobody's neighbours were all denied");
-    assert_eq!(usage.forgiven, FLOOD - there);
+    assert_eq!(
+        usage.overflow_decisions, 0,
+        "nobody's neighbours were all denied"
+    );
+    assert_eq!(usage.evictions, FLOOD - there);
     assert!(there >= ROOM as u64, "{there} are there");
 }
 
@@ -80,8 +85,8 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
 fn what_is_forgiven_is_what_an_oracle_finds_missing() {
     let (store, clock) = store(20);
     let limits = [
-        ruled(1, bucket(4, Nanos::SECOND)),
-        ruled(2, bucket(9, Nanos::from_secs(3))),
+        numbered_limit(1, bucket(4, Nanos::SECOND)),
+        numbered_limit(2, bucket(9, Nanos::from_secs(3))),
     ];
     // Until when each key owes something, as told by its own answers.
     let mut live: BTreeMap<(usize, u64), Timestamp> = BTreeMap::new();
@@ -95,24 +100,24 @@ fn what_is_forgiven_is_what_an_oracle_finds_missing() {
         expired += before - live.len();
         let (limit, name) = (usize::from(random.below(2) == 1), random.below(400));
         let key = name.to_le_bytes();
-        let check = Check {
-            key: Key::of(&key).unwrap(),
-            ruled: &limits[limit],
+        let check = QuotaCheck {
+            key: StoreKey::new(&key).unwrap(),
+            limit: &limits[limit],
             op: Op::Spend(1 + random.below(3)),
         };
-        let (verdict, [answer]) = store.ask([check]).unwrap();
-        if verdict.is_admitted() && answer.note == Note::Plain {
+        let (verdict, [answer]) = store.decide_array([check]).unwrap();
+        if verdict.is_admitted() && answer.note == ReplyNote::Plain {
             live.insert((limit, name), now.after(answer.status.reset_after));
         }
         let before = live.len();
         live.retain(|(limit, name), _| {
             let key = name.to_le_bytes();
             store
-                .inspect(&Key::of(&key).unwrap(), &limits[*limit])
+                .inspect(&StoreKey::new(&key).unwrap(), &limits[*limit])
                 .is_some()
         });
         missing += before - live.len();
     }
     assert!(missing > 100 && expired > 100, "{missing} {expired}");
-    assert_eq!(store.usage().forgiven, missing as u64);
+    assert_eq!(store.usage().evictions, missing as u64);
 }

@@ -37,7 +37,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
     match algorithm {
         0 => {
             let mut make = || {
-                let bucket = TokenBucket::at(rate(random)).burst(4 + random.below(20));
+                let bucket = TokenBucket::builder(rate(random)).burst(4 + random.below(20));
                 bucket.overdraft(overdraft).block(block).build().unwrap()
             };
             let made = [make(), make(), make()];
@@ -63,7 +63,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
                 _ => Window::Calendar(Calendar::Day, UtcOffset::from_minutes(330).unwrap()),
             };
             let mut make = || {
-                let quota = FixedWindow::of(5 + random.below(50), kind);
+                let quota = FixedWindow::builder(5 + random.below(50), kind);
                 quota.overdraft(overdraft).build().unwrap().into()
             };
             [make(), make(), make()]
@@ -71,7 +71,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
         4 => {
             let mut make = || {
                 let window = Nanos::from_nanos(window.as_nanos() + random.below(9_000_000_000));
-                let quota = SlidingLog::of(5 + random.below(50), window);
+                let quota = SlidingLog::builder(5 + random.below(50), window);
                 quota.overdraft(overdraft).block(block).build().unwrap()
             };
             let made = [make(), make(), make()];
@@ -80,7 +80,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
         5 => {
             let mut make = || {
                 let window = Nanos::from_nanos(window.as_nanos() + random.below(3) * 1_000_000_000);
-                let quota = SlidingCounter::of(5 + random.below(50), window);
+                let quota = SlidingCounter::builder(5 + random.below(50), window);
                 quota
                     .overdraft(overdraft)
                     .ceiling(100)

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Concurrency, FixedWindow, Nanos, Outcome, SlidingLog, Timestamp, Window};
-use tollgate_store::{Check, Clock, Key, ManualClock, Memory, Note, Op};
+use tollgate_store::{Clock, ManualClock, MemoryStore, Op, QuotaCheck, ReplyNote, StoreKey};
 
-use crate::support::{START, Store, bucket, id, ruled, store};
+use crate::support::{START, TestStore, bucket, id, numbered_limit, store};
 
 /// A clock whose next reader stands still after reading it while something else happens.
 #[derive(Default)]
-struct Stalling {
+struct StallingClock {
     now: AtomicU64,
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-impl Clock for Stalling {
+impl Clock for StallingClock {
     fn now(&self) -> Timestamp {
         let now = Timestamp::from_nanos(self.now.load(Ordering::SeqCst));
         let meanwhile = self.meanwhile.lock().unwrap().take();
@@ -33,12 +33,12 @@ impl Clock for Stalling {
 /// else's spending was forgiven.
 #[test]
 fn a_thread_that_stood_still_forgives_nobody() {
-    let clock = Arc::new(Stalling::default());
+    let clock = Arc::new(StallingClock::default());
     clock.now.store(START.as_nanos(), Ordering::SeqCst);
     let quota = bucket(10, Nanos::from_millis(100));
-    let store = Arc::new(Memory::with_clock(100, Arc::clone(&clock)).unwrap());
-    store.learn(&ruled(1, quota));
-    let key = Key::of(b"alice").unwrap();
+    let store = Arc::new(MemoryStore::with_clock(100, Arc::clone(&clock)).unwrap());
+    store.add_limit(&numbered_limit(1, quota));
+    let key = StoreKey::new(b"alice").unwrap();
     assert_eq!(store.spend(&key, id(1), &quota, 1), Outcome::Allow);
 
     let later = START.after(Nanos::MINUTE);
@@ -47,7 +47,7 @@ fn a_thread_that_stood_still_forgives_nobody() {
     let seen_by_others = Arc::clone(&seen);
     *clock.meanwhile.lock().unwrap() = Some(Box::new(move || {
         others_clock.now.store(later.as_nanos(), Ordering::SeqCst);
-        let key = Key::of(b"alice").unwrap();
+        let key = StoreKey::new(b"alice").unwrap();
         let spent = others.spend(&key, id(1), &bucket(10, Nanos::from_millis(100)), 10);
         seen_by_others.set(spent).unwrap();
     }));
@@ -66,11 +66,17 @@ fn a_thread_that_stood_still_forgives_nobody() {
 #[test]
 fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     let (store, _clock) = store(100);
-    let places = ruled(1, Concurrency::new(10, Nanos::HOUR).unwrap());
-    let log = ruled(2, SlidingLog::of(2, Nanos::HOUR).build().unwrap());
+    let places = numbered_limit(1, Concurrency::new(10, Nanos::HOUR).unwrap());
+    let log = numbered_limit(2, SlidingLog::builder(2, Nanos::HOUR).build().unwrap());
     let ask = |ruled, key: &str, op| {
-        let key = Key::of(key.as_bytes()).unwrap();
-        let (_, [answer]) = store.ask([Check { key, ruled, op }]).unwrap();
+        let key = StoreKey::new(key.as_bytes()).unwrap();
+        let (_, [answer]) = store
+            .decide_array([QuotaCheck {
+                key,
+                limit: ruled,
+                op,
+            }])
+            .unwrap();
         answer
     };
     assert_eq!(ask(&log, "denied", Op::Spend(2)).outcome, Outcome::Allow);
@@ -79,7 +85,7 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     loop {
         let (key, id) = (format!("host-{}", held / 10), lease(held));
         let answer = ask(&places, &key, Op::Acquire { id, weight: 1 });
-        if answer.note == Note::Overflow {
+        if answer.note == ReplyNote::Overflow {
             assert!(
                 !answer.outcome.is_admitted(),
                 "nothing stands in for places"
@@ -95,9 +101,9 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     for n in 0..held {
         let key = format!("host-{}", n / 10);
         let renewed = ask(&places, &key, Op::Renew(lease(n)));
-        assert_eq!(renewed.note, Note::Plain, "{n} of {held}");
+        assert_eq!(renewed.note, ReplyNote::Plain, "{n} of {held}");
         let released = ask(&places, &key, Op::Release(lease(n)));
-        assert_eq!(released.note, Note::Plain, "{n} of {held}");
+        assert_eq!(released.note, ReplyNote::Plain, "{n} of {held}");
     }
     let again = Op::Acquire {
         id: lease(0),
@@ -107,19 +113,19 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
 }
 
 /// Fills a table for one key, two groups of seven slots, with keys that are being denied for a second.
-fn crowded() -> (Store, Arc<ManualClock>) {
+fn crowded() -> (TestStore, Arc<ManualClock>) {
     let (store, clock) = store(1);
-    let crowd = ruled(1, bucket(1, Nanos::SECOND));
+    let crowd = numbered_limit(1, bucket(1, Nanos::SECOND));
     for n in 0..1_000 {
         let key = format!("crowd-{n}");
-        let key = Key::of(key.as_bytes()).unwrap();
+        let key = StoreKey::new(key.as_bytes()).unwrap();
         let op = Op::Spend(1);
-        let check = Check {
+        let check = QuotaCheck {
             key,
-            ruled: &crowd,
+            limit: &crowd,
             op,
         };
-        assert!(store.ask([check]).is_ok());
+        assert!(store.decide_array([check]).is_ok());
     }
     (store, clock)
 }
@@ -129,11 +135,11 @@ fn crowded() -> (Store, Arc<ManualClock>) {
 fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
     // With the most that each admits at once: what stands in for a window has half of its limit.
     let limits = [
-        (ruled(2, bucket(5, Nanos::MINUTE)), 5),
+        (numbered_limit(2, bucket(5, Nanos::MINUTE)), 5),
         (
-            ruled(
+            numbered_limit(
                 3,
-                FixedWindow::of(10, Window::FirstHit(Nanos::HOUR))
+                FixedWindow::builder(10, Window::FirstHit(Nanos::HOUR))
                     .build()
                     .unwrap(),
             ),
@@ -143,30 +149,30 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
     for (limit, most) in limits {
         let (store, clock) = crowded();
         // Pairs have a table of their own, to be crowded by their own kind.
-        let crowd = ruled(
+        let crowd = numbered_limit(
             4,
-            FixedWindow::of(1, Window::FirstHit(Nanos::SECOND))
+            FixedWindow::builder(1, Window::FirstHit(Nanos::SECOND))
                 .build()
                 .unwrap(),
         );
         for n in 0..1_000 {
             let key = format!("crowd-{n}");
-            let key = Key::of(key.as_bytes()).unwrap();
+            let key = StoreKey::new(key.as_bytes()).unwrap();
             let op = Op::Spend(1);
-            let check = Check {
+            let check = QuotaCheck {
                 key,
-                ruled: &crowd,
+                limit: &crowd,
                 op,
             };
-            assert!(store.ask([check]).is_ok());
+            assert!(store.decide_array([check]).is_ok());
         }
         let ask = |cost| {
-            let key = Key::of(b"late").unwrap();
+            let key = StoreKey::new(b"late").unwrap();
             let op = Op::Spend(cost);
             store
-                .ask([Check {
+                .decide_array([QuotaCheck {
                     key,
-                    ruled: &limit,
+                    limit: &limit,
                     op,
                 }])
                 .unwrap()
@@ -175,14 +181,17 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
         let first = ask(most);
         assert_eq!(
             (first.outcome, first.note),
-            (Outcome::Allow, Note::Overflow)
+            (Outcome::Allow, ReplyNote::Overflow)
         );
         clock.advance(Nanos::from_secs(2));
         let second = ask(most);
         assert!(!second.outcome.is_admitted(), "{second:?}");
         clock.advance(Nanos::HOUR);
         let third = ask(most);
-        assert_eq!((third.outcome, third.note), (Outcome::Allow, Note::Plain));
+        assert_eq!(
+            (third.outcome, third.note),
+            (Outcome::Allow, ReplyNote::Plain)
+        );
     }
 }
 
@@ -191,15 +200,15 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
 fn a_limit_that_nobody_announced_is_kept_all_the_same() {
     let (store, _clock) = crowded();
     let before = store.usage();
-    assert_eq!(before.forgiven, 0);
+    assert_eq!(before.evictions, 0);
     assert!(
-        before.overflowed > 0,
+        before.overflow_decisions > 0,
         "the crowd itself found no room: {before:?}"
     );
     for n in 0..1_000 {
         let key = format!("crowd-{n}");
         let quota = bucket(1, Nanos::SECOND);
-        let outcome = store.spend(&Key::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
+        let outcome = store.spend(&StoreKey::new(key.as_bytes()).unwrap(), id(1), &quota, 1);
         assert!(!outcome.is_admitted(), "{key} was let in again");
     }
 }
@@ -208,13 +217,13 @@ fn a_limit_that_nobody_announced_is_kept_all_the_same() {
 #[test]
 fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
     let (store, clock) = store(100);
-    let tokens = ruled(1, bucket(100, Nanos::HOUR));
+    let tokens = numbered_limit(1, bucket(100, Nanos::HOUR));
     let ask = |op| {
-        let key = Key::of(b"alice").unwrap();
+        let key = StoreKey::new(b"alice").unwrap();
         store
-            .ask([Check {
+            .decide_array([QuotaCheck {
                 key,
-                ruled: &tokens,
+                limit: &tokens,
                 op,
             }])
             .unwrap()
@@ -226,9 +235,12 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
         Outcome::Allow
     );
     clock.advance(hold);
-    assert_eq!(ask(Op::CancelReserved(id)).note, Note::ReservationExpired);
+    assert_eq!(
+        ask(Op::CancelReserved(id)).note,
+        ReplyNote::ReservationExpired
+    );
     let late = ask(Op::SettleReserved { id, actual: 50 });
-    assert_eq!(late.note, Note::AlreadyClosed);
+    assert_eq!(late.note, ReplyNote::AlreadyClosed);
     assert_eq!(late.status.remaining, 90);
 }
 
@@ -237,34 +249,38 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
 /// was denied, and a flood under another limit forgave it (I-10).
 #[test]
 fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
-    let window = |units| FixedWindow::of(units, Window::Epoch(Nanos::HOUR)).build();
+    let window = |units| FixedWindow::builder(units, Window::Epoch(Nanos::HOUR)).build();
     let [first, other] = [1, 2];
-    let buckets = [100, 10].map(|units| ruled(first, bucket(units, Nanos::HOUR)));
-    let windows = [100, 10].map(|units| ruled(first, window(units).unwrap()));
+    let buckets = [100, 10].map(|units| numbered_limit(first, bucket(units, Nanos::HOUR)));
+    let windows = [100, 10].map(|units| numbered_limit(first, window(units).unwrap()));
     let floods = [
-        ruled(other, bucket(100, Nanos::HOUR)),
-        ruled(other, window(100).unwrap()),
+        numbered_limit(other, bucket(100, Nanos::HOUR)),
+        numbered_limit(other, window(100).unwrap()),
     ];
     for ([old, new], flood) in [buckets, windows].into_iter().zip(floods) {
         let (store, _clock) = store(40);
         let spend = |ruled, name: &str, cost| {
-            let key = Key::of(name.as_bytes()).unwrap();
+            let key = StoreKey::new(name.as_bytes()).unwrap();
             let op = Op::Spend(cost);
             store
-                .ask([Check { key, ruled, op }])
+                .decide_array([QuotaCheck {
+                    key,
+                    limit: ruled,
+                    op,
+                }])
                 .unwrap()
                 .0
                 .is_admitted()
         };
-        store.learn(&old);
+        store.add_limit(&old);
         assert!(spend(&old, "alice", 50));
         assert!(spend(&old, "alice", 1), "half is left");
-        store.replace(&old, &new);
+        store.replace_limit(&old, &new);
         assert!(!spend(&new, "alice", 1));
         let _ = (0..2_000)
             .filter(|n| spend(&flood, &n.to_string(), 90))
             .count();
-        assert!(store.usage().forgiven > 100, "others had to go");
+        assert!(store.usage().evictions > 100, "others had to go");
         assert!(!spend(&new, "alice", 1), "{new:?}");
     }
 }

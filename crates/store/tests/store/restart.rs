@@ -8,20 +8,21 @@ use tollgate_core::limit::Quota;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Concurrency, Nanos, Outcome, Receipt, SlidingLog};
 use tollgate_store::{
-    Answer, Check, Clock as _, Key, ManualClock, Memory, Note, Op, Ruled, Store as _,
+    Clock as _, IdentifiedLimit, ManualClock, MemoryStore, Op, QuotaCheck, ReplyNote, Store as _,
+    StoreKey, StoreReply,
 };
 
 use crate::quotas::{ALGORITHMS, variants};
 use crate::snapshot::Folder;
-use crate::support::{Random, START, Store, bucket, ruled, store};
+use crate::support::{Random, START, TestStore, bucket, numbered_limit, store};
 
 /// A store and its clock, saved and made again where a test wants it.
-struct Running {
-    store: Store,
+struct RestartableStore {
+    store: TestStore,
     clock: Arc<ManualClock>,
 }
 
-impl Running {
+impl RestartableStore {
     fn new(keys: usize) -> Self {
         let (store, clock) = store(keys);
         Self { store, clock }
@@ -32,18 +33,25 @@ impl Running {
         let folder = Folder::new(name);
         self.store.save(&folder.file()).unwrap();
         let clock = Arc::new(ManualClock::at(self.clock.now()));
-        let store = Memory::restore(&folder.file(), keys, Arc::clone(&clock)).unwrap();
+        let store = MemoryStore::restore(&folder.file(), keys, Arc::clone(&clock)).unwrap();
         Self { store, clock }
     }
 
-    fn ask(&self, ruled: &Ruled, op: Op) -> Answer {
-        let key = Key::of(b"alice").unwrap();
-        self.store.ask([Check { key, ruled, op }]).unwrap().1[0]
+    fn ask(&self, ruled: &IdentifiedLimit, op: Op) -> StoreReply {
+        let key = StoreKey::new(b"alice").unwrap();
+        self.store
+            .decide_array([QuotaCheck {
+                key,
+                limit: ruled,
+                op,
+            }])
+            .unwrap()
+            .1[0]
     }
 }
 
 /// What is asked in one step.
-struct Step {
+struct TraceStep {
     pause: Nanos,
     key: String,
     checks: Vec<(usize, Op)>,
@@ -52,7 +60,7 @@ struct Step {
 /// Random questions about a few limits of every algorithm.
 struct Trace {
     random: Random,
-    rules: Vec<Ruled>,
+    rules: Vec<IdentifiedLimit>,
     keys: u64,
     receipts: Vec<Receipt>,
 }
@@ -64,7 +72,7 @@ impl Trace {
         let rules = numbers
             .map(|n| {
                 let algorithm = usize::from(n) % ALGORITHMS.len();
-                ruled(n, variants(algorithm, &mut random)[0])
+                numbered_limit(n, variants(algorithm, &mut random)[0])
             })
             .collect();
         Self {
@@ -75,14 +83,14 @@ impl Trace {
         }
     }
 
-    fn step(&mut self, longest: u64, only_adds: bool) -> Step {
+    fn step(&mut self, longest: u64, only_adds: bool) -> TraceStep {
         let first = self.random.below(self.rules.len() as u64);
         let checks = (0..=self.random.below(4)).map(|n| {
             let index = usize::try_from(first + 3 * n).unwrap() % self.rules.len();
             (index, self.op(index, only_adds))
         });
         let checks = checks.collect();
-        Step {
+        TraceStep {
             pause: Nanos::from_nanos(self.random.below(longest)),
             key: self.random.below(self.keys).to_string(),
             checks,
@@ -128,19 +136,19 @@ impl Trace {
         }
     }
 
-    fn ask(&mut self, running: &Running, step: &Step) -> String {
+    fn ask(&mut self, running: &RestartableStore, step: &TraceStep) -> String {
         running.clock.advance(step.pause);
-        let key = Key::of(step.key.as_bytes()).unwrap();
-        let checks: Vec<Check<'_>> = step
+        let key = StoreKey::new(step.key.as_bytes()).unwrap();
+        let checks: Vec<QuotaCheck<'_>> = step
             .checks
             .iter()
-            .map(|(index, op)| Check {
+            .map(|(index, op)| QuotaCheck {
                 key,
-                ruled: &self.rules[*index],
+                limit: &self.rules[*index],
                 op: *op,
             })
             .collect();
-        let mut answers = vec![Answer::EMPTY; checks.len()];
+        let mut answers = vec![StoreReply::EMPTY; checks.len()];
         let verdict = running.store.decide(&checks, &mut answers);
         let charged = answers.iter().map(|answer| answer.receipt);
         self.receipts
@@ -151,9 +159,9 @@ impl Trace {
     }
 }
 
-fn how_often(running: &Running) -> [u64; 2] {
+fn how_often(running: &RestartableStore) -> [u64; 2] {
     let usage = running.store.usage();
-    [usage.forgiven, usage.overflowed]
+    [usage.evictions, usage.overflow_decisions]
 }
 
 /// The same questions to a store that was restarted and to one that was not. Answers how often each had to give
@@ -163,9 +171,9 @@ fn compare(
     room: usize,
     keys: u64,
     only_adds: bool,
-    spoil: impl FnOnce(&Trace, &Running),
+    spoil: impl FnOnce(&Trace, &RestartableStore),
 ) -> Result<[u64; 2], String> {
-    let (mut trace, running) = (Trace::new(seed, keys), Running::new(room));
+    let (mut trace, running) = (Trace::new(seed, keys), RestartableStore::new(room));
     let longest = if only_adds { 1 } else { 1_000_000_000 };
     for _ in 0..1_500 {
         let step = trace.step(longest, only_adds);
@@ -211,12 +219,12 @@ fn a_restart_of_a_full_store_changes_neither_answers_nor_victims() {
 
 #[test]
 fn control_a_restart_that_loses_the_logs_is_noticed() {
-    let lose = |trace: &Trace, restarted: &Running| {
-        let log = |ruled: &&Ruled| matches!(ruled.limit.quota(), Quota::SlidingLog(_));
+    let lose = |trace: &Trace, restarted: &RestartableStore| {
+        let log = |ruled: &&IdentifiedLimit| matches!(ruled.limit.quota(), Quota::SlidingLog(_));
         let ruled = trace.rules.iter().find(log).unwrap();
         let lost = (0..20).filter(|key: &u64| {
             let key = key.to_string();
-            let key = Key::of(key.as_bytes()).unwrap();
+            let key = StoreKey::new(key.as_bytes()).unwrap();
             restarted.store.erase(&key, ruled)
         });
         assert!(lost.count() > 0);
@@ -227,10 +235,10 @@ fn control_a_restart_that_loses_the_logs_is_noticed() {
 
 #[test]
 fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
-    let running = Running::new(100);
+    let running = RestartableStore::new(100);
     let limits = [
-        ruled(1, bucket(100, Nanos::HOUR)),
-        ruled(2, SlidingLog::of(100, Nanos::HOUR).build().unwrap()),
+        numbered_limit(1, bucket(100, Nanos::HOUR)),
+        numbered_limit(2, SlidingLog::builder(100, Nanos::HOUR).build().unwrap()),
     ];
     let [to_settle, to_cancel, settled] = [1, 2, 3].map(ReservationId);
     for ruled in &limits {
@@ -258,7 +266,7 @@ fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
         );
         assert_eq!(
             (known.note, known.receipt.cost),
-            (Note::AlreadyReserved, 10)
+            (ReplyNote::AlreadyReserved, 10)
         );
         assert_eq!(known.status.remaining, 79);
         let op = Op::SettleReserved {
@@ -266,21 +274,21 @@ fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
             actual: 4,
         };
         assert_eq!(again.ask(ruled, op).status.remaining, 85);
-        assert_eq!(again.ask(ruled, op).note, Note::AlreadyClosed);
+        assert_eq!(again.ask(ruled, op).note, ReplyNote::AlreadyClosed);
         let cancelled = again.ask(ruled, Op::CancelReserved(to_cancel));
         assert_eq!(cancelled.status.remaining, 95);
         let late = again.ask(ruled, Op::CancelReserved(settled));
         assert_eq!(
             (late.note, late.status.remaining),
-            (Note::AlreadyClosed, 95)
+            (ReplyNote::AlreadyClosed, 95)
         );
     }
 }
 
 #[test]
 fn live_leases_are_renewed_and_released_after_a_restart_and_expired_ones_are_gone() {
-    let running = Running::new(100);
-    let gate = ruled(1, Concurrency::new(3, Nanos::MINUTE).unwrap());
+    let running = RestartableStore::new(100);
+    let gate = numbered_limit(1, Concurrency::new(3, Nanos::MINUTE).unwrap());
     let [lost, renewed, released] = [1, 2, 3].map(LeaseId);
     let acquire = |id| Op::Acquire { id, weight: 1 };
     running.ask(&gate, acquire(lost));
@@ -292,38 +300,44 @@ fn live_leases_are_renewed_and_released_after_a_restart_and_expired_ones_are_gon
     let retry_after = Nanos::from_secs(20);
     assert_eq!(fourth.outcome, Outcome::Deny { retry_after });
     again.clock.advance(retry_after);
-    assert_eq!(again.ask(&gate, Op::Renew(lost)).note, Note::LeaseNotHeld);
-    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, Note::Plain);
+    assert_eq!(
+        again.ask(&gate, Op::Renew(lost)).note,
+        ReplyNote::LeaseNotHeld
+    );
+    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, ReplyNote::Plain);
     assert_eq!(again.ask(&gate, Op::Release(released)).status.remaining, 2);
     again.clock.advance(Nanos::from_secs(59));
-    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, Note::Plain);
+    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, ReplyNote::Plain);
     again.clock.advance(Nanos::MINUTE);
     let empty = again.restarted("leases-again", 100);
     assert!(
         empty
             .store
-            .inspect(&Key::of(b"alice").unwrap(), &gate)
+            .inspect(&StoreKey::new(b"alice").unwrap(), &gate)
             .is_none()
     );
 }
 
 #[test]
 fn whom_the_overflow_denies_it_denies_after_a_restart() {
-    let (running, limit) = (Running::new(4), ruled(1, bucket(2, Nanos::HOUR)));
-    let denied = |running: &Running| -> Vec<bool> {
+    let (running, limit) = (
+        RestartableStore::new(4),
+        numbered_limit(1, bucket(2, Nanos::HOUR)),
+    );
+    let denied = |running: &RestartableStore| -> Vec<bool> {
         let names = (0..200).map(|n: u32| n.to_string());
         let denies = names.map(|name| {
-            let check = Check {
-                key: Key::of(name.as_bytes()).unwrap(),
-                ruled: &limit,
+            let check = QuotaCheck {
+                key: StoreKey::new(name.as_bytes()).unwrap(),
+                limit: &limit,
                 op: Op::Spend(2),
             };
-            !running.store.ask([check]).unwrap().0.is_admitted()
+            !running.store.decide_array([check]).unwrap().0.is_admitted()
         });
         denies.collect()
     };
     assert!(denied(&running).iter().any(|denied| !denied));
-    assert!(running.store.usage().overflowed > 100);
+    assert!(running.store.usage().overflow_decisions > 100);
     let again = running.restarted("overflow", 4);
     assert!(denied(&again).iter().all(|denied| *denied));
     assert_eq!(again.clock.now(), START);

@@ -9,9 +9,11 @@ use tollgate_core::reservation::ReservationId;
 use tollgate_core::{
     Concurrency, FixedWindow, Nanos, SlidingCounter, SlidingLog, UtcOffset, Window,
 };
-use tollgate_store::{Check, Key, ManualClock, Memory, Op, Ruled, SnapshotError};
+use tollgate_store::{
+    IdentifiedLimit, ManualClock, MemoryStore, Op, QuotaCheck, SnapshotError, StoreKey,
+};
 
-use crate::support::{Random, START, Store, bucket, id, ruled, store};
+use crate::support::{Random, START, TestStore, bucket, id, numbered_limit, store};
 
 /// A folder of its own, gone when dropped.
 pub(crate) struct Folder(PathBuf);
@@ -35,41 +37,44 @@ impl Drop for Folder {
     }
 }
 
-fn limits() -> [Ruled; 3] {
+fn limits() -> [IdentifiedLimit; 3] {
     let day = Window::Calendar(
         tollgate_core::Calendar::Day,
         UtcOffset::from_minutes(0).unwrap(),
     );
     [
-        ruled(1, bucket(100, Nanos::HOUR)),
-        ruled(2, FixedWindow::of(100, day).build().unwrap()),
-        ruled(3, SlidingCounter::of(100, Nanos::HOUR).build().unwrap()),
+        numbered_limit(1, bucket(100, Nanos::HOUR)),
+        numbered_limit(2, FixedWindow::builder(100, day).build().unwrap()),
+        numbered_limit(
+            3,
+            SlidingCounter::builder(100, Nanos::HOUR).build().unwrap(),
+        ),
     ]
 }
 
-fn spend(store: &Store, key: &str, cost: u64) -> [u64; 3] {
+fn spend(store: &TestStore, key: &str, cost: u64) -> [u64; 3] {
     let limits = limits();
-    let checks = [0, 1, 2].map(|n| Check {
-        key: Key::of(key.as_bytes()).unwrap(),
-        ruled: &limits[n],
+    let checks = [0, 1, 2].map(|n| QuotaCheck {
+        key: StoreKey::new(key.as_bytes()).unwrap(),
+        limit: &limits[n],
         op: Op::Spend(cost),
     });
-    let (_, answers) = store.ask(checks).unwrap();
+    let (_, answers) = store.decide_array(checks).unwrap();
     answers.map(|answer| answer.status.remaining)
 }
 
 /// Spends all of the first limit.
-fn spend_first(store: &Store, key: &str) {
-    let check = Check {
-        key: Key::of(key.as_bytes()).unwrap(),
-        ruled: &limits()[0],
+fn spend_first(store: &TestStore, key: &str) {
+    let check = QuotaCheck {
+        key: StoreKey::new(key.as_bytes()).unwrap(),
+        limit: &limits()[0],
         op: Op::Spend(100),
     };
-    let _verdict = store.ask([check]).unwrap();
+    let _verdict = store.decide_array([check]).unwrap();
 }
 
-pub(crate) fn restored(path: &Path, keys: usize) -> Result<Store, SnapshotError> {
-    Memory::restore(path, keys, Arc::new(ManualClock::at(START)))
+pub(crate) fn restored(path: &Path, keys: usize) -> Result<TestStore, SnapshotError> {
+    MemoryStore::restore(path, keys, Arc::new(ManualClock::at(START)))
 }
 
 #[test]
@@ -110,9 +115,9 @@ fn only_the_owner_may_read_it_because_it_holds_the_secret() {
 }
 
 /// Questions that leave a log, a lease and reservations behind.
-fn collections() -> [(Ruled, Op); 4] {
-    let log = ruled(4, SlidingLog::of(30, Nanos::HOUR).build().unwrap());
-    let gate = ruled(5, Concurrency::new(3, Nanos::HOUR).unwrap());
+fn collections() -> [(IdentifiedLimit, Op); 4] {
+    let log = numbered_limit(4, SlidingLog::builder(30, Nanos::HOUR).build().unwrap());
+    let gate = numbered_limit(5, Concurrency::new(3, Nanos::HOUR).unwrap());
     let lease = Op::Acquire {
         id: LeaseId(1 << 64),
         weight: 2,
@@ -130,17 +135,23 @@ fn collections() -> [(Ruled, Op); 4] {
     ]
 }
 
-fn ask(store: &Store, (ruled, op): &(Ruled, Op)) -> bool {
-    let (key, op) = (Key::of(b"0").unwrap(), *op);
-    let (verdict, _) = store.ask([Check { key, ruled, op }]).unwrap();
+fn ask(store: &TestStore, (ruled, op): &(IdentifiedLimit, Op)) -> bool {
+    let (key, op) = (StoreKey::new(b"0").unwrap(), *op);
+    let (verdict, _) = store
+        .decide_array([QuotaCheck {
+            key,
+            limit: ruled,
+            op,
+        }])
+        .unwrap();
     verdict.is_admitted()
 }
 
 /// A store with everything in it that can be saved: words, pairs, a log, a lease, reservations, an overflow.
-fn store_with_everything() -> Store {
+fn store_with_everything() -> TestStore {
     let (store, _clock) = store(4);
     let mut names = 0..;
-    while store.usage().overflowed == 0 {
+    while store.usage().overflow_decisions == 0 {
         spend_first(&store, &format!("{:?}", names.next()));
     }
     assert!(collections().iter().all(|question| ask(&store, question)));
@@ -173,7 +184,7 @@ fn every_changed_byte_and_every_missing_end_is_refused() {
         );
     }
     let longer = [whole.as_slice(), &[0]].concat();
-    assert!(matches!(refused(&longer), Some(SnapshotError::Damaged)));
+    assert!(matches!(refused(&longer), Some(SnapshotError::Corrupted)));
 }
 
 /// The checksum as the format says, so that a test can forge a file.
@@ -229,12 +240,12 @@ fn a_file_of_the_first_version_is_still_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/snapshots/version-1");
     let store = restored(&path, 4).unwrap();
     for ruled in &limits() {
-        store.learn(ruled);
+        store.add_limit(ruled);
     }
     assert_eq!(spend(&store, "a", 0), [93; 3]);
     assert_eq!(spend(&store, "b", 1), [0; 3]);
     let size = restored(&path, 100).err().unwrap();
-    assert!(matches!(size, SnapshotError::OtherSize));
+    assert!(matches!(size, SnapshotError::SizeMismatch));
 }
 
 #[test]
@@ -246,7 +257,7 @@ fn what_is_refused_says_why_and_leaves_an_empty_store() {
     let whole = std::fs::read(folder.file()).unwrap();
     let reason = |keys| {
         let clock = Arc::new(ManualClock::at(START));
-        let (empty, reason) = Memory::restore_or_empty(&folder.file(), keys, clock).unwrap();
+        let (empty, reason) = MemoryStore::restore_or_empty(&folder.file(), keys, clock).unwrap();
         assert_eq!(spend(&empty, "alice", 0), [100; 3], "it starts empty");
         reason.unwrap().to_string()
     };
@@ -275,8 +286,8 @@ fn spending_goes_on_while_saving_and_nothing_spent_before_is_missing() {
     let quota = bucket(1_000_000, Nanos::SECOND);
     let before = 50;
     let names: Vec<String> = (0..500).map(|n| n.to_string()).collect();
-    let spend = |store: &Store, name: &str| {
-        let key = Key::of(name.as_bytes()).unwrap();
+    let spend = |store: &TestStore, name: &str| {
+        let key = StoreKey::new(name.as_bytes()).unwrap();
         store.spend(&key, id(1), &quota, 1).is_admitted()
     };
     for name in &names {
@@ -295,10 +306,10 @@ fn spending_goes_on_while_saving_and_nothing_spent_before_is_missing() {
         is_over.store(true, Ordering::Relaxed);
     });
     let again = restored(&folder.file(), 2_000).unwrap();
-    let limit = ruled(1, quota);
+    let limit = numbered_limit(1, quota);
     for name in &names {
-        let key = Key::of(name.as_bytes()).unwrap();
-        let used = |store: &Store| {
+        let key = StoreKey::new(name.as_bytes()).unwrap();
+        let used = |store: &TestStore| {
             let state = store.inspect(&key, &limit).unwrap();
             let status = limit.limit.status(&state, START);
             status.limit - status.remaining

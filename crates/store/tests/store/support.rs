@@ -5,34 +5,37 @@ use std::sync::Arc;
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
-use tollgate_store::{LimitId, ManualClock, Memory, Ruled};
+use tollgate_store::{IdentifiedLimit, LimitId, ManualClock, MemoryStore};
 
 /// Any instant far from 1970.
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-pub(crate) type Store = Memory<Arc<ManualClock>>;
+pub(crate) type TestStore = MemoryStore<Arc<ManualClock>>;
 
 pub(crate) fn id(number: u16) -> LimitId {
     LimitId(NonZeroU16::new(number).unwrap())
 }
 
-pub(crate) fn ruled(number: u16, limit: impl Into<Limit>) -> Ruled {
-    Ruled {
+pub(crate) fn numbered_limit(number: u16, limit: impl Into<Limit>) -> IdentifiedLimit {
+    IdentifiedLimit {
         id: id(number),
         limit: limit.into(),
     }
 }
 
 /// A store for so many keys whose clock stands at [`START`].
-pub(crate) fn store(keys: usize) -> (Store, Arc<ManualClock>) {
+pub(crate) fn store(keys: usize) -> (TestStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
-    (Memory::with_clock(keys, Arc::clone(&clock)).unwrap(), clock)
+    (
+        MemoryStore::with_clock(keys, Arc::clone(&clock)).unwrap(),
+        clock,
+    )
 }
 
 /// One unit each `interval`, so many at once.
 pub(crate) fn bucket(burst: u64, interval: Nanos) -> TokenBucket {
     let rate = Rate::new(1, interval);
-    TokenBucket::at(rate).burst(burst).build().unwrap()
+    TokenBucket::builder(rate).burst(burst).build().unwrap()
 }
 
 /// The same numbers for the same seed (splitmix64).

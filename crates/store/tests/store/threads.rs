@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use tollgate_core::Nanos;
 use tollgate_store::memory::waits_of_this_thread;
-use tollgate_store::{Check, Key, Op, Ruled};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey};
 
-use crate::support::{Random, Store, bucket, id, ruled, store};
+use crate::support::{Random, TestStore, bucket, id, numbered_limit, store};
 
 /// Long enough for any machine that is not stuck.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Runs on so many threads that start together, and fails if they do not all come back. Answers how often they waited for
 /// each other, where that is counted.
-fn together(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Option<u64> {
+fn run_threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Option<u64> {
     let (done, ended) = sync_channel(count);
     let shared = Arc::new((Barrier::new(count), work));
     for n in 0..count {
@@ -49,8 +49,8 @@ fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
         let quota = bucket(LIMIT, Nanos::SECOND);
         let shared = Arc::new((store, AtomicU64::new(0)));
         let inside = Arc::clone(&shared);
-        let waits = together(64, move |_| {
-            let key = Key::of(b"everyone").unwrap();
+        let waits = run_threads(64, move |_| {
+            let key = StoreKey::new(b"everyone").unwrap();
             let mut admitted = 0;
             for _ in 0..LIMIT / 32 {
                 admitted += u64::from(inside.0.spend(&key, id(1), &quota, 1).is_admitted());
@@ -70,19 +70,19 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
     const KEYS: usize = 6;
     const LIMIT: u64 = 3_000;
     let (store, _clock) = store(1_000);
-    let limits: Vec<Ruled> = (1..=6)
+    let limits: Vec<IdentifiedLimit> = (1..=6)
         .map(|n| match n % 2 {
-            0 => ruled(n, bucket(LIMIT, Nanos::HOUR)),
+            0 => numbered_limit(n, bucket(LIMIT, Nanos::HOUR)),
             _ => {
                 let window = tollgate_core::Window::FirstHit(Nanos::HOUR);
-                let quota = tollgate_core::FixedWindow::of(LIMIT, window);
-                ruled(n, quota.build().unwrap())
+                let quota = tollgate_core::FixedWindow::builder(LIMIT, window);
+                numbered_limit(n, quota.build().unwrap())
             }
         })
         .collect();
     let shared = Arc::new((store, limits, AtomicU64::new(0)));
     let inside = Arc::clone(&shared);
-    let waits = together(8, move |n| {
+    let waits = run_threads(8, move |n| {
         let (store, limits, admitted) = &*inside;
         let mut random = Random(n as u64);
         for _ in 0..2_000 {
@@ -91,24 +91,24 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
             for i in (1..KEYS).rev() {
                 order.swap(i, usize::try_from(random.below(i as u64 + 1)).unwrap());
             }
-            let checks = order.map(|i| Check {
-                key: Key::of(b"shared").unwrap(),
-                ruled: &limits[i],
+            let checks = order.map(|i| QuotaCheck {
+                key: StoreKey::new(b"shared").unwrap(),
+                limit: &limits[i],
                 op: Op::Spend(1),
             });
-            let (verdict, _) = store.ask(checks).unwrap();
+            let (verdict, _) = store.decide_array(checks).unwrap();
             admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
         }
     });
     let (store, limits, admitted) = &*shared;
     assert_eq!(admitted.load(Ordering::Relaxed), LIMIT);
     for ruled in limits {
-        let check = Check {
-            key: Key::of(b"shared").unwrap(),
-            ruled,
+        let check = QuotaCheck {
+            key: StoreKey::new(b"shared").unwrap(),
+            limit: ruled,
             op: Op::Peek(1),
         };
-        let (_, [answer]) = store.ask([check]).unwrap();
+        let (_, [answer]) = store.decide_array([check]).unwrap();
         assert_eq!(answer.status.remaining, 0, "limit {:?}", ruled.id);
     }
     assert_ne!(waits, Some(0), "no thread ever had to wait for another");
@@ -117,18 +117,18 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
 #[test]
 fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
     let (store, clock) = store(50);
-    let guarded = ruled(1, bucket(5, Nanos::HOUR));
-    let passing = ruled(2, bucket(10, Nanos::MINUTE));
-    store.learn(&guarded);
-    store.learn(&passing);
-    let spend = |store: &Store, ruled: &Ruled, name: &str| {
-        let key = Key::of(name.as_bytes()).unwrap();
-        let check = Check {
+    let guarded = numbered_limit(1, bucket(5, Nanos::HOUR));
+    let passing = numbered_limit(2, bucket(10, Nanos::MINUTE));
+    store.add_limit(&guarded);
+    store.add_limit(&passing);
+    let spend = |store: &TestStore, ruled: &IdentifiedLimit, name: &str| {
+        let key = StoreKey::new(name.as_bytes()).unwrap();
+        let check = QuotaCheck {
             key,
-            ruled,
+            limit: ruled,
             op: Op::Spend(1),
         };
-        store.ask([check]).unwrap().0.is_admitted()
+        store.decide_array([check]).unwrap().0.is_admitted()
     };
     for key in ["a", "b", "c"] {
         let admitted = (0..10).filter(|_| spend(&store, &guarded, key)).count();
@@ -136,7 +136,7 @@ fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
     }
     let shared = Arc::new((store, clock, AtomicBool::new(false)));
     let inside = Arc::clone(&shared);
-    together(4, move |n| {
+    run_threads(4, move |n| {
         let (store, clock, let_in) = &*inside;
         for round in 0..30_000 {
             spend(store, &passing, &format!("{n}-{round}"));
@@ -154,7 +154,7 @@ fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
     assert!(!let_in.load(Ordering::Relaxed), "a denied key was let in");
     let usage = store.usage();
     assert!(
-        usage.forgiven > 1_000,
+        usage.evictions > 1_000,
         "the table was never full: {usage:?}"
     );
 }

@@ -8,25 +8,25 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::{Limit, Refused};
-use tollgate_core::reservation::Terms;
-use tollgate_store::contract::Answer;
-use tollgate_store::{Check, Key, ManualClock, Ruled, Store as Contract};
+use tollgate_core::limit::{Limit, OpError};
+use tollgate_core::reservation::ReservationOptions;
+use tollgate_store::contract::StoreReply;
+use tollgate_store::{IdentifiedLimit, ManualClock, QuotaCheck, Store as Contract, StoreKey};
 use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
 
-use crate::support::{Store, ruled, store};
+use crate::support::{TestStore, numbered_limit, store};
 
 /// As for core: a file must not become empty unnoticed.
 const AT_LEAST: usize = 10;
 
 /// A store whose limits are numbered in the order in which their keys are first asked for.
-pub(crate) struct InMemory {
-    store: Option<Store>,
+pub(crate) struct MemorySubject {
+    store: Option<TestStore>,
     clock: Arc<ManualClock>,
     numbers: HashMap<String, u16>,
 }
 
-impl InMemory {
+impl MemorySubject {
     pub(crate) fn new(keys: usize) -> Self {
         let (store, clock) = store(keys);
         Self {
@@ -36,52 +36,52 @@ impl InMemory {
         }
     }
 
-    fn store(&self) -> &Store {
+    fn store(&self) -> &TestStore {
         self.store.as_ref().unwrap()
     }
 
     /// Every key of a file belongs to a limit of its own.
-    fn ruled(&mut self, key: &str, limit: &Limit) -> Ruled {
+    fn ruled(&mut self, key: &str, limit: &Limit) -> IdentifiedLimit {
         let next = u16::try_from(self.numbers.len() + 1).unwrap();
         let number = *self.numbers.entry(key.to_owned()).or_insert(next);
-        let ruled = ruled(number, *limit);
+        let ruled = numbered_limit(number, *limit);
         if number == next {
-            self.store().learn(&ruled);
+            self.store().add_limit(&ruled);
         }
         ruled
     }
 }
 
-impl Batches for InMemory {
+impl Batches for MemorySubject {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&Terms>,
+        terms: Option<&ReservationOptions>,
         asked: &[Asked<'_>],
-    ) -> Result<(BatchOutcome, Vec<Answer>), Refused> {
+    ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
         if let Some(terms) = terms {
             let store = self.store.take().unwrap();
-            self.store = Some(store.with_reservations(terms.memory, terms.most));
+            self.store = Some(store.with_reservations(terms.retention, terms.max_records));
         }
         self.clock.set(now);
-        let ruled: Vec<Ruled> = asked
+        let ruled: Vec<IdentifiedLimit> = asked
             .iter()
             .map(|(key, limit, _)| self.ruled(key, limit))
             .collect();
-        let checks: Vec<Check<'_>> = asked
+        let checks: Vec<QuotaCheck<'_>> = asked
             .iter()
             .zip(&ruled)
-            .map(|((key, _, op), ruled)| Check {
-                key: Key::of(key.as_bytes()).unwrap(),
-                ruled,
+            .map(|((key, _, op), ruled)| QuotaCheck {
+                key: StoreKey::new(key.as_bytes()).unwrap(),
+                limit: ruled,
                 op: *op,
             })
             .collect();
-        let mut answers = vec![Answer::EMPTY; checks.len()];
+        let mut answers = vec![StoreReply::EMPTY; checks.len()];
         let decided = Contract::decide(self.store(), &checks, &mut answers);
         let verdict = decided.map_err(|error| {
             assert!(error.is_callers_fault(), "{error}");
-            Refused::Unsupported
+            OpError::Unsupported
         })?;
         Ok((verdict, answers))
     }
@@ -89,14 +89,16 @@ impl Batches for InMemory {
     fn change(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
         self.clock.set(now);
         let old = self.ruled(key, old);
-        self.store().replace(&old, &Ruled { limit: *new, ..old });
+        self.store()
+            .replace_limit(&old, &IdentifiedLimit { limit: *new, ..old });
     }
 }
 
 fn passes(file: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vectors");
     let suite = Suite::load(&folder.join(file), AT_LEAST).unwrap_or_else(|bad| panic!("{bad}"));
-    let ran = run(&suite, &mut InMemory::new(10_000)).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let ran =
+        run(&suite, &mut MemorySubject::new(10_000)).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert!(ran >= AT_LEAST, "{file}: {ran} cases ran");
 }
 

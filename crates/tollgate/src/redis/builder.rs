@@ -8,46 +8,46 @@ use std::time::Duration;
 
 use tollgate_core::Nanos;
 
-use super::limiter::{Limiter, Shared};
-use super::number;
-use super::server::Redis;
+use super::connection::Redis;
+use super::limit_ids;
+use super::limiter::{Limiter, RedisLimiterInner};
 use crate::invalid::InvalidLimiter;
+use crate::limit_name::LimitName;
 use crate::limits::Limits;
-use crate::name::Name;
-use crate::pause::Pause;
-use crate::ready::Lines;
+use crate::sleeper::JitteredSleeper;
+use crate::until_ready::WaitQueues;
 
 /// How long a reservation is held unless somebody says otherwise.
-const HOLD: Duration = Duration::from_mins(10);
+const DEFAULT_HOLD: Duration = Duration::from_mins(10);
 
 /// A limiter over Redis before it is built. Made by [`over`](crate::Builder::over).
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct Builder {
+pub struct LimiterBuilder {
     redis: Redis,
     limits: Limits,
-    misplaced: Option<&'static str>,
-    ids: Vec<(Name, u16)>,
+    memory_only_setting: Option<&'static str>,
+    ids: Vec<(LimitName, u16)>,
     hold: Duration,
-    pause: Pause,
-    lines: Lines,
+    sleeper: JitteredSleeper,
+    wait_queues: WaitQueues,
 }
 
-impl Builder {
+impl LimiterBuilder {
     pub(crate) fn new(
         redis: &Redis,
         limits: Limits,
         misplaced: Option<&'static str>,
-        pause: Pause,
-        lines: Lines,
+        pause: JitteredSleeper,
+        lines: WaitQueues,
     ) -> Self {
         Self {
             redis: redis.clone(),
             limits,
-            misplaced,
+            memory_only_setting: misplaced,
             ids: Vec::new(),
-            hold: HOLD,
-            pause,
-            lines,
+            hold: DEFAULT_HOLD,
+            sleeper: pause,
+            wait_queues: lines,
         }
     }
 
@@ -55,7 +55,7 @@ impl Builder {
     /// a limit that was renamed and is to keep its state, for names whose numbers meet, and for those who would
     /// rather number all; see [which state a limit finds](super#which-state-a-limit-finds). A number below 64 also makes
     /// the names of keys two bytes shorter, which in most servers saves eight for each key.
-    pub fn id(mut self, limit: impl Into<Name>, id: u16) -> Self {
+    pub fn id(mut self, limit: impl Into<LimitName>, id: u16) -> Self {
         self.ids.push((limit.into(), id));
         self
     }
@@ -73,11 +73,11 @@ impl Builder {
     /// A number that cannot be honoured exactly, a choice that only a table in memory has, or a limit whose number another
     /// limit over this connection has.
     pub fn build(self) -> Result<Limiter, InvalidLimiter> {
-        if let Some(choice) = self.misplaced {
+        if let Some(choice) = self.memory_only_setting {
             return Err(InvalidLimiter::OnlyInMemory { choice });
         }
-        let limits = self.limits.checked()?;
-        let unknown = |name: &Name| limits.iter().all(|(known, _)| known != name);
+        let limits = self.limits.validate()?;
+        let unknown = |name: &LimitName| limits.iter().all(|(known, _)| known != name);
         if let Some((name, id)) = self.ids.iter().find(|(name, _)| unknown(name)) {
             return Err(InvalidLimiter::Id {
                 name: name.clone(),
@@ -85,13 +85,13 @@ impl Builder {
                 problem: "there is no limit of this name",
             });
         }
-        let shared = Shared::new(
+        let shared = RedisLimiterInner::new(
             &self.redis,
             limits,
-            number::Choice(self.ids),
+            limit_ids::LimitIdOverrides(self.ids),
             Nanos::from(self.hold),
-            self.pause,
-            self.lines,
+            self.sleeper,
+            self.wait_queues,
         )?;
         Ok(Limiter {
             shared: Arc::new(shared),
@@ -99,7 +99,7 @@ impl Builder {
     }
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for LimiterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("limits", &self.limits)

@@ -8,22 +8,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 use tollgate_store as store;
-use tollgate_store::{Check, ErrorKind, Op, Ruled, StoreError};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreError, StoreErrorKind};
 
-use super::errands;
-use super::number::Choice;
-use super::server::{Claim, Redis};
-use crate::allowed::Allowed;
-use crate::ask::denial;
-use crate::denied::Error;
+use super::connection::{LimitIdClaim, Redis};
+use super::limit_ids::LimitIdOverrides;
+use super::release_queue;
+use crate::active_limits::ActiveLimits;
+use crate::admission::Admission;
+use crate::decide::denial;
+use crate::error::Error;
 use crate::invalid::InvalidLimiter;
 use crate::key::AsKey;
+use crate::limit_name::LimitName;
 use crate::limits::Limits;
-use crate::name::Name;
-use crate::pause::Pause;
-use crate::ready::Lines;
-use crate::rules::Rules;
-use crate::verbs::settlements;
+use crate::operations::settlement_ops;
+use crate::sleeper::JitteredSleeper;
+use crate::until_ready::WaitQueues;
 
 /// Decides how much each key may do, together with every other process that has the same limits over the same server.
 /// Cheap to clone; clones are the same limiter.
@@ -31,23 +31,23 @@ use crate::verbs::settlements;
 /// Made by [`over`](crate::Builder::over); the [module](super) says what is different from a limiter in memory.
 #[derive(Clone)]
 pub struct Limiter {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RedisLimiterInner>,
 }
 
 /// What clones have in common.
-pub(super) struct Shared {
+pub(super) struct RedisLimiterInner {
     redis: Redis,
-    in_force: RwLock<InForce>,
-    choice: Choice,
+    claimed: RwLock<ClaimedLimits>,
+    id_overrides: LimitIdOverrides,
     pub(super) hold: Nanos,
-    pub(super) pause: Pause,
-    pub(super) lines: Lines,
+    pub(super) sleeper: JitteredSleeper,
+    pub(super) wait_queues: WaitQueues,
 }
 
 /// The limits in force, and their numbers.
-struct InForce {
-    rules: Arc<Rules>,
-    claim: Claim,
+struct ClaimedLimits {
+    active_limits: Arc<ActiveLimits>,
+    claim: LimitIdClaim,
 }
 
 impl Limiter {
@@ -77,7 +77,7 @@ impl Limiter {
             return Ok(());
         }
         self.shared.settle(&key, &allowed, 0).await?;
-        Err(allowed.as_denial(cost).into())
+        Err(allowed.to_denial(cost).into())
     }
 
     /// Replaces all limits, at once and for everyone in this process who has this limiter. Other processes keep theirs until
@@ -91,38 +91,41 @@ impl Limiter {
     /// The limits cannot be honoured, or another limit over this connection has the number of one; then those in force
     /// stay.
     pub fn replace(&self, limits: Limits) -> Result<(), InvalidLimiter> {
-        let limits = limits.checked()?;
+        let limits = limits.validate()?;
         let shared = &*self.shared;
-        let numbered = shared.choice.numbered(&limits)?;
-        let in_force = shared.in_force.write();
+        let numbered = shared.id_overrides.with_limit_ids(&limits)?;
+        let in_force = shared.claimed.write();
         let mut in_force = in_force.unwrap_or_else(PoisonError::into_inner);
-        let number = |name: &Name| shared.choice.number(name);
-        let rules = Rules::following(in_force.rules.list(), limits, number)?;
-        in_force.claim.change(&numbered)?;
-        in_force.rules = Arc::new(rules);
+        let number = |name: &LimitName| shared.id_overrides.limit_id(name);
+        let rules = ActiveLimits::from_limits(in_force.active_limits.list(), limits, number)?;
+        in_force.claim.replace(&numbered)?;
+        in_force.active_limits = Arc::new(rules);
         Ok(())
     }
 }
 
-impl Shared {
+impl RedisLimiterInner {
     pub(super) fn new(
         redis: &Redis,
-        limits: Vec<(Name, Limit)>,
-        choice: Choice,
+        limits: Vec<(LimitName, Limit)>,
+        choice: LimitIdOverrides,
         hold: Nanos,
-        pause: Pause,
-        lines: Lines,
+        pause: JitteredSleeper,
+        lines: WaitQueues,
     ) -> Result<Self, InvalidLimiter> {
-        let claim = redis.claim(&choice.numbered(&limits)?)?;
-        let rules = Rules::following(&[], limits, |name| choice.number(name))?;
+        let claim = redis.claim(&choice.with_limit_ids(&limits)?)?;
+        let rules = ActiveLimits::from_limits(&[], limits, |name| choice.limit_id(name))?;
         let rules = Arc::new(rules);
         Ok(Self {
             redis: redis.clone(),
-            in_force: RwLock::new(InForce { rules, claim }),
-            choice,
+            claimed: RwLock::new(ClaimedLimits {
+                active_limits: rules,
+                claim,
+            }),
+            id_overrides: choice,
             hold,
-            pause,
-            lines,
+            sleeper: pause,
+            wait_queues: lines,
         })
     }
 
@@ -131,71 +134,71 @@ impl Shared {
     }
 
     /// The limits in force. A copy, because no lock may be held while a call is under way.
-    pub(super) fn rules(&self) -> Arc<Rules> {
-        let in_force = self.in_force.read();
+    pub(super) fn active_limits(&self) -> Arc<ActiveLimits> {
+        let in_force = self.claimed.read();
         let in_force = in_force.unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&in_force.rules)
+        Arc::clone(&in_force.active_limits)
     }
 
     /// Asks every limit in force.
     pub(super) async fn decide(
         &self,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         cost: u64,
         op: Op,
-    ) -> Result<Allowed, Error> {
-        self.decide_under(&self.rules(), key, cost, op).await
+    ) -> Result<Admission, Error> {
+        self.decide_with(&self.active_limits(), key, cost, op).await
     }
 
     /// Asks every limit, all or nothing, in one call.
-    pub(super) async fn decide_under(
+    pub(super) async fn decide_with(
         &self,
-        rules: &Arc<Rules>,
-        key: &store::Key<'_>,
+        rules: &Arc<ActiveLimits>,
+        key: &store::StoreKey<'_>,
         cost: u64,
         op: Op,
-    ) -> Result<Allowed, Error> {
-        let mut allowed = Allowed::unanswered(rules, cost, op);
+    ) -> Result<Admission, Error> {
+        let mut allowed = Admission::with_empty_replies(rules, cost, op);
         let list = rules.list();
-        let checks = list.iter().map(|rule| check(key, &rule.ruled, op));
+        let checks = list.iter().map(|rule| check(key, &rule.identified, op));
         let checks: Vec<_> = checks.collect();
-        let Some(answers) = allowed.answers.get_mut(..list.len()) else {
+        let Some(answers) = allowed.replies.get_mut(..list.len()) else {
             let detail = "there are more limits than there is room for answers";
-            return Err(StoreError::new(ErrorKind::BadRequest, detail).into());
+            return Err(StoreError::new(StoreErrorKind::BadRequest, detail).into());
         };
         let verdict = self.redis.store().decide(&checks, answers).await?;
         if verdict.is_admitted() {
             return Ok(allowed);
         }
-        Err(denial(list, &allowed.answers, &verdict, cost))
+        Err(denial(list, &allowed.replies, &verdict, cost))
     }
 
     /// Corrects a charge to `actual` on every limit that it was made on and that is still in force.
     pub(super) async fn settle(
         &self,
-        key: &store::Key<'_>,
-        allowed: &Allowed,
+        key: &store::StoreKey<'_>,
+        allowed: &Admission,
         actual: u64,
     ) -> Result<(), Error> {
-        let rules = self.rules();
-        let checks: Vec<_> = settlements(&rules, allowed, actual)
+        let rules = self.active_limits();
+        let checks: Vec<_> = settlement_ops(&rules, allowed, actual)
             .map(|(ruled, op)| check(key, ruled, op))
             .collect();
-        Ok(errands::decide(self.redis.store(), &checks).await?)
+        Ok(release_queue::decide_ignoring_replies(self.redis.store(), &checks).await?)
     }
 }
 
-fn check<'a>(key: &store::Key<'a>, ruled: &'a Ruled, op: Op) -> Check<'a> {
-    Check {
+fn check<'a>(key: &store::StoreKey<'a>, ruled: &'a IdentifiedLimit, op: Op) -> QuotaCheck<'a> {
+    QuotaCheck {
         key: *key,
-        ruled,
+        limit: ruled,
         op,
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = self.shared.rules();
+        let rules = self.shared.active_limits();
         let names = rules.list().iter().map(|rule| &rule.name);
         f.debug_tuple("Limiter")
             .field(&names.collect::<Vec<_>>())

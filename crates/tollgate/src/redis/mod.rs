@@ -1,11 +1,11 @@
 //! The same limiter over Redis or Valkey, for many processes that share one limit. Every verb is awaited.
 //!
 //! ```no_run
-//! use tollgate::redis::{Options, Redis, Secret};
+//! use tollgate::redis::{KeyHashSecret, Options, Redis};
 //! use tollgate::{Error, Limiter};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let secret = Secret::new(*b"drawn at random.");
+//! let secret = KeyHashSecret::new(*b"drawn at random.");
 //! let redis = Redis::connect(Options::new("redis://127.0.0.1", secret)).await?;
 //! let limiter = Limiter::per_second(10).burst(20).name("per-user").over(&redis).build()?;
 //!
@@ -65,27 +65,31 @@
 
 // Wires limits to a store that is awaited. Must not know: how scripts are called, policies, transports.
 
+mod batch;
 mod builder;
-mod errands;
-mod gate;
+mod concurrency;
+mod connection;
+mod limit_ids;
 mod limiter;
-mod number;
+mod operations;
 mod random;
-mod ready;
+mod release_queue;
 mod reservation;
-mod server;
-mod together;
-mod verbs;
+mod wait;
 
-pub use builder::Builder;
-pub use gate::{Gate, GateBuilder, Permit};
+pub use batch::{CheckItem, check_all, refund_all};
+pub use builder::LimiterBuilder;
+pub use concurrency::{ConcurrencyLimiter, ConcurrencyLimiterBuilder, Permit};
+pub use connection::Redis;
 pub use limiter::Limiter;
-pub use reservation::{Closing, Reservation};
-pub use server::Redis;
-pub use together::{Ask, check_all, refund_all};
+pub use reservation::{Reservation, SettlementOutcome};
 
 pub use tollgate_core::reservation::ReservationId;
+/// The former name of [`KeyHashSecret`]. It goes with the next release.
+#[deprecated(since = "0.1.0", note = "call it `KeyHashSecret`")]
+pub type Secret = KeyHashSecret;
+
 pub use tollgate_redis::{
-    Credentials, CredentialsProvider, Finding, Identity, Options, PasswordFile, Remembering,
-    Secret, Tls, Unwise,
+    ClientIdentity, Credentials, CredentialsProvider, KeyHashSecret, PasswordFile, RedisOptions,
+    RedisTls, ReservationRetention, ServerWarning, ServerWarningKind,
 };

@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 
 /// 128 bits that will not come again.
-pub(super) fn name() -> u128 {
+pub(super) fn random_id() -> u128 {
     // A fresh hasher is keyed by the operating system's randomness; how its bits fall is all that is asked of it.
     let state = RandomState::new();
     let half = |n: u8| u128::from(state.hash_one(n));

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tollgate_core::reservation::ReservationId;
 use tollgate_store as store;
-use tollgate_store::{Note, Op};
+use tollgate_store::{Op, ReplyNote};
 
-use super::limiter::{Limiter, Shared};
+use super::limiter::{Limiter, RedisLimiterInner};
 use super::random;
-use crate::allowed::Allowed;
-use crate::denied::Error;
+use crate::admission::Admission;
+use crate::error::Error;
 use crate::key::{AsKey, OwnedKey};
 
 /// An estimate that was charged, to be corrected once.
@@ -21,20 +21,20 @@ use crate::key::{AsKey, OwnedKey};
 /// process, or this one after a crash, can settle it with [`Limiter::settle`]. Dropping it keeps the estimate charged.
 #[must_use = "a reservation stays charged as estimated until it is settled or cancelled"]
 pub struct Reservation {
-    shared: Arc<Shared>,
+    shared: Arc<RedisLimiterInner>,
     key: OwnedKey,
     id: ReservationId,
-    allowed: Allowed,
+    allowed: Admission,
 }
 
 /// What settling or cancelling a reservation came to. Repeating it is safe: only the first call changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Closing {
+pub enum SettlementOutcome {
     /// The charge was corrected by this call.
     Done,
     /// It was settled or cancelled before, and nothing changed: this is how a repeated call answers.
-    Before,
+    AlreadyClosed,
     /// It was held too long and stays charged. Nothing changed.
     Expired,
     /// The server knows of no such reservation under this key. Nothing changed.
@@ -51,7 +51,7 @@ impl Limiter {
     /// A limit denies, also because [too many](super::Remembering::most) reservations are remembered for this key; the
     /// key is too long; or the server did not decide.
     pub async fn reserve(&self, key: impl AsKey, estimate: u64) -> Result<Reservation, Error> {
-        let id = ReservationId(random::name());
+        let id = ReservationId(random::random_id());
         self.reserve_as(key, id, estimate).await
     }
 
@@ -78,7 +78,7 @@ impl Limiter {
         allowed.set_cost_to_receipts();
         Ok(Reservation {
             shared: Arc::clone(&self.shared),
-            key: OwnedKey::copy(&key),
+            key: OwnedKey::from_key(&key),
             id,
             allowed,
         })
@@ -93,7 +93,7 @@ impl Limiter {
         key: impl AsKey,
         id: ReservationId,
         actual: u64,
-    ) -> Result<Closing, Error> {
+    ) -> Result<SettlementOutcome, Error> {
         let op = Op::SettleReserved { id, actual };
         self.shared.close(&key.as_key()?, op).await
     }
@@ -102,29 +102,33 @@ impl Limiter {
     ///
     /// # Errors
     /// The key is too long, or the server did not decide. It is safe to try again.
-    pub async fn cancel(&self, key: impl AsKey, id: ReservationId) -> Result<Closing, Error> {
+    pub async fn cancel(
+        &self,
+        key: impl AsKey,
+        id: ReservationId,
+    ) -> Result<SettlementOutcome, Error> {
         let op = Op::CancelReserved(id);
         self.shared.close(&key.as_key()?, op).await
     }
 }
 
-impl Shared {
-    async fn close(&self, key: &store::Key<'_>, op: Op) -> Result<Closing, Error> {
+impl RedisLimiterInner {
+    async fn close(&self, key: &store::StoreKey<'_>, op: Op) -> Result<SettlementOutcome, Error> {
         let allowed = self.decide(key, 0, op).await?;
-        let mut notes = allowed.pairs().map(|(_, answer)| answer.note);
+        let mut notes = allowed.limits_with_replies().map(|(_, answer)| answer.note);
         // The limits of one limiter are reserved and closed together; the first that says otherwise is told.
-        Ok(match notes.find(|note| *note != Note::Plain) {
-            Some(Note::AlreadyClosed) => Closing::Before,
-            Some(Note::ReservationExpired) => Closing::Expired,
-            Some(Note::ReservationUnknown) => Closing::Unknown,
-            _ => Closing::Done,
+        Ok(match notes.find(|note| *note != ReplyNote::Plain) {
+            Some(ReplyNote::AlreadyClosed) => SettlementOutcome::AlreadyClosed,
+            Some(ReplyNote::ReservationExpired) => SettlementOutcome::Expired,
+            Some(ReplyNote::ReservationUnknown) => SettlementOutcome::Unknown,
+            _ => SettlementOutcome::Done,
         })
     }
 }
 
 impl Reservation {
     /// What was charged, and where the limits stood then.
-    pub const fn allowed(&self) -> &Allowed {
+    pub const fn allowed(&self) -> &Admission {
         &self.allowed
     }
 
@@ -140,7 +144,7 @@ impl Reservation {
     ///
     /// # Errors
     /// The server did not decide.
-    pub async fn settle(&self, actual: u64) -> Result<Closing, Error> {
+    pub async fn settle(&self, actual: u64) -> Result<SettlementOutcome, Error> {
         let id = self.id;
         self.close(Op::SettleReserved { id, actual }).await
     }
@@ -149,13 +153,13 @@ impl Reservation {
     ///
     /// # Errors
     /// The server did not decide.
-    pub async fn cancel(&self) -> Result<Closing, Error> {
+    pub async fn cancel(&self) -> Result<SettlementOutcome, Error> {
         self.close(Op::CancelReserved(self.id)).await
     }
 
-    async fn close(&self, op: Op) -> Result<Closing, Error> {
+    async fn close(&self, op: Op) -> Result<SettlementOutcome, Error> {
         let parts = self.key.parts();
-        let key = store::Key::of_parts(&parts)?;
+        let key = store::StoreKey::from_parts(&parts)?;
         self.shared.close(&key, op).await
     }
 }

@@ -6,20 +6,20 @@
     reason = "helpers of tests, which clippy does not see as tests themselves"
 )]
 
-mod exact;
-mod gates;
-mod ready;
+mod api_shape;
+mod batch;
+mod concurrency;
+mod edge_cases;
+mod operations;
 mod redis;
-mod replaced;
-mod several;
-mod shape;
-mod verbs;
-mod waiting;
+mod replace;
+mod until_ready;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Denied, Error, ManualClock, Nanos, Timestamp};
+use tollgate::{Denial, Error, ManualClock, Nanos, Timestamp};
 
 /// A clock that a test and its limiter share.
 fn clock() -> Arc<ManualClock> {
@@ -27,7 +27,7 @@ fn clock() -> Arc<ManualClock> {
 }
 
 /// The denial, where nothing else will do.
-fn denied<T: std::fmt::Debug>(answer: Result<T, Error>) -> Denied {
+fn denied<T: std::fmt::Debug>(answer: Result<T, Error>) -> Denial {
     match answer {
         Err(Error::Denied(denied)) => denied,
         other => panic!("expected a denial, and got {other:?}"),

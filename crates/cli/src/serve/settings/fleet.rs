@@ -11,17 +11,19 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_policy::words::duration;
-use tollgate_redis::{Credentials, CredentialsProvider, Identity, Options, PasswordFile, Secret};
+use tollgate_policy::grammar::parse_duration;
+use tollgate_redis::{
+    ClientIdentity, Credentials, CredentialsProvider, KeyHashSecret, PasswordFile, RedisOptions,
+};
 use tollgate_service::fleet::MembershipSettings;
 use tollgate_store::register::FleetName;
 
-use super::{at_least_one, environment};
+use super::{parse_at_least_one, read_variable};
 
 /// The password itself, for those who keep it in the environment.
-const PASSWORD: &str = "TOLLGATE_REDIS_PASSWORD";
+const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
 /// Whoever asks has long gone on after this.
-const MOST_DEADLINE: Duration = Duration::from_secs(10);
+const MAX_DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Fleet")]
@@ -33,7 +35,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS",
         hide_env_values = true
     )]
-    redis: Option<Address>,
+    redis: Option<RedisAddress>,
     /// The user to log in to Redis as
     #[arg(
         long,
@@ -95,7 +97,7 @@ pub(crate) struct FleetOptions {
         long,
         value_name = "DURATION",
         default_value = "15ms",
-        value_parser = deadline,
+        value_parser = parse_deadline,
         env = "TOLLGATE_REDIS_DEADLINE"
     )]
     redis_deadline: Duration,
@@ -104,7 +106,7 @@ pub(crate) struct FleetOptions {
         long,
         value_name = "N",
         default_value_t = 3,
-        value_parser = at_least_one,
+        value_parser = parse_at_least_one,
         env = "TOLLGATE_REDIS_CONNECTIONS"
     )]
     redis_connections: usize,
@@ -113,7 +115,7 @@ pub(crate) struct FleetOptions {
         long,
         value_name = "N",
         default_value_t = 4_096,
-        value_parser = at_least_one,
+        value_parser = parse_at_least_one,
         env = "TOLLGATE_REDIS_MOST_IN_FLIGHT"
     )]
     redis_most_in_flight: usize,
@@ -129,7 +131,7 @@ pub(crate) struct FleetOptions {
     #[arg(
         long,
         value_name = "N",
-        value_parser = nodes,
+        value_parser = parse_nodes,
         env = "TOLLGATE_FLEET_NODES"
     )]
     fleet_nodes: Option<NonZeroU32>,
@@ -137,11 +139,11 @@ pub(crate) struct FleetOptions {
 
 /// An address that may hold a password, and so is never shown.
 #[derive(Clone)]
-struct Address(String);
+struct RedisAddress(String);
 
 impl FleetOptions {
     /// Whether states are shared at all.
-    pub(crate) const fn is_shared(&self) -> bool {
+    pub(crate) const fn has_redis(&self) -> bool {
         self.redis.is_some()
     }
 
@@ -154,26 +156,29 @@ impl FleetOptions {
     }
 
     /// How the store is reached, if there is one.
-    pub(crate) fn store(&self, secret: Secret) -> Result<Option<Options>, Box<dyn Error>> {
-        let Some(Address(address)) = &self.redis else {
+    pub(crate) fn redis_options(
+        &self,
+        secret: KeyHashSecret,
+    ) -> Result<Option<RedisOptions>, Box<dyn Error>> {
+        let Some(RedisAddress(address)) = &self.redis else {
             return Ok(None);
         };
-        let mut options = Options::new(address.as_str(), secret);
-        options.credentials = self.credentials(environment)?;
+        let mut options = RedisOptions::new(address.as_str(), secret);
+        options.credentials = self.credentials(read_variable)?;
         options.sentinel_credentials = self.redis_sentinel_password_file.as_ref().map(|path| {
             let file = PasswordFile::new(self.redis_sentinel_user.clone(), path);
             Arc::new(file) as Arc<dyn CredentialsProvider>
         });
-        options.tls.roots = self.redis_ca.as_deref().map(pem).transpose()?;
+        options.tls.roots = self.redis_ca.as_deref().map(read_pem).transpose()?;
         if let (Some(certificate), Some(key)) = (&self.redis_cert, &self.redis_key) {
-            options.tls.identity = Some(Identity {
-                certificate: pem(certificate)?,
-                key: pem(key)?,
+            options.tls.identity = Some(ClientIdentity {
+                certificate: read_pem(certificate)?,
+                key: read_pem(key)?,
             });
         }
         options.deadline = self.redis_deadline;
         options.connections = self.redis_connections;
-        options.most_in_flight = self.redis_most_in_flight;
+        options.max_in_flight = self.redis_most_in_flight;
         Ok(Some(options))
     }
 
@@ -182,48 +187,53 @@ impl FleetOptions {
         environment: impl Fn(&'static str) -> Option<String>,
     ) -> Result<Option<Arc<dyn CredentialsProvider>>, Box<dyn Error>> {
         let username = self.redis_user.clone();
-        Ok(match (&self.redis_password_file, environment(PASSWORD)) {
-            (Some(_), Some(_)) => {
-                let why = "is set and so is --redis-password-file; which of the two is meant?";
-                return Err(format!("{PASSWORD} {why}").into());
-            }
-            (Some(path), None) => {
-                let file = PasswordFile::new(username, path);
-                // A file that is not there is a mistake now; later it may be just being replaced.
-                file.current()
-                    .map_err(|error| cannot_read("--redis-password-file", path, &error))?;
-                Some(Arc::new(file))
-            }
-            (None, Some(password)) => Some(Arc::new(Fixed(Credentials { username, password }))),
-            (None, None) if username.is_some() => {
-                return Err("--redis-user takes a password: set --redis-password-file".into());
-            }
-            (None, None) => None,
-        })
+        Ok(
+            match (&self.redis_password_file, environment(PASSWORD_VARIABLE)) {
+                (Some(_), Some(_)) => {
+                    let why = "is set and so is --redis-password-file; which of the two is meant?";
+                    return Err(format!("{PASSWORD_VARIABLE} {why}").into());
+                }
+                (Some(path), None) => {
+                    let file = PasswordFile::new(username, path);
+                    // A file that is not there is a mistake now; later it may be just being replaced.
+                    file.current()
+                        .map_err(|error| read_error("--redis-password-file", path, &error))?;
+                    Some(Arc::new(file))
+                }
+                (None, Some(password)) => Some(Arc::new(StaticCredentials(Credentials {
+                    username,
+                    password,
+                }))),
+                (None, None) if username.is_some() => {
+                    return Err("--redis-user takes a password: set --redis-password-file".into());
+                }
+                (None, None) => None,
+            },
+        )
     }
 }
 
 /// Credentials that stay as they are.
 #[derive(Debug)]
-struct Fixed(Credentials);
+struct StaticCredentials(Credentials);
 
-impl CredentialsProvider for Fixed {
+impl CredentialsProvider for StaticCredentials {
     fn current(&self) -> std::io::Result<Credentials> {
         let Self(credentials) = self;
         Ok(credentials.clone())
     }
 }
 
-fn pem(path: impl AsRef<Path>) -> Result<Vec<u8>, Box<dyn Error>> {
+fn read_pem(path: impl AsRef<Path>) -> Result<Vec<u8>, Box<dyn Error>> {
     let path = path.as_ref();
-    fs::read(path).map_err(|error| cannot_read("a certificate for Redis", path, &error))
+    fs::read(path).map_err(|error| read_error("a certificate for Redis", path, &error))
 }
 
-fn cannot_read(what: &str, path: &Path, error: &std::io::Error) -> Box<dyn Error> {
+fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Box<dyn Error> {
     format!("cannot read {what}, {}: {error}", path.display()).into()
 }
 
-impl FromStr for Address {
+impl FromStr for RedisAddress {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -231,25 +241,25 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Address(..)")
     }
 }
 
-fn deadline(text: &str) -> Result<Duration, String> {
-    let span = duration(text).map_err(|wrong| match wrong.help {
+fn parse_deadline(text: &str) -> Result<Duration, String> {
+    let span = parse_duration(text).map_err(|wrong| match wrong.help {
         Some(help) => format!("{}; {help}", wrong.message),
         None => wrong.message.into(),
     })?;
     let span = Duration::from_nanos(span.as_nanos());
-    if span > MOST_DEADLINE {
+    if span > MAX_DEADLINE {
         return Err("it must be at most 10s".to_owned());
     }
     Ok(span)
 }
 
-fn nodes(text: &str) -> Result<NonZeroU32, String> {
+fn parse_nodes(text: &str) -> Result<NonZeroU32, String> {
     let count: u32 = text.parse().map_err(|error| format!("{error}"))?;
     NonZeroU32::new(count).ok_or_else(|| "it must be at least 1".to_owned())
 }
@@ -282,19 +292,27 @@ mod tests {
         assert!(without.to_string().contains("--redis-password-file"));
         let both = parsed(&["--redis", "redis://a:1", "--redis-password-file", "f"]);
         let error = both.credentials(|_| Some(String::new())).unwrap_err();
-        assert!(error.to_string().starts_with(PASSWORD), "{error}");
+        assert!(error.to_string().starts_with(PASSWORD_VARIABLE), "{error}");
         let error = both.credentials(|_| None).unwrap_err();
         assert!(error.to_string().contains("--redis-password-file"));
     }
 
     #[test]
     fn waits_and_counts_have_bounds() {
-        assert_eq!(deadline("15ms"), Ok(Duration::from_millis(15)));
-        assert!(deadline("11s").is_err() && deadline("15").is_err());
-        assert!(nodes("0").is_err() && nodes("x").is_err() && nodes("3").is_ok());
+        assert_eq!(parse_deadline("15ms"), Ok(Duration::from_millis(15)));
+        assert!(parse_deadline("11s").is_err() && parse_deadline("15").is_err());
+        assert!(parse_nodes("0").is_err() && parse_nodes("x").is_err() && parse_nodes("3").is_ok());
         let options = parsed(&["--redis", "redis://a:1", "--redis-deadline", "20ms"]);
-        let store = options.store(Secret::new([0; 16])).unwrap().unwrap();
+        let store = options
+            .redis_options(KeyHashSecret::new([0; 16]))
+            .unwrap()
+            .unwrap();
         assert_eq!(store.deadline, Duration::from_millis(20));
-        assert!(parsed(&[]).store(Secret::new([0; 16])).unwrap().is_none());
+        assert!(
+            parsed(&[])
+                .redis_options(KeyHashSecret::new([0; 16]))
+                .unwrap()
+                .is_none()
+        );
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tollgate_service::{InvalidSecret, Secret};
 
 /// A file that is longer holds something else.
-const MOST_BYTES: u64 = 4_096;
+const MAX_SECRET_BYTES: u64 = 4_096;
 /// The secrets themselves, for those who keep them in the environment.
 const FLEET_SECRET: &str = "TOLLGATE_FLEET_SECRET";
 const RESP_PASSWORD: &str = "TOLLGATE_RESP_PASSWORD";
@@ -29,54 +29,54 @@ pub(crate) struct SecretFiles {
 
 impl SecretFiles {
     /// What keys every digest, if the nodes of a fleet share it.
-    pub(crate) fn fleet_secret(&self) -> Result<Option<Secret>, BadSecret> {
+    pub(crate) fn fleet_secret(&self) -> Result<Option<Secret>, SecretError> {
         let file = self.fleet_secret_file.as_deref();
-        match secret(file, FLEET_SECRET, environment)? {
+        match read_secret(file, FLEET_SECRET, read_variable)? {
             None => Ok(None),
-            Some(text) => Secret::shared(text.as_bytes())
+            Some(text) => Secret::from_shared_text(text.as_bytes())
                 .map(Some)
-                .map_err(BadSecret::Fleet),
+                .map_err(SecretError::Fleet),
         }
     }
 
     /// The password of Redis clients, if they need one.
-    pub(crate) fn resp_password(&self) -> Result<Option<String>, BadSecret> {
-        let found = secret(
+    pub(crate) fn resp_password(&self) -> Result<Option<String>, SecretError> {
+        let found = read_secret(
             self.resp_password_file.as_deref(),
             RESP_PASSWORD,
-            environment,
+            read_variable,
         )?;
         match found.as_deref() {
-            Some("") => Err(BadSecret::Empty("the password of Redis clients")),
+            Some("") => Err(SecretError::Empty("the password of Redis clients")),
             _ => Ok(found),
         }
     }
 }
 
 /// What the environment says under a name.
-pub(crate) fn environment(name: &'static str) -> Option<String> {
+pub(crate) fn read_variable(name: &'static str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// A secret out of a file or the environment, but not both.
-pub(crate) fn secret(
+pub(crate) fn read_secret(
     file: Option<&Path>,
     name: &'static str,
     environment: impl Fn(&'static str) -> Option<String>,
-) -> Result<Option<String>, BadSecret> {
+) -> Result<Option<String>, SecretError> {
     match (file, environment(name)) {
-        (Some(_), Some(_)) => Err(BadSecret::Twice(name)),
-        (Some(path), None) => secret_in(path).map(Some),
+        (Some(_), Some(_)) => Err(SecretError::Ambiguous(name)),
+        (Some(path), None) => read_secret_file(path).map(Some),
         (None, word) => Ok(word),
     }
 }
 
-fn secret_in(path: &Path) -> Result<String, BadSecret> {
-    let unreadable = |error| BadSecret::Unreadable(path.to_owned(), error);
+fn read_secret_file(path: &Path) -> Result<String, SecretError> {
+    let unreadable = |error| SecretError::Unreadable(path.to_owned(), error);
     let file = File::open(path).map_err(unreadable)?;
-    warn_if_open_to_all(path, &file);
+    warn_if_world_readable(path, &file);
     let mut text = String::new();
-    file.take(MOST_BYTES)
+    file.take(MAX_SECRET_BYTES)
         .read_to_string(&mut text)
         .map_err(unreadable)?;
     // Editors and `echo` end files with a line.
@@ -84,7 +84,7 @@ fn secret_in(path: &Path) -> Result<String, BadSecret> {
 }
 
 #[cfg(unix)]
-fn warn_if_open_to_all(path: &Path, file: &File) {
+fn warn_if_world_readable(path: &Path, file: &File) {
     use std::os::unix::fs::MetadataExt as _;
 
     let mode = file.metadata().map_or(0, |about| about.mode());
@@ -99,20 +99,20 @@ fn warn_if_open_to_all(_path: &Path, _file: &File) {}
 
 /// Why a secret cannot be had. What was read is not repeated.
 #[derive(Debug)]
-pub(crate) enum BadSecret {
+pub(crate) enum SecretError {
     Unreadable(PathBuf, io::Error),
-    Twice(&'static str),
+    Ambiguous(&'static str),
     Empty(&'static str),
     Fleet(InvalidSecret),
 }
 
-impl fmt::Display for BadSecret {
+impl fmt::Display for SecretError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(path, error) => {
                 write!(f, "cannot read the secret in {}: {error}", path.display())
             }
-            Self::Twice(name) => write!(
+            Self::Ambiguous(name) => write!(
                 f,
                 "{name} is set and so is the file for the same secret; which of the two is meant?"
             ),
@@ -122,4 +122,4 @@ impl fmt::Display for BadSecret {
     }
 }
 
-impl Error for BadSecret {}
+impl Error for SecretError {}

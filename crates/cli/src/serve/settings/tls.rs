@@ -42,12 +42,12 @@ pub(crate) struct TlsOptions {
         default_value = "api,grpc,resp,admin",
         env = "TOLLGATE_TLS_LISTENERS"
     )]
-    pub(crate) tls_listeners: Vec<Secured>,
+    pub(crate) tls_listeners: Vec<TlsListener>,
 }
 
 /// A listener that can speak TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Secured {
+pub(crate) enum TlsListener {
     Api,
     Grpc,
     Resp,

@@ -8,17 +8,17 @@ use serde_json::Value;
 use tollgate_testkit::history::{Said, Told, Verdict};
 
 /// A server that says nothing for so long is gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct CheckResponse {
     pub(super) status: u16,
     pub(super) fields: Vec<String>,
     pub(super) body: Value,
 }
 
-impl Answer {
+impl CheckResponse {
     /// A field of its head.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find_map(|line| {
@@ -34,7 +34,7 @@ impl Answer {
     }
 
     /// For the history.
-    pub(super) fn said(&self) -> Said {
+    pub(super) fn to_recorded(&self) -> Said {
         let nanos = |millis: &Value| Some(millis.as_u64()? * 1_000_000);
         let limit = &self.body["limits"][0];
         let told = || {
@@ -64,7 +64,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) const fn of(server: SocketAddr) -> Self {
+    pub(super) const fn new(server: SocketAddr) -> Self {
         Self {
             server,
             connection: None,
@@ -72,12 +72,12 @@ impl Client {
     }
 
     /// Asks for one unit under a key.
-    pub(super) fn check(&mut self, key: &str) -> Option<Answer> {
+    pub(super) fn check(&mut self, key: &str) -> Option<CheckResponse> {
         self.post("/v1/check", &format!(r#"{{"key": "{key}"}}"#))
     }
 
     /// Nothing if there is nobody, or who is there does not answer.
-    pub(super) fn post(&mut self, target: &str, body: &str) -> Option<Answer> {
+    pub(super) fn post(&mut self, target: &str, body: &str) -> Option<CheckResponse> {
         let answer = self.try_post(target, body);
         if answer.is_none() {
             self.connection = None;
@@ -85,10 +85,10 @@ impl Client {
         answer
     }
 
-    fn try_post(&mut self, target: &str, body: &str) -> Option<Answer> {
+    fn try_post(&mut self, target: &str, body: &str) -> Option<CheckResponse> {
         if self.connection.is_none() {
-            let stream = TcpStream::connect_timeout(&self.server, PATIENCE).ok()?;
-            stream.set_read_timeout(Some(PATIENCE)).ok()?;
+            let stream = TcpStream::connect_timeout(&self.server, TIMEOUT).ok()?;
+            stream.set_read_timeout(Some(TIMEOUT)).ok()?;
             stream.set_nodelay(true).ok()?;
             self.connection = Some(BufReader::new(stream));
         }
@@ -111,7 +111,7 @@ impl Client {
             }
         }
         let status = fields.first()?.split(' ').nth(1)?.parse().ok()?;
-        let mut answer = Answer {
+        let mut answer = CheckResponse {
             status,
             fields,
             body: Value::Null,

@@ -9,13 +9,15 @@ use tollgate_testkit::redis::{Clock, Kind, Node, Server as Redis};
 
 use super::client::Client;
 use super::load::ask;
-use super::server::Nature;
-use super::{LIMIT, Load, PATIENT, POLICY, Rig, Server, addresses, alone, bucket};
+use super::server::ServerOverrides;
+use super::{
+    LIMIT, LONG_DEADLINE, Load, POLICY, Server, TestFleet, addresses, bucket, run_exclusively,
+};
 
 /// Three servers whose clocks differ by five seconds and by a day.
 #[test]
 fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
     let proxy = Proxy::seeded(node.address(), seed(27));
     let clock = |ahead: i64| {
@@ -31,21 +33,21 @@ fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
     };
     let clocks = [clock(5), clock(-5), clock(86_400)];
     let start = |clock| {
-        let nature = Nature {
+        let nature = ServerOverrides {
             clock: Some(clock),
             secret: None,
         };
-        Server::start_as(nature, &proxy.url(), 3, POLICY, &[PATIENT])
+        Server::start_with_overrides(nature, &proxy.url(), 3, POLICY, &[LONG_DEADLINE])
     };
     let servers: Vec<Server> = clocks.iter().map(start).collect();
-    let rig = Rig {
+    let rig = TestFleet {
         node,
         proxy,
         servers,
     };
     let primed = rig.prime("alice");
     let load = Load::start(&addresses(&rig.servers), 2, &["alice"]);
-    load.go_on(LIMIT + 60);
+    load.wait_for_answers(LIMIT + 60);
     let history = load.end();
     spends_exactly(&history, "alice", bucket(), rig.state() - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
@@ -59,7 +61,7 @@ fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
 /// The clock of Redis jumps an hour ahead, a day back, and to 1970.
 #[test]
 fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_minted() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let _unused = seed(26);
     let now = std::process::Command::new("date")
         .arg("+%s")
@@ -72,12 +74,12 @@ fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_minted() {
         .unwrap();
     let (redis, mut clock) = Redis::start_with_clock(Kind::Redis, Duration::from_secs(now));
     let servers: Vec<Server> = (0..2)
-        .map(|_| Server::start(&redis.url(), 2, POLICY, &[PATIENT]))
+        .map(|_| Server::start(&redis.url(), 2, POLICY, &[LONG_DEADLINE]))
         .collect();
     let recorder = Recorder::of_process(1);
     let mut clients: Vec<Client> = servers
         .iter()
-        .map(|server| Client::of(server.http))
+        .map(|server| Client::new(server.http))
         .collect();
     let mut spend = |count: u64| {
         let before = recorder.so_far().admitted("alice");

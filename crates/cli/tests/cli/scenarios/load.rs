@@ -38,7 +38,7 @@ impl Load {
             .enumerate()
         {
             let (is_over, rounds) = (Arc::clone(&load.is_over), Arc::clone(&load.rounds));
-            let (recorder, mut client) = (Arc::clone(&load.recorder), Client::of(*server));
+            let (recorder, mut client) = (Arc::clone(&load.recorder), Client::new(*server));
             let mut keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
             let first = number % keys.len();
             keys.rotate_left(first);
@@ -57,7 +57,7 @@ impl Load {
     }
 
     /// Waits until so many more were answered.
-    pub(super) fn go_on(&self, rounds: u64) {
+    pub(super) fn wait_for_answers(&self, rounds: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + rounds;
         until("the load goes on", || {
             self.rounds.load(Ordering::Relaxed) >= goal
@@ -99,7 +99,7 @@ impl Load {
 pub(super) fn ask(client: &mut Client, key: &str, recorder: &Recorder) {
     let asked = recorder.ask();
     let said = match client.check(key) {
-        Some(answer) => answer.said(),
+        Some(answer) => answer.to_recorded(),
         None => Said::only(Verdict::Lost),
     };
     recorder.answered(&asked, Act::Spend, &[(key, 1)], said);

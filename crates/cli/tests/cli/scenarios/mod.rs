@@ -3,15 +3,15 @@
 
 mod client;
 mod clocks;
-mod consistencies;
-mod dying;
-mod link;
+mod consistency_modes;
+mod link_faults;
 mod load;
-mod ours;
+mod redis_outages;
 mod replies;
+mod reported_bugs;
 mod server;
+mod server_faults;
 mod sharing;
-mod stories;
 mod topologies;
 
 use std::net::SocketAddr;
@@ -33,11 +33,11 @@ use self::server::Server;
 const DEADLINE: Duration = Duration::from_millis(100);
 const DEADLINE_SET: &str = "--redis-deadline=100ms";
 /// Where the store is to decide everything: longer than any machine takes.
-const PATIENT: &str = "--redis-deadline=10s";
+const LONG_DEADLINE: &str = "--redis-deadline=10s";
 /// What the machine and HTTP may add where it is shared with others; a quiet one adds a few milliseconds. A hang is seconds.
 const SLACK: Duration = Duration::from_millis(300);
 /// The promise of two seconds, and what the machine adds.
-const SOON: Duration = Duration::from_secs(3);
+const RECOVERY_TIME: Duration = Duration::from_secs(3);
 
 /// Resets are told in whole milliseconds, and a denial that is remembered counts from when the store was asked: in nanoseconds.
 const PRECISION: u64 = 100_000_000;
@@ -47,25 +47,25 @@ const LIMIT: u64 = 300;
 const POLICY: &str = "limits: [{ name: per-key, key: header.x-api-key, rate: 300/h }]";
 
 /// Scenarios run one after the other: each starts several servers, and times are promised.
-fn alone() -> MutexGuard<'static, ()> {
+fn run_exclusively() -> MutexGuard<'static, ()> {
     static HEAVY: Mutex<()> = Mutex::new(());
     HEAVY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One Redis, a proxy before it, and servers that share it.
-struct Rig {
+struct TestFleet {
     node: Node,
     proxy: Proxy,
     servers: Vec<Server>,
 }
 
-impl Rig {
+impl TestFleet {
     /// With so many servers, which are given these settings.
     fn start(count: usize, settings: &[&str], seed: u64) -> Self {
-        Self::start_by(POLICY, count, settings, seed)
+        Self::start_with_policy(POLICY, count, settings, seed)
     }
 
-    fn start_by(policy: &str, count: usize, settings: &[&str], seed: u64) -> Self {
+    fn start_with_policy(policy: &str, count: usize, settings: &[&str], seed: u64) -> Self {
         let node = Node::start(
             Kind::Redis,
             &[
@@ -97,7 +97,9 @@ impl Rig {
 
     /// Spends one unit, so that the bucket is not full from now on, and says what Redis has for it.
     fn prime(&self, key: &str) -> u64 {
-        let answer = client::Client::of(self.servers[0].http).check(key).unwrap();
+        let answer = client::Client::new(self.servers[0].http)
+            .check(key)
+            .unwrap();
         assert!(answer.status == 200 && !answer.is_degraded(), "{answer:?}");
         self.state()
     }

@@ -9,13 +9,15 @@ use tollgate_testkit::faults::{Ending, Limit, Slices};
 use tollgate_testkit::history::{Allowance, History, bound, recovery, spends, spends_exactly};
 use tollgate_testkit::redis::until;
 
-use super::{DEADLINE_SET, PATIENT, Rig, SOON, alone, bucket, judge, outcome};
+use super::{
+    DEADLINE_SET, LONG_DEADLINE, RECOVERY_TIME, TestFleet, bucket, judge, outcome, run_exclusively,
+};
 
 const KEYS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 
 /// One server that hears each of these three times instead of what Redis answers, and is asked all the while.
-fn hearing(scenario: &'static str, own_seed: u64, replies: &[Vec<u8>]) -> History {
-    let rig = Rig::start(1, &[DEADLINE_SET], seed(own_seed));
+fn run_with_replies(scenario: &'static str, own_seed: u64, replies: &[Vec<u8>]) -> History {
+    let rig = TestFleet::start(1, &[DEADLINE_SET], seed(own_seed));
     let memory = rig.servers[0].resident();
     let load = rig.load(4, &KEYS);
     for reply in replies {
@@ -24,15 +26,15 @@ fn hearing(scenario: &'static str, own_seed: u64, replies: &[Vec<u8>]) -> Histor
         until("all of them were answered", || {
             rig.proxy.counters().meddled >= before + 3
         });
-        load.go_on(4);
+        load.wait_for_answers(4);
     }
     rig.proxy.heal();
     let healed = monotonic();
-    load.go_on(40);
+    load.wait_for_answers(40);
     load.until_decided_by_the_store(40);
     let history = load.end();
     assert!(history.records.iter().any(|record| record.is_degraded));
-    let took = recovery(&history, healed, SOON).unwrap();
+    let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     let allowed = Allowance::of(bucket()).replayed_outages(replies.len() as u64);
     let judged = judge(&history, &allowed);
     outcome(scenario, &judged).recovered(took).tell();
@@ -44,8 +46,8 @@ fn hearing(scenario: &'static str, own_seed: u64, replies: &[Vec<u8>]) -> Histor
 
 #[test]
 fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() {
-    let _alone = alone();
-    let rig = Rig::start(1, &[PATIENT], seed(9));
+    let _alone = run_exclusively();
+    let rig = TestFleet::start(1, &[LONG_DEADLINE], seed(9));
     let primed = rig.prime("alice");
     rig.proxy.change(|toxics| {
         toxics.back.slices = Some(Slices {
@@ -54,9 +56,9 @@ fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() 
         });
     });
     let load = rig.load(3, &["alice"]);
-    load.go_on(12);
+    load.wait_for_answers(12);
     rig.proxy.heal();
-    load.go_on(30);
+    load.wait_for_answers(30);
     assert!(load.so_far().records.iter().all(|r| !r.is_degraded));
     // Every connection ends in the middle of a reply, again and again.
     for bytes in [3, 500, 2_000] {
@@ -64,15 +66,15 @@ fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() 
             let ending = Ending::Close;
             toxics.back.limit = Some(Limit { bytes, ending });
         });
-        load.go_on(20);
+        load.wait_for_answers(20);
     }
     rig.proxy.heal();
     let healed = monotonic();
-    load.go_on(40);
+    load.wait_for_answers(40);
     load.until_decided_by_the_store(40);
     let history = load.end();
     let spent = spends(&history, "alice", bucket(), rig.state() - primed).unwrap();
-    let took = recovery(&history, healed, SOON).unwrap();
+    let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     let allowed = Allowance::of(bucket()).replayed_outages(1);
     let worst = bound(&history, &allowed).unwrap();
     println!("{spent:?}");
@@ -85,7 +87,7 @@ fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() 
 
 #[test]
 fn s_10_whatever_redis_answers_the_server_goes_on() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let forged: [&[u8]; 8] = [
         b"$-1\r\n",
         b"+OK\r\n",
@@ -96,7 +98,7 @@ fn s_10_whatever_redis_answers_the_server_goes_on() {
         b"*2147483647\r\n:1\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n",
     ];
-    hearing(
+    run_with_replies(
         "S-10 forged replies, one server",
         10,
         &forged.map(<[u8]>::to_vec),
@@ -105,7 +107,7 @@ fn s_10_whatever_redis_answers_the_server_goes_on() {
 
 #[test]
 fn s_11_whatever_error_redis_answers_nobody_else_hears_of_it() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let errors = [
         "LOADING Redis is loading the dataset in memory",
         "READONLY You can't write against a read only replica.",
@@ -120,18 +122,18 @@ fn s_11_whatever_error_redis_answers_nobody_else_hears_of_it() {
         "ERR Error running script",
     ];
     let lines = errors.map(|line| format!("-{line}\r\n").into_bytes());
-    hearing("S-11 error replies, one server", 11, &lines);
+    run_with_replies("S-11 error replies, one server", 11, &lines);
 }
 
 #[test]
 fn s_12_flushed_scripts_cost_no_decision() {
-    let _alone = alone();
-    let rig = Rig::start(2, &[PATIENT], seed(12));
+    let _alone = run_exclusively();
+    let rig = TestFleet::start(2, &[LONG_DEADLINE], seed(12));
     let primed = rig.prime("alice");
     let load = rig.load(3, &["alice"]);
     for _ in 0..8 {
         rig.node.tell(&["SCRIPT", "FLUSH"]);
-        load.go_on(25);
+        load.wait_for_answers(25);
     }
     let history = load.end();
     assert!(history.records.iter().all(|record| !record.is_degraded));

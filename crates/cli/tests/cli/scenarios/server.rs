@@ -10,12 +10,12 @@ use tollgate_testkit::redis::Clock;
 use crate::harness::tollgate;
 
 /// Far above what anything here takes; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const SECRET: &str = "what the fleet of a test shares";
 
 /// What sets a server apart from the others.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Nature<'a> {
+pub(super) struct ServerOverrides<'a> {
     /// A wall clock that the test moves.
     pub(super) clock: Option<&'a Clock>,
     /// Another secret than that of the fleet.
@@ -32,12 +32,12 @@ pub(super) struct Server {
 impl Server {
     /// Starts one of `nodes` on free ports, by this policy, with these further settings.
     pub(super) fn start(redis: &str, nodes: usize, policy: &str, settings: &[&str]) -> Self {
-        Self::start_as(Nature::default(), redis, nodes, policy, settings)
+        Self::start_with_overrides(ServerOverrides::default(), redis, nodes, policy, settings)
     }
 
     /// The same with what no server should have: a clock or a secret of its own.
-    pub(super) fn start_as(
-        nature: Nature<'_>,
+    pub(super) fn start_with_overrides(
+        nature: ServerOverrides<'_>,
         redis: &str,
         nodes: usize,
         policy: &str,
@@ -125,7 +125,7 @@ impl Server {
 
 fn get(address: SocketAddr, target: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = format!("GET {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

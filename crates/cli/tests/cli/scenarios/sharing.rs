@@ -11,17 +11,17 @@ use tollgate_testkit::redis::{Kind, Node};
 
 use super::client::Client;
 use super::load::{Load, ask};
-use super::server::{Nature, Server};
-use super::{LIMIT, PATIENT, POLICY, PRECISION, Rig, SLACK, alone, bucket};
+use super::server::{Server, ServerOverrides};
+use super::{LIMIT, LONG_DEADLINE, POLICY, PRECISION, SLACK, TestFleet, bucket, run_exclusively};
 
 /// While the bucket is never full, what was admitted times the interval is how far its state moved.
 #[test]
 fn s_00_three_servers_admit_exactly_the_limit() {
-    let _alone = alone();
-    let rig = Rig::start(3, &[PATIENT], seed(1));
+    let _alone = run_exclusively();
+    let rig = TestFleet::start(3, &[LONG_DEADLINE], seed(1));
     let primed = rig.prime("alice");
     let load = rig.load(3, &["alice"]);
-    load.go_on(LIMIT * 2);
+    load.wait_for_answers(LIMIT * 2);
     let history = load.end();
     let admitted = spends_exactly(&history, "alice", bucket(), rig.state() - primed).unwrap();
     // One was spent before, and one comes back every twelve seconds.
@@ -50,18 +50,18 @@ fn s_00_three_servers_admit_exactly_the_limit() {
 /// What the checks above would say of a fleet that is none: every server counts by itself.
 #[test]
 fn control_servers_that_share_no_secret_are_found_to_admit_too_much() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
     let secrets = ["a secret of its own", "another one of its own"];
     let servers = secrets.map(|secret| {
-        let nature = Nature {
+        let nature = ServerOverrides {
             secret: Some(secret),
             clock: None,
         };
-        Server::start_as(nature, &node.url(), 2, POLICY, &[PATIENT])
+        Server::start_with_overrides(nature, &node.url(), 2, POLICY, &[LONG_DEADLINE])
     });
     let load = Load::start(&servers.each_ref().map(|server| server.http), 3, &["alice"]);
-    load.go_on(LIMIT * 2);
+    load.wait_for_answers(LIMIT * 2);
     let history = load.end();
     let broken = bound(&history, &Allowance::of(bucket())).unwrap_err();
     assert_eq!(broken.promise, Promise::Bound);
@@ -74,8 +74,8 @@ fn control_servers_that_share_no_secret_are_found_to_admit_too_much() {
 /// The race of those who read a counter and then write it: everybody asks at the same moment, again and again.
 #[test]
 fn s_00_questions_at_the_same_moment_never_see_the_same_state() {
-    let _alone = alone();
-    let rig = Rig::start(3, &[PATIENT], seed(1));
+    let _alone = run_exclusively();
+    let rig = TestFleet::start(3, &[LONG_DEADLINE], seed(1));
     let primed = rig.prime("alice");
     let recorder = Recorder::of_process(1);
     let (together, clients) = (Barrier::new(12), 12);
@@ -84,7 +84,7 @@ fn s_00_questions_at_the_same_moment_never_see_the_same_state() {
             let (together, recorder) = (&together, &recorder);
             let server = rig.servers[number % 3].http;
             scope.spawn(move || {
-                let mut client = Client::of(server);
+                let mut client = Client::new(server);
                 for _ in 0..40 {
                     together.wait();
                     ask(&mut client, "alice", recorder);
@@ -111,15 +111,15 @@ fn s_00_questions_at_the_same_moment_never_see_the_same_state() {
 
 #[test]
 fn s_25_when_one_of_three_is_killed_the_others_go_on_with_the_same_quota() {
-    let _alone = alone();
-    let mut rig = Rig::start(3, &[PATIENT], seed(25));
+    let _alone = run_exclusively();
+    let mut rig = TestFleet::start(3, &[LONG_DEADLINE], seed(25));
     let primed = rig.prime("alice");
     let lost = Load::start(&[rig.servers[2].http], 2, &["alice"]);
     let rest = [rig.servers[0].http, rig.servers[1].http];
     let load = Load::start(&rest, 2, &["alice"]);
-    load.go_on(60);
+    load.wait_for_answers(60);
     rig.servers[2].kill();
-    load.go_on(LIMIT * 2);
+    load.wait_for_answers(LIMIT * 2);
     let (lost, kept) = (lost.end(), load.end());
     let speed = availability(&kept, SLACK * 20).unwrap();
     // Whoever had asked the one that was killed does not know what came of it; nobody else was charged for it.
@@ -137,20 +137,20 @@ fn s_25_when_one_of_three_is_killed_the_others_go_on_with_the_same_quota() {
 
 #[test]
 fn s_24_a_server_that_is_frozen_and_goes_on_gives_nothing_away() {
-    let _alone = alone();
-    let rig = Rig::start(3, &[PATIENT], seed(24));
+    let _alone = run_exclusively();
+    let rig = TestFleet::start(3, &[LONG_DEADLINE], seed(24));
     let primed = rig.prime("alice");
     let rest = [rig.servers[0].http, rig.servers[1].http];
     let (frozen, load) = (
         Load::start(&[rig.servers[2].http], 2, &["alice"]),
         Load::start(&rest, 2, &["alice"]),
     );
-    load.go_on(40);
+    load.wait_for_answers(40);
     rig.servers[2].freeze();
-    load.go_on(LIMIT);
+    load.wait_for_answers(LIMIT);
     rig.servers[2].thaw();
-    frozen.go_on(60);
-    load.go_on(LIMIT);
+    frozen.wait_for_answers(60);
+    load.wait_for_answers(LIMIT);
     let (frozen, kept) = (frozen.end(), load.end());
     let speed = availability(&kept, SLACK * 20).unwrap();
     let history = kept.and(frozen);

@@ -11,8 +11,8 @@ use tollgate_testkit::redis::{Cluster, Kind, Node, Sentinels, until};
 
 use super::client::Client;
 use super::{
-    DEADLINE_SET, LIMIT, Load, PATIENT, POLICY, PRECISION, SLACK, SOON, addresses, alone, bucket,
-    judge, outcome, servers, state,
+    DEADLINE_SET, LIMIT, LONG_DEADLINE, Load, POLICY, PRECISION, RECOVERY_TIME, SLACK, addresses,
+    bucket, judge, outcome, run_exclusively, servers, state,
 };
 
 /// A replica need not wait for others who might come.
@@ -30,21 +30,21 @@ const DOWN_AFTER: u32 = 1_000;
 
 #[test]
 fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let _unused = seed(16);
     let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
     let servers = servers(&set.url(), POLICY, 3, &[DEADLINE_SET]);
     let load = Load::start(&addresses(&servers), 2, &["alice", "bob"]);
-    load.go_on(100);
+    load.wait_for_answers(100);
     set.servers[0].kill();
     load.until_decided_without(12);
     set.until_primary_is(1);
     let healed = monotonic();
     load.until_decided_by_the_store(40);
     set.servers[0].restart();
-    load.go_on(100);
+    load.wait_for_answers(100);
     let history = load.end();
-    let took = recovery(&history, healed, SOON).unwrap();
+    let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     // What was not yet copied when the first one died is lost: at most a burst of each key.
     let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
     let judged = judge(&history, &allowed);
@@ -58,20 +58,20 @@ fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
 
 #[test]
 fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let _unused = seed(17);
     let mut cluster = Cluster::start(Kind::Redis, DOWN_AFTER);
     let servers = servers(&cluster.url(), POLICY, 2, &[DEADLINE_SET]);
     let names: Vec<String> = (0..12).map(|number| format!("client{number}")).collect();
     let keys: Vec<&str> = names.iter().map(String::as_str).collect();
     let load = Load::start(&addresses(&servers), 2, &keys);
-    load.go_on(120);
+    load.wait_for_answers(120);
     cluster.nodes[0].kill();
     until("servers do without it", || {
         servers.iter().all(super::Server::is_degraded)
     });
     let gone = monotonic();
-    load.go_on(60);
+    load.wait_for_answers(60);
     let meanwhile = load.so_far();
     let mut after = meanwhile.records.iter().filter(|r| r.invoked >= gone);
     assert!(
@@ -82,7 +82,7 @@ fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it()
     let healed = monotonic();
     load.until_decided_by_the_store(120);
     let history = load.end();
-    let took = recovery(&history, healed, SOON * 2).unwrap();
+    let took = recovery(&history, healed, RECOVERY_TIME * 2).unwrap();
     let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
     let judged = judge(&history, &allowed);
     outcome("S-17 a cluster's node dies, two servers", &judged)
@@ -92,11 +92,11 @@ fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it()
 
 #[test]
 fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let _unused = seed(18);
     let cluster = Cluster::start_with(Kind::Redis, DOWN_AFTER, 0);
-    let servers = servers(&cluster.url(), POLICY, 3, &[PATIENT]);
-    let answer = Client::of(servers[0].http).check("alice").unwrap();
+    let servers = servers(&cluster.url(), POLICY, 3, &[LONG_DEADLINE]);
+    let answer = Client::new(servers[0].http).check("alice").unwrap();
     assert!(answer.status == 200 && !answer.is_degraded(), "{answer:?}");
     let found = |cluster: &Cluster| {
         let nodes = cluster.nodes.iter().enumerate();
@@ -113,12 +113,12 @@ fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
         .unwrap();
     let load = Load::start(&addresses(&servers), 3, &["alice"]);
     for _ in 0..4 {
-        load.go_on(40);
+        load.wait_for_answers(40);
         let to = (owner + 1) % 3;
         cluster.move_slot(slot, owner, to);
         owner = to;
     }
-    load.go_on(LIMIT);
+    load.wait_for_answers(LIMIT);
     let history = load.end();
     let moved = found(&cluster).1 - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
@@ -138,7 +138,7 @@ fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
 
 #[test]
 fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let _unused = seed(19);
     let (here, there) = (
         Node::start(Kind::Redis, &PLAIN),
@@ -160,21 +160,21 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
         super::Server::start(&far.url(), 2, POLICY, &[DEADLINE_SET]),
     ];
     let load = Load::start(&servers.each_ref().map(|server| server.http), 2, &["alice"]);
-    load.go_on(60);
+    load.wait_for_answers(60);
     there.tell(&["REPLICAOF", "NO", "ONE"]);
     far.lead_to(there.address());
     far.reset();
-    load.go_on(LIMIT);
+    load.wait_for_answers(LIMIT);
     // Healed: the old primary follows, forgets what it admitted by itself, and is left.
     follow(&here, &there);
     near.lead_to(there.address());
     near.reset();
     let healed = monotonic();
-    load.go_on(40);
+    load.wait_for_answers(40);
     load.until_decided_by_the_store(40);
-    load.go_on(LIMIT);
+    load.wait_for_answers(LIMIT);
     let history = load.end();
-    let took = recovery(&history, healed, SOON).unwrap();
+    let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     // One burst for the side that is forgotten, and what servers decided by themselves while they had nobody.
     let allowed = Allowance::of(bucket()).losses(1).replayed_outages(1);
     let worst = bound(&history, &allowed).unwrap();
@@ -189,7 +189,7 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
 
 #[test]
 fn s_20_a_replica_is_never_asked_although_it_would_answer() {
-    let _alone = alone();
+    let _alone = run_exclusively();
     let _unused = seed(20);
     let (primary, replica) = (
         Node::start(Kind::Redis, &PLAIN),
@@ -201,7 +201,7 @@ fn s_20_a_replica_is_never_asked_although_it_would_answer() {
         replica.info("master_link_status").as_deref() == Some("up")
     });
     let server = super::Server::start(&replica.url(), 1, POLICY, &[DEADLINE_SET]);
-    let mut client = Client::of(server.http);
+    let mut client = Client::new(server.http);
     for _ in 0..20 {
         let answer = client.check("alice").unwrap();
         assert!(answer.status == 200 && answer.is_degraded(), "{answer:?}");

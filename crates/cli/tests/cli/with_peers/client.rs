@@ -12,13 +12,13 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ParsedResponse {
     pub(super) status: u16,
     head: String,
     pub(super) body: String,
 }
 
-impl Answer {
+impl ParsedResponse {
     /// A field, whatever the case of its name.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
@@ -34,13 +34,13 @@ impl Answer {
 
 /// One request to `to`.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct RawRequest {
     from: Ipv4Addr,
     head: String,
     body: &'static str,
 }
 
-impl Request {
+impl RawRequest {
     pub(super) fn get(target: &str) -> Self {
         Self {
             from: Ipv4Addr::LOCALHOST,
@@ -72,7 +72,7 @@ impl Request {
     }
 
     /// The answer, or nothing if the connection was refused or ended without one.
-    pub(super) fn try_ask(&self, to: SocketAddr) -> Option<Answer> {
+    pub(super) fn try_ask(&self, to: SocketAddr) -> Option<ParsedResponse> {
         let mut stream = connect(self.from, to)?;
         let host = if self.head.contains("\r\nhost: ") {
             ""
@@ -86,14 +86,14 @@ impl Request {
         let answer = String::from_utf8(answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().unwrap();
-        Some(Answer {
+        Some(ParsedResponse {
             status,
             head: head.to_owned(),
             body: body.to_owned(),
         })
     }
 
-    pub(super) fn ask(&self, to: SocketAddr) -> Answer {
+    pub(super) fn ask(&self, to: SocketAddr) -> ParsedResponse {
         self.try_ask(to)
             .unwrap_or_else(|| panic!("no answer from {to} to {self:?}"))
     }

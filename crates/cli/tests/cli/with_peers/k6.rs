@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use tollgate_testkit::beside;
 
-use super::client::Request;
+use super::client::RawRequest;
 use super::server::Server;
 use crate::harness::repository;
 
@@ -37,7 +37,7 @@ fn k6(script: &str, server: SocketAddr, limit: u32) -> Output {
 
 /// How often a limit has admitted, by the server's own account.
 fn admitted(server: &Server, limit: &str) -> u64 {
-    let answer = Request::get("/v1/limits").ask(server.http).json();
+    let answer = RawRequest::get("/v1/limits").ask(server.http).json();
     let limits = answer["limits"].as_array().unwrap();
     let found = limits.iter().find(|one| one["name"] == limit).unwrap();
     found["counters"]["allowed"].as_u64().unwrap()

@@ -9,7 +9,7 @@ mod k6;
 mod redis_clients;
 mod schemathesis;
 mod server;
-mod slow;
+mod slow_clients;
 mod upstream;
 
 use std::process::{Command, Stdio};

@@ -5,7 +5,7 @@ use std::process::Command;
 use tollgate_testkit::beside;
 use tollgate_testkit::process::Folder;
 
-use super::client::Request;
+use super::client::RawRequest;
 use super::output;
 use super::server::Server;
 use crate::harness::repository;
@@ -52,7 +52,7 @@ fn every_answer_is_as_documented_whatever_is_asked() {
         "--exclude-checks=unsupported_method",
     ];
     let asked = asked + tested(&fuzz(&server, &of_gateways));
-    let document = Request::get("/openapi.json").ask(server.http).json();
+    let document = RawRequest::get("/openapi.json").ask(server.http).json();
     let paths = document["paths"].as_object().unwrap();
     let operations: usize = paths
         .values()

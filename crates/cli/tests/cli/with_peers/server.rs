@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tollgate_testkit::process::{Folder, Process};
 
-use super::client::Request;
+use super::client::RawRequest;
 use crate::harness::tollgate;
 
 /// A running server; it ends when this is dropped.
@@ -87,7 +87,7 @@ impl Server {
     }
 
     pub(super) fn is_well(&self) -> bool {
-        Request::get("/healthz")
+        RawRequest::get("/healthz")
             .try_ask(self.http)
             .is_some_and(|answer| answer.status == 200)
     }

@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 
 fn fixed(window: Window) -> Key {
-    Key::of(FixedWindow::of(100, window).build().unwrap())
+    Key::of(FixedWindow::builder(100, window).build().unwrap())
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_fixed_window_by_the_calendar_admits_twice_at_local_midnight() {
 
 #[test]
 fn a_sliding_log_admits_its_limit_in_any_window_and_never_one_more() {
-    let mut key = Key::of(SlidingLog::of(100, Nanos::MINUTE).build().unwrap());
+    let mut key = Key::of(SlidingLog::builder(100, Nanos::MINUTE).build().unwrap());
     assert_eq!(key.admitted_of(1_000, at_ns(10 * MINUTE - 1_000)), 100);
     assert_eq!(key.admitted_of(1_000, at_ns(10 * MINUTE)), 0);
     assert_eq!(key.admitted_of(1_000, at_ns(11 * MINUTE - 1_001)), 0);
@@ -62,7 +62,7 @@ fn a_sliding_log_admits_its_limit_in_any_window_and_never_one_more() {
 }
 
 fn counter() -> SlidingCounter {
-    SlidingCounter::of(100, Nanos::MINUTE).build().unwrap()
+    SlidingCounter::builder(100, Nanos::MINUTE).build().unwrap()
 }
 
 /// 80 in the minute before, 30 in this one.

@@ -85,12 +85,12 @@ fn a_burst_of_b_is_exactly_b() {
         (Rate::per_hour(1_000), 1_000),
     ];
     for (rate, burst) in named {
-        let bucket = TokenBucket::at(rate).burst(burst).build().unwrap();
+        let bucket = TokenBucket::builder(rate).burst(burst).build().unwrap();
         the_burst_is_exact(Real(bucket, 0), burst).unwrap();
     }
     holds(
         &(rates(), 1_u64..300),
-        |(rate, burst)| match TokenBucket::at(rate).burst(burst).build() {
+        |(rate, burst)| match TokenBucket::builder(rate).burst(burst).build() {
             Ok(bucket) => the_burst_is_exact(Real(bucket, 0), burst),
             Err(_) => Ok(()),
         },
@@ -134,7 +134,7 @@ fn any_rates() -> impl Strategy<Value = (Rate, u64)> {
 #[test]
 fn the_rate_in_force_is_never_above_the_asked_one_and_at_most_a_thousandth_below() {
     holds(&any_rates(), |(rate, block)| {
-        match TokenBucket::at(rate).block(block).burst(block).build() {
+        match TokenBucket::builder(rate).block(block).burst(block).build() {
             Ok(bucket) => the_rate_is_honest(bucket.interval().as_nanos(), rate, block),
             Err(_) => Ok(()),
         }
@@ -144,7 +144,7 @@ fn the_rate_in_force_is_never_above_the_asked_one_and_at_most_a_thousandth_below
 #[test]
 fn control_an_interval_rounded_down_is_caught() {
     caught(&any_rates(), |(rate, block)| {
-        match TokenBucket::at(rate).block(block).burst(block).build() {
+        match TokenBucket::builder(rate).block(block).burst(block).build() {
             Ok(_) => {
                 let exact = i128::from(rate.period.as_nanos()) * i128::from(block);
                 let down = u64::try_from(exact / i128::from(rate.units)).unwrap();
@@ -166,7 +166,9 @@ fn field(fields: &Fields, name: &str) -> u64 {
 fn token_bucket(fields: &Fields) -> Result<(), InvalidQuota> {
     let of = |name| field(fields, name);
     let rate = Rate::new(of("limit"), Nanos::from_nanos(of("period")));
-    let builder = TokenBucket::at(rate).burst(of("burst")).block(of("block"));
+    let builder = TokenBucket::builder(rate)
+        .burst(of("burst"))
+        .block(of("block"));
     builder.overdraft(of("overdraft")).build().map(|_| ())
 }
 
@@ -182,20 +184,20 @@ fn leaky_bucket(fields: &Fields) -> Result<(), InvalidQuota> {
 fn fixed_window(fields: &Fields) -> Result<(), InvalidQuota> {
     let of = |name| field(fields, name);
     let window = Window::Epoch(Nanos::from_nanos(of("window")));
-    let builder = FixedWindow::of(of("limit"), window).overdraft(of("overdraft"));
+    let builder = FixedWindow::builder(of("limit"), window).overdraft(of("overdraft"));
     builder.build().map(|_| ())
 }
 
 fn sliding_log(fields: &Fields) -> Result<(), InvalidQuota> {
     let of = |name| field(fields, name);
-    let builder = SlidingLog::of(of("limit"), Nanos::from_nanos(of("window")));
+    let builder = SlidingLog::builder(of("limit"), Nanos::from_nanos(of("window")));
     let builder = builder.overdraft(of("overdraft")).block(of("block"));
     builder.build().map(|_| ())
 }
 
 fn sliding_counter(fields: &Fields) -> Result<(), InvalidQuota> {
     let of = |name| field(fields, name);
-    let builder = SlidingCounter::of(of("limit"), Nanos::from_nanos(of("window")));
+    let builder = SlidingCounter::builder(of("limit"), Nanos::from_nanos(of("window")));
     let builder = builder.overdraft(of("overdraft")).ceiling(of("ceiling"));
     builder.build().map(|_| ())
 }
@@ -289,7 +291,7 @@ fn control_advice_that_does_not_work_is_caught() {
 #[test]
 fn the_slowest_rate_is_as_exact_as_the_fastest() {
     for rate in [Rate::per_year(1), Rate::per_second(1_000_000)] {
-        let bucket = TokenBucket::at(rate).burst(2).build().unwrap();
+        let bucket = TokenBucket::builder(rate).burst(2).build().unwrap();
         let tat = bucket.decide(0, NOW, 2).next.unwrap();
         let full = at(NOW.as_nanos() + bucket.interval().as_nanos());
         let early = at(full.as_nanos() - 1);

@@ -14,7 +14,7 @@
 use proptest::prelude::*;
 use tollgate_core::limit::Quota;
 use tollgate_core::{
-    Calendar, Nanos, Outcome, SlidingCounter, SlidingLog, Status, Timestamp, Window,
+    Calendar, Nanos, Outcome, QuotaStatus, SlidingCounter, SlidingLog, Timestamp, Window,
 };
 use tollgate_testkit::oracle::BucketLog;
 
@@ -172,7 +172,7 @@ fn check(mut real: Real, scale: u64, steps: &[Step], jumps: &[Jump]) -> Checked 
 fn logs_in_whole_micros() -> impl Strategy<Value = (Real, u64)> {
     (0_u64..12, 1_u64..5_000_000).prop_map(|(limit, micros)| {
         let window = Nanos::from_micros(micros);
-        let quota = SlidingLog::of(limit, window).build().unwrap();
+        let quota = SlidingLog::builder(limit, window).build().unwrap();
         (Real::new(quota), micros)
     })
 }
@@ -187,7 +187,7 @@ impl Subject for InMicros {
         self.0.spend(at(past * 1_000), cost)
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         self.0.status(now)
     }
 }
@@ -240,7 +240,7 @@ fn plain_buckets() -> impl Strategy<Value = (Real, u64)> {
 /// Limits that traces can reach.
 fn fine_counters() -> impl Strategy<Value = (Real, u64)> {
     (1_u64..12, interval()).prop_map(|(limit, window)| {
-        let quota = SlidingCounter::of(limit, Nanos::from_nanos(window));
+        let quota = SlidingCounter::builder(limit, Nanos::from_nanos(window));
         (Real::new(quota.build().unwrap()), window)
     })
 }

@@ -1,6 +1,6 @@
 //! Limiters that mistake a clock that steps, each as it has been seen in the field, and caught.
 
-use tollgate_core::{Nanos, Outcome, Status, Timestamp};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 
 use super::clock::{History, a_step_back_adds_nothing, jumps, run};
 use super::harness::{Checked, caught};
@@ -113,9 +113,9 @@ impl Subject for Wrong {
         Outcome::Allow
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         let used = self.clone().used(now.as_nanos());
-        Status {
+        QuotaStatus {
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
             reset_after: Nanos::ZERO,

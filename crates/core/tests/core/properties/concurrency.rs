@@ -2,7 +2,7 @@
 //! its lease ends, and the weights always add up.
 
 use proptest::prelude::*;
-use tollgate_core::concurrency::{LeaseEdit, LeaseId, Leases};
+use tollgate_core::concurrency::{LeaseEdit, LeaseId, LeaseSet};
 use tollgate_core::{Concurrency, Nanos, Timestamp, Transition};
 use tollgate_testkit::oracle::Holders;
 
@@ -39,12 +39,12 @@ trait Holds {
     fn free(&self, now: u64) -> u64;
 }
 
-struct Real(Concurrency, Leases);
+struct Real(Concurrency, LeaseSet);
 
 impl Real {
     fn new(limit: u64, lease: u64) -> Self {
         let quota = Concurrency::new(limit, Nanos::from_nanos(lease)).unwrap();
-        Self(quota, Leases::default())
+        Self(quota, LeaseSet::default())
     }
 
     fn keep(&mut self, transition: &Transition<LeaseEdit>) -> bool {

@@ -30,7 +30,7 @@ fn any_quota() -> impl Strategy<Value = Limit> {
     let five = (number(), number(), number(), number(), number());
     (0_u8..7, five).prop_filter_map("cannot be built", |(kind, (a, b, c, d, e))| {
         let (rate, span) = (Rate::new(a, Nanos::from_nanos(b)), Nanos::from_nanos(b));
-        let token = TokenBucket::at(rate).burst(c).overdraft(d);
+        let token = TokenBucket::builder(rate).burst(c).overdraft(d);
         let leaky = LeakyBucket::queue(rate).burst(c).overdraft(d);
         let calendar = [Calendar::Day, Calendar::Week, Calendar::Month][usize::from(kind % 3)];
         let offset = i16::try_from(e % 840).ok()?;
@@ -43,10 +43,16 @@ fn any_quota() -> impl Strategy<Value = Limit> {
             0 => Limit::new(token.build().ok()?),
             1 => Limit::new(token.block(e).build().ok()?),
             2 => Limit::new(leaky.delay(e % c.max(1)).build().ok()?),
-            3 => Limit::new(FixedWindow::of(a, window).overdraft(d).build().ok()?),
-            4 => Limit::new(SlidingLog::of(a, span).overdraft(d).block(e).build().ok()?),
+            3 => Limit::new(FixedWindow::builder(a, window).overdraft(d).build().ok()?),
+            4 => Limit::new(
+                SlidingLog::builder(a, span)
+                    .overdraft(d)
+                    .block(e)
+                    .build()
+                    .ok()?,
+            ),
             5 => Limit::new(
-                SlidingCounter::of(a, span)
+                SlidingCounter::builder(a, span)
                     .overdraft(d)
                     .ceiling(c)
                     .build()

@@ -18,7 +18,7 @@ struct Real(FixedWindow, WindowState);
 
 impl Real {
     fn new(limit: u64, window: Window) -> Self {
-        let quota = FixedWindow::of(limit, window).build().unwrap();
+        let quota = FixedWindow::builder(limit, window).build().unwrap();
         Self(quota, WindowState::default())
     }
 }
@@ -238,7 +238,7 @@ fn the_reset_stays(
     told: impl Fn(&FixedWindow, WindowState, Timestamp) -> u64,
     (length, longer, limit, now): (u64, u64, u64, u64),
 ) -> Checked {
-    let old = FixedWindow::of(10, Window::FirstHit(Nanos::from_nanos(length)));
+    let old = FixedWindow::builder(10, Window::FirstHit(Nanos::from_nanos(length)));
     let spent = old
         .build()
         .unwrap()
@@ -249,7 +249,7 @@ fn the_reset_stays(
         Window::FirstHit(Nanos::from_nanos(longer)),
         Window::Epoch(Nanos::from_nanos(longer)),
     ] {
-        let new = FixedWindow::of(limit, window).build().unwrap();
+        let new = FixedWindow::builder(limit, window).build().unwrap();
         let told = told(&new, state, at(later));
         ensure!(told == now + length, "told {told}, before {}", now + length);
     }

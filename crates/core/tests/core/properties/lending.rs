@@ -6,26 +6,26 @@
 //! stops before the lender has written its slice off, and never says that it spent earlier than it did.
 
 use proptest::prelude::*;
-use tollgate_core::lending::{Book, Report, Want};
+use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LeasedBucket};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 
 use super::harness::{caught, holds};
 use super::lending_simulation::{INTERVAL, Lender, Move, Nodes, Turn, conforms, turns};
 use super::lending_wrong::{Mistake, WrongBook};
 
-struct Real(TokenBucket, Book);
+struct Real(TokenBucket, LeasedBucket);
 
 impl Lender for Real {
     fn decide(&mut self, now: Timestamp, cost: u64) -> bool {
         self.1.decide(&self.0, now, cost).is_admitted()
     }
 
-    fn lend(&mut self, now: Timestamp, want: &Want) -> u64 {
-        self.1.lend(&self.0, now, want)
+    fn lend(&mut self, now: Timestamp, want: &LeaseSpec) -> u64 {
+        self.1.grant(&self.0, now, want)
     }
 
-    fn report(&mut self, now: Timestamp, report: &Report) {
-        self.1.report(&self.0, now, report);
+    fn report(&mut self, now: Timestamp, report: &LeaseReport) {
+        self.1.apply_report(&self.0, now, report);
     }
 }
 
@@ -38,8 +38,8 @@ const AGREEING: Nodes = Nodes {
 
 fn real(burst: u64, block: u64) -> Real {
     let rate = Rate::new(block, Nanos::from_nanos(INTERVAL));
-    let builder = TokenBucket::at(rate).burst(burst * block).block(block);
-    Real(builder.build().unwrap(), Book::default())
+    let builder = TokenBucket::builder(rate).burst(burst * block).block(block);
+    Real(builder.build().unwrap(), LeasedBucket::default())
 }
 
 fn inputs() -> impl Strategy<Value = ((u64, u64), Vec<Turn>)> {

@@ -11,7 +11,7 @@
 //!
 //! The bound: time in halves of an interval, a burst of two, slices that live for one and a half, and what [`Bound`] says.
 
-use tollgate_core::lending::{Book, LoanId, Report, Slice, Want};
+use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LeasedBucket, LocalLease, QuotaLeaseId};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_testkit::explore::{Explored, Model, explore};
 
@@ -135,7 +135,7 @@ struct Node {
     ahead: u64,
     /// What it waits for: the id, and when it asked.
     asked: Option<(u128, Timestamp)>,
-    slices: Vec<Slice>,
+    slices: Vec<LocalLease>,
     /// A unit was taken from its slice for a request that others have yet to admit, and so much was told before.
     tries: Option<u64>,
 }
@@ -143,7 +143,7 @@ struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     now: u64,
-    book: Book,
+    book: LeasedBucket,
     nodes: Vec<Node>,
     network: Vec<Message>,
     asks: u64,
@@ -188,7 +188,7 @@ struct Lending {
 impl Lending {
     fn new(bound: Bound, mistake: Mistake) -> Self {
         let rate = Rate::new(1, Nanos::from_nanos(INTERVAL));
-        let quota = TokenBucket::at(rate).burst(BURST).build().unwrap();
+        let quota = TokenBucket::builder(rate).burst(BURST).build().unwrap();
         Self {
             bound,
             mistake,
@@ -231,7 +231,7 @@ impl Lending {
         Some(())
     }
 
-    fn tell(&self, state: &mut State, report: Report) -> Option<()> {
+    fn tell(&self, state: &mut State, report: LeaseReport) -> Option<()> {
         let wrongly = match self.mistake {
             Mistake::BackdatesReports => UNIT,
             _ => 0,
@@ -239,7 +239,7 @@ impl Lending {
         let message = Message::Tell {
             id: report.id.0,
             spent: report.spent,
-            ago: report.ago.as_nanos() + wrongly,
+            ago: report.last_spend_age.as_nanos() + wrongly,
             is_last: report.is_last,
         };
         self.send(state, message)
@@ -249,13 +249,13 @@ impl Lending {
         let now = Self::now(state);
         match message {
             Message::Ask { node, id, most } => {
-                let want = Want {
-                    id: LoanId(id),
-                    least: 1,
-                    most,
-                    life: Nanos::from_nanos(LIFE),
+                let want = LeaseSpec {
+                    id: QuotaLeaseId(id),
+                    min_units: 1,
+                    max_units: most,
+                    duration: Nanos::from_nanos(LIFE),
                 };
-                let amount = state.book.lend(&self.quota, now, &want);
+                let amount = state.book.grant(&self.quota, now, &want);
                 // The answer takes the place of the question, so the bound holds.
                 state.network.push(Message::Grant { node, id, amount });
                 state.network.sort();
@@ -267,20 +267,20 @@ impl Lending {
                 ago,
                 is_last,
             } => {
-                let loan = state.book.loans().iter().find(|loan| loan.id.0 == id);
+                let loan = state.book.leases().iter().find(|loan| loan.id.0 == id);
                 let heard = loan.map_or(0, |loan| loan.spent);
                 match self.mistake {
                     Mistake::ReportsAddUp => spent += heard,
                     Mistake::ReturnForgives if is_last => spent = heard,
                     _ => {}
                 }
-                let report = Report {
-                    id: LoanId(id),
+                let report = LeaseReport {
+                    id: QuotaLeaseId(id),
                     spent,
-                    ago: Nanos::from_nanos(ago),
+                    last_spend_age: Nanos::from_nanos(ago),
                     is_last,
                 };
-                state.book.report(&self.quota, now, &report);
+                state.book.apply_report(&self.quota, now, &report);
             }
         }
     }
@@ -302,8 +302,13 @@ impl Lending {
         };
         if amount > 0 {
             let life = Nanos::from_nanos(LIFE);
-            node.slices
-                .push(Slice::new(LoanId(id), amount, from, life, margin));
+            node.slices.push(LocalLease::new(
+                QuotaLeaseId(id),
+                amount,
+                from,
+                life,
+                margin,
+            ));
         }
     }
 
@@ -364,7 +369,7 @@ impl Lending {
             Action::GiveUp(node) => {
                 let (id, clock) = state.nodes[node].asked.take()?;
                 let zero = Nanos::ZERO;
-                let mut nothing = Slice::new(LoanId(id), 0, clock, zero, zero);
+                let mut nothing = LocalLease::new(QuotaLeaseId(id), 0, clock, zero, zero);
                 self.tell(state, nothing.report(clock, true))?;
             }
             Action::Spend(node) => {
@@ -377,7 +382,7 @@ impl Lending {
                 state.tries += 1;
                 let clock = self.clock_to_spend_by(state, node);
                 let node = &mut state.nodes[node];
-                let told = node.slices.first()?.told();
+                let told = node.slices.first()?.reported();
                 if node.tries.replace(told).is_some() || node.slices.len() != 1 {
                     return None;
                 }
@@ -388,10 +393,10 @@ impl Lending {
                 let told = node.tries.take()?;
                 let slice = node.slices.first_mut()?;
                 let told = match self.mistake {
-                    Mistake::TakesBackWhatItTold => slice.told(),
+                    Mistake::TakesBackWhatItTold => slice.reported(),
                     _ => told,
                 };
-                slice.unspend(1, told);
+                slice.refund(1, told);
             }
             Action::Tell(node) => {
                 let clock = Self::clock(state, node);
@@ -411,7 +416,7 @@ impl Lending {
     }
 }
 
-fn spend(slices: &mut [Slice], clock: Timestamp) -> Option<()> {
+fn spend(slices: &mut [LocalLease], clock: Timestamp) -> Option<()> {
     let is_spent = slices.iter_mut().any(|slice| slice.spend(clock, 1));
     is_spent.then_some(())
 }
@@ -423,7 +428,7 @@ impl Model for Lending {
     fn initial(&self) -> State {
         State {
             now: 0,
-            book: Book::default(),
+            book: LeasedBucket::default(),
             nodes: vec![Node::default(); self.bound.nodes],
             network: Vec::new(),
             asks: 0,
@@ -502,16 +507,16 @@ impl Model for Lending {
             let clock = self.clock_to_spend_by(state, index);
             node.slices
                 .iter()
-                .filter(move |slice| slice.is_alive(clock))
+                .filter(move |slice| slice.is_active(clock))
         });
         let there = state.book.status(&self.quota, now).remaining;
-        let there = alive.map(Slice::left).sum::<u64>() + there;
+        let there = alive.map(LocalLease::remaining).sum::<u64>() + there;
         if debt + there * INTERVAL > BURST * INTERVAL {
             return Some(format!("{there} may be spent on a debt of {debt}"));
         }
         let out: u64 = state
             .book
-            .loans()
+            .leases()
             .iter()
             .map(|loan| loan.blocks - loan.spent)
             .sum();
@@ -520,11 +525,11 @@ impl Model for Lending {
         }
         for (index, node) in state.nodes.iter().enumerate() {
             let clock = Self::clock(state, index);
-            for slice in node.slices.iter().filter(|slice| slice.is_alive(clock)) {
-                let mut loans = state.book.loans().iter();
+            for slice in node.slices.iter().filter(|slice| slice.is_active(clock)) {
+                let mut loans = state.book.leases().iter();
                 let loan = loans.find(|loan| loan.id == slice.id() && loan.expires > now);
                 let out = loan.map_or(0, |loan| loan.blocks - loan.spent);
-                if slice.left() > out {
+                if slice.remaining() > out {
                     return Some(format!("node {index} may spend more than is out: {out}"));
                 }
             }

@@ -2,8 +2,8 @@
 //! says (I-03, I-12).
 
 use proptest::prelude::*;
-use tollgate_core::lending::{Book, LoanId, Report, Want};
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
+use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LeasedBucket, QuotaLeaseId};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 
 use super::harness::{Checked, caught, ensure, holds};
 use super::promises::all;
@@ -14,7 +14,7 @@ const BEGIN: u64 = 1_700_000_000_000_000_000;
 #[derive(Clone, Debug, PartialEq)]
 struct Lending {
     quota: TokenBucket,
-    book: Book,
+    book: LeasedBucket,
     /// Says when it is as new from its own debt alone, as if slices that are out were nothing.
     forgets_slices: bool,
 }
@@ -24,7 +24,7 @@ impl Subject for Lending {
         self.book.decide(&self.quota, now, cost)
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         let mut status = self.book.status(&self.quota, now);
         if self.forgets_slices {
             let left = status.limit - status.remaining;
@@ -60,7 +60,7 @@ fn moves() -> impl Strategy<Value = Moves> {
 /// A book is as new at the instant it says, and not a nanosecond earlier.
 fn is_as_new_when_it_says(lending: &Lending, says: u64, now: Timestamp) -> Checked {
     let fresh = Lending {
-        book: Book::default(),
+        book: LeasedBucket::default(),
         ..lending.clone()
     };
     let then = at(says).max(now);
@@ -104,22 +104,22 @@ fn keeps_promises(mut lending: Lending, moves: &Moves, says: impl Fn(&Lending) -
                 lending.book.decide(&quota, clock, cost);
             }
             Move::Lend(id, most, life) => {
-                let want = Want {
-                    id: LoanId(id),
-                    least: 1,
-                    most,
-                    life: Nanos::from_nanos(life * scale / 100),
+                let want = LeaseSpec {
+                    id: QuotaLeaseId(id),
+                    min_units: 1,
+                    max_units: most,
+                    duration: Nanos::from_nanos(life * scale / 100),
                 };
-                lending.book.lend(&quota, clock, &want);
+                lending.book.grant(&quota, clock, &want);
             }
             Move::Report(id, spent, ago, is_last) => {
-                let report = Report {
-                    id: LoanId(id),
+                let report = LeaseReport {
+                    id: QuotaLeaseId(id),
                     spent,
-                    ago: Nanos::from_nanos(ago * scale / 100),
+                    last_spend_age: Nanos::from_nanos(ago * scale / 100),
                     is_last,
                 };
-                lending.book.report(&quota, clock, &report);
+                lending.book.apply_report(&quota, clock, &report);
             }
         }
     }
@@ -129,7 +129,7 @@ fn keeps_promises(mut lending: Lending, moves: &Moves, says: impl Fn(&Lending) -
 fn lendings() -> impl Strategy<Value = Lending> {
     (interval(), 1_u64..12).prop_map(|(interval, burst)| Lending {
         quota: bucket(interval.max(100), burst),
-        book: Book::default(),
+        book: LeasedBucket::default(),
         forgets_slices: false,
     })
 }
@@ -137,7 +137,7 @@ fn lendings() -> impl Strategy<Value = Lending> {
 #[test]
 fn i03_i12_a_book_with_slices_out_keeps_every_promise_and_is_as_new_when_it_says() {
     holds(&(lendings(), moves()), |(lending, moves)| {
-        let says = |lending: &Lending| lending.book.forgettable_at(&lending.quota);
+        let says = |lending: &Lending| lending.book.reset_at(&lending.quota);
         keeps_promises(lending, &moves, says)
     });
 }
@@ -146,7 +146,7 @@ fn i03_i12_a_book_with_slices_out_keeps_every_promise_and_is_as_new_when_it_says
 fn control_a_book_forgotten_when_its_last_slice_expires_is_caught() {
     caught(&(lendings(), moves()), |(lending, moves)| {
         let says = |lending: &Lending| {
-            let last = lending.book.loans().last();
+            let last = lending.book.leases().last();
             last.map_or(0, |loan| loan.expires.as_nanos())
         };
         keeps_promises(lending, &moves, says)
@@ -157,7 +157,7 @@ fn control_a_book_forgotten_when_its_last_slice_expires_is_caught() {
 fn control_a_reset_that_ignores_slices_is_caught() {
     caught(&(lendings(), moves()), |(mut lending, moves)| {
         lending.forgets_slices = true;
-        let says = |lending: &Lending| lending.book.forgettable_at(&lending.quota);
+        let says = |lending: &Lending| lending.book.reset_at(&lending.quota);
         keeps_promises(lending, &moves, says)
     });
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tollgate_core::lending::{LoanId, Report, Slice, Want};
+use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LocalLease, QuotaLeaseId};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_testkit::oracle::BucketLog;
 
@@ -20,8 +20,8 @@ const MARGIN: u64 = 100;
 /// The lender's side, real or wrong. Units, not blocks.
 pub(super) trait Lender {
     fn decide(&mut self, now: Timestamp, cost: u64) -> bool;
-    fn lend(&mut self, now: Timestamp, want: &Want) -> u64;
-    fn report(&mut self, now: Timestamp, report: &Report);
+    fn lend(&mut self, now: Timestamp, want: &LeaseSpec) -> u64;
+    fn report(&mut self, now: Timestamp, report: &LeaseReport);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,18 +93,18 @@ pub(super) fn turns() -> impl Strategy<Value = Vec<Turn>> {
 enum Message {
     Ask {
         node: usize,
-        id: LoanId,
+        id: QuotaLeaseId,
         want: u64,
         asked: Timestamp,
         back: u64,
     },
     Grant {
         node: usize,
-        id: LoanId,
+        id: QuotaLeaseId,
         amount: u64,
         asked: Timestamp,
     },
-    Report(Report),
+    Report(LeaseReport),
 }
 
 /// How nodes may be wrong, and how their clocks are.
@@ -125,8 +125,8 @@ struct Simulation<L> {
     nodes: Nodes,
     now: u64,
     next_id: u128,
-    slices: [Vec<Slice>; 3],
-    known: BTreeSet<LoanId>,
+    slices: [Vec<LocalLease>; 3],
+    known: BTreeSet<QuotaLeaseId>,
     network: Vec<(u64, Message)>,
     /// Units really spent, when.
     log: BucketLog,
@@ -155,9 +155,9 @@ impl<L: Lender> Simulation<L> {
         }
     }
 
-    fn tell(&mut self, turn: &Turn, mut report: Report) {
+    fn tell(&mut self, turn: &Turn, mut report: LeaseReport) {
         let wrongly = Nanos::from_nanos(self.nodes.backdates);
-        report.ago = report.ago.saturating_add(wrongly);
+        report.last_spend_age = report.last_spend_age.saturating_add(wrongly);
         self.send(turn, Message::Report(report));
     }
 
@@ -193,11 +193,11 @@ impl<L: Lender> Simulation<L> {
                 asked,
                 back,
             } => {
-                let want = Want {
+                let want = LeaseSpec {
                     id,
-                    least: 1,
-                    most: want,
-                    life: Nanos::from_nanos(LIFE),
+                    min_units: 1,
+                    max_units: want,
+                    duration: Nanos::from_nanos(LIFE),
                 };
                 let amount = self.lender.lend(now, &want);
                 let grant = Message::Grant {
@@ -223,7 +223,7 @@ impl<L: Lender> Simulation<L> {
                 let (life, margin) = (Nanos::from_nanos(LIFE), Nanos::from_nanos(MARGIN));
                 // One id makes one slice, however many answers arrive.
                 if self.known.insert(id) {
-                    self.slices[node].push(Slice::new(id, amount, from, life, margin));
+                    self.slices[node].push(LocalLease::new(id, amount, from, life, margin));
                 }
             }
             Message::Report(report) => self.lender.report(now, &report),
@@ -235,7 +235,7 @@ impl<L: Lender> Simulation<L> {
         let mut step = LIFE;
         while step > MARGIN / 4 {
             let then = at(self.clock(node).as_nanos() + step);
-            if self.slices[node].iter().any(|slice| slice.is_alive(then)) {
+            if self.slices[node].iter().any(|slice| slice.is_active(then)) {
                 self.advance_to(self.now + step);
             } else {
                 step /= 2;
@@ -244,7 +244,7 @@ impl<L: Lender> Simulation<L> {
         let clock = self.clock(node);
         let mut units = 0;
         for slice in &mut self.slices[node] {
-            let left = slice.left();
+            let left = slice.remaining();
             units += if slice.spend(clock, left) { left } else { 0 };
         }
         self.spent(units);
@@ -265,7 +265,7 @@ impl<L: Lender> Simulation<L> {
             }
             Move::Ask { node, want } => {
                 self.next_id += 1;
-                let (id, asked, back) = (LoanId(self.next_id), self.clock(node), turn.back);
+                let (id, asked, back) = (QuotaLeaseId(self.next_id), self.clock(node), turn.back);
                 let ask = Message::Ask {
                     node,
                     id,
@@ -303,9 +303,9 @@ impl<L: Lender> Simulation<L> {
                 // Spent and taken back in one breath, so nobody has gained anything by it.
                 let clock = self.clock(node);
                 for slice in &mut self.slices[node] {
-                    let told = slice.told();
+                    let told = slice.reported();
                     if slice.spend(clock, 1) {
-                        assert_eq!(slice.unspend(1, told), 1, "nobody was told meanwhile");
+                        assert_eq!(slice.refund(1, told), 1, "nobody was told meanwhile");
                     }
                 }
             }

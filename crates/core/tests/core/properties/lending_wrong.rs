@@ -1,7 +1,7 @@
 //! A second lender, written plainly, that can be told to make one mistake.
 
 use tollgate_core::Timestamp;
-use tollgate_core::lending::{LoanId, Report, Want};
+use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, QuotaLeaseId};
 
 use super::lending_simulation::{INTERVAL, Lender};
 
@@ -24,7 +24,7 @@ pub(super) enum Mistake {
 
 #[derive(Clone, Copy, Debug)]
 struct Loan {
-    id: LoanId,
+    id: QuotaLeaseId,
     /// Units lent, and units of them that were charged.
     units: u64,
     charged: u64,
@@ -107,26 +107,26 @@ impl Lender for WrongBook {
         fits
     }
 
-    fn lend(&mut self, now: Timestamp, want: &Want) -> u64 {
+    fn lend(&mut self, now: Timestamp, want: &LeaseSpec) -> u64 {
         let now = now.as_nanos();
         self.write_off(now);
         if let Some(loan) = self.loans.iter().find(|loan| loan.id == want.id) {
             return loan.units;
         }
-        let units = self.there(now).min(want.most / self.block) * self.block;
+        let units = self.there(now).min(want.max_units / self.block) * self.block;
         if units > 0 {
             self.loans.push(Loan {
                 id: want.id,
                 units,
                 charged: 0,
                 granted: now,
-                expires: now + want.life.as_nanos(),
+                expires: now + want.duration.as_nanos(),
             });
         }
         units
     }
 
-    fn report(&mut self, now: Timestamp, report: &Report) {
+    fn report(&mut self, now: Timestamp, report: &LeaseReport) {
         let now = now.as_nanos();
         self.write_off(now);
         let Some(index) = self.loans.iter().position(|loan| loan.id == report.id) else {
@@ -135,7 +135,7 @@ impl Lender for WrongBook {
         let loan = self.loans[index];
         let at = match self.mistake {
             Mistake::ReportsCountFromTheGrant => loan.granted,
-            _ => (now - report.ago.as_nanos()).max(loan.granted),
+            _ => (now - report.last_spend_age.as_nanos()).max(loan.granted),
         };
         let told = match self.mistake {
             Mistake::ReportsAddUp => loan.charged + report.spent,

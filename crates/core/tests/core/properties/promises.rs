@@ -2,7 +2,7 @@
 //! that breaks it.
 
 use tollgate_core::limit::Op;
-use tollgate_core::{Nanos, Outcome, Rate, Status, Timestamp, TokenBucket};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Rate, Timestamp, TokenBucket};
 
 use super::harness::{Checked, caught, ensure, holds};
 use super::subject::{
@@ -82,7 +82,7 @@ pub(crate) fn remaining_is_exact<S: Subject>(limiter: &S, now: Timestamp, _cost:
 /// At `reset_after` the limiter is as if it had never been used, and a nanosecond earlier it is not.
 pub(crate) fn the_reset_is_exact<S: Subject>(limiter: &S, now: Timestamp, _cost: u64) -> Checked {
     let status = limiter.status(now);
-    let fresh = Status {
+    let fresh = QuotaStatus {
         limit: status.limit,
         remaining: status.limit,
         reset_after: Nanos::ZERO,
@@ -199,7 +199,7 @@ impl Subject for Liar {
         }
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         let mut status = self.honest.status(now);
         match self.lie {
             Lie::OneTooMany if status.remaining < status.limit => status.remaining += 1,
@@ -261,7 +261,7 @@ fn i12_the_wait_and_the_reset_are_exact_in_the_overdraft() {
     let inputs = (interval(), 1_u64..8, 1_u64..20, 1_u64..30, trace(10, 8));
     holds(&inputs, |(interval, burst, overdraft, charge, steps)| {
         let rate = Rate::new(1, Nanos::from_nanos(interval));
-        let builder = TokenBucket::at(rate).burst(burst);
+        let builder = TokenBucket::builder(rate).burst(burst);
         let mut real = Real::new(builder.overdraft(overdraft).build().unwrap());
         let begin = 1_700_000_000_000_000_000;
         let op = Op::ChargeAlways(charge);

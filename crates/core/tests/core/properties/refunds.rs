@@ -149,7 +149,7 @@ impl Subject for WrongRefund {
         self.honest.spend(now, cost)
     }
 
-    fn status(&self, now: Timestamp) -> tollgate_core::Status {
+    fn status(&self, now: Timestamp) -> tollgate_core::QuotaStatus {
         self.honest.status(now)
     }
 }
@@ -226,7 +226,7 @@ fn aligned_windows() -> impl Strategy<Value = (Real, u64)> {
 
 fn logs() -> impl Strategy<Value = (Real, u64)> {
     (0_u64..12, 1_000_u64..5_000_000_000).prop_map(|(limit, window)| {
-        let quota = SlidingLog::of(limit, Nanos::from_nanos(window));
+        let quota = SlidingLog::builder(limit, Nanos::from_nanos(window));
         (Real::new(quota.build().unwrap()), window)
     })
 }
@@ -248,7 +248,7 @@ impl Subject for GivesToTheOpenWindow {
         self.0.spend(now, cost)
     }
 
-    fn status(&self, now: Timestamp) -> tollgate_core::Status {
+    fn status(&self, now: Timestamp) -> tollgate_core::QuotaStatus {
         self.0.status(now)
     }
 }

@@ -36,7 +36,7 @@ fn quotas() -> impl Strategy<Value = TokenBucket> {
     sizes.prop_filter_map("cannot be built", |(period, block, units, burst)| {
         let rate = Rate::new(1 << units, Nanos::from_nanos(1 << period));
         let block = 1_u64 << block;
-        let builder = TokenBucket::at(rate).block(block);
+        let builder = TokenBucket::builder(rate).block(block);
         builder.burst(block.saturating_mul(burst)).build().ok()
     })
 }

@@ -2,7 +2,9 @@
 //! reservation changes its charge at most once.
 
 use proptest::prelude::*;
-use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
+use tollgate_core::reservation::{
+    Correction, ReservationId, ReservationLedger, ReservationOptions, ReservationStatus,
+};
 use tollgate_core::{Nanos, Receipt};
 use tollgate_testkit::oracle::{NaiveCorrection, NaiveLedger};
 
@@ -40,25 +42,25 @@ trait Keeps {
     fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection;
 }
 
-struct Real(Reservations, Terms);
+struct Real(ReservationLedger, ReservationOptions);
 
 impl Real {
     fn new() -> Self {
-        let terms = Terms {
+        let terms = ReservationOptions {
             hold: Nanos::from_nanos(HOLD),
-            memory: Nanos::from_nanos(MEMORY),
-            most: MOST,
+            retention: Nanos::from_nanos(MEMORY),
+            max_records: MOST,
         };
-        Self(Reservations::default(), terms)
+        Self(ReservationLedger::default(), terms)
     }
 }
 
 impl Keeps for Real {
     fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>> {
-        match self.0.standing(at(now), &self.1, ReservationId(id)) {
-            Standing::Known(receipt) => Some(Some(receipt.cost)),
-            Standing::Full => Some(None),
-            Standing::Fresh => {
+        match self.0.status(at(now), &self.1, ReservationId(id)) {
+            ReservationStatus::Known(receipt) => Some(Some(receipt.cost)),
+            ReservationStatus::Full => Some(None),
+            ReservationStatus::Fresh => {
                 let receipt = Receipt {
                     cost,
                     at: at(now),
@@ -193,7 +195,7 @@ fn i02_repeating_every_call_leaves_the_bucket_as_calling_once() {
                     let correction = match *what {
                         Move::Reserve(id, cost) => {
                             let id = ReservationId(id);
-                            if ledger.0.standing(at(now), &ledger.1, id) == Standing::Fresh {
+                            if ledger.0.status(at(now), &ledger.1, id) == ReservationStatus::Fresh {
                                 let charged = quota.decide(tat, at(now), cost);
                                 tat = charged.next.unwrap_or(tat);
                                 ledger.0.open(at(now), &ledger.1, id, charged.receipt);

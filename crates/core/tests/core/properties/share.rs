@@ -7,7 +7,7 @@
 //! never at the price of more than one unit of anyone else.
 
 use proptest::prelude::*;
-use tollgate_core::share::{Demand, allocate, safe};
+use tollgate_core::fair_share::{Demand, allocate, equal_share};
 use tollgate_testkit::oracle::{UnitDemand, share_unit_by_unit};
 
 use super::harness::{Checked, caught, ensure, holds};
@@ -18,12 +18,18 @@ type Allocator = fn(u64, u64, &[Demand]) -> Vec<u64>;
 type Input = (u64, u64, Vec<Demand>);
 
 fn inputs(heaviest: u32) -> impl Strategy<Value = Input> {
-    let demand = (0_u64..60, 0..=heaviest).prop_map(|(wants, weight)| Demand { wants, weight });
+    let demand = (0_u64..60, 0..=heaviest).prop_map(|(wants, weight)| Demand {
+        units: wants,
+        weight,
+    });
     (0_u64..200, 0_u64..12, prop::collection::vec(demand, 0..9))
 }
 
 fn even_inputs() -> impl Strategy<Value = Input> {
-    let demand = (0_u64..60).prop_map(|wants| Demand { wants, weight: 1 });
+    let demand = (0_u64..60).prop_map(|wants| Demand {
+        units: wants,
+        weight: 1,
+    });
     (0_u64..200, 0_u64..12, prop::collection::vec(demand, 0..9))
 }
 
@@ -34,22 +40,22 @@ fn the_sums_are_right(allocate: Allocator, (capacity, minimum, demands): &Input)
     ensure!(given <= *capacity, "{given} of {capacity} given");
     let floors: u64 = demands
         .iter()
-        .map(|demand| demand.wants.min(*minimum))
+        .map(|demand| demand.units.min(*minimum))
         .sum();
     let mut unmet = 0;
     for (share, demand) in shares.iter().zip(demands) {
         ensure!(
-            *share <= demand.wants,
+            *share <= demand.units,
             "{share} for one who wants {}",
-            demand.wants
+            demand.units
         );
-        let floor = demand.wants.min(*minimum);
+        let floor = demand.units.min(*minimum);
         ensure!(
             floors > *capacity || *share >= floor,
             "{share} is below the minimum"
         );
         if demand.weight > 0 {
-            unmet += demand.wants - share;
+            unmet += demand.units - share;
         }
     }
     ensure!(
@@ -66,7 +72,7 @@ fn nobody_loses_a_unit(allocate: Allocator, (capacity, minimum, demands): &Input
     let shares = allocate(*capacity, *minimum, demands);
     let floors = share_unit_by_unit(*capacity, *minimum, &without_weights(demands));
     for (i, poor) in demands.iter().enumerate() {
-        if poor.weight == 0 || shares[i] >= poor.wants {
+        if poor.weight == 0 || shares[i] >= poor.units {
             continue;
         }
         // Were everyone filled to the level at which this one has a unit more, more than the rest would be needed.
@@ -75,7 +81,7 @@ fn nobody_loses_a_unit(allocate: Allocator, (capacity, minimum, demands): &Input
             .iter()
             .zip(&floors)
             .map(|(demand, floor)| {
-                let room = u128::from(demand.wants - floor) * u128::from(poor.weight);
+                let room = u128::from(demand.units - floor) * u128::from(poor.weight);
                 (level * u128::from(demand.weight)).min(room)
             })
             .sum();
@@ -89,7 +95,7 @@ fn nobody_loses_a_unit(allocate: Allocator, (capacity, minimum, demands): &Input
 /// The minimum round alone: nobody has a weight.
 fn without_weights(demands: &[Demand]) -> Vec<UnitDemand> {
     let none = |demand: &Demand| UnitDemand {
-        wants: demand.wants,
+        wants: demand.units,
         weight: 0,
     };
     demands.iter().map(none).collect()
@@ -98,7 +104,7 @@ fn without_weights(demands: &[Demand]) -> Vec<UnitDemand> {
 fn like_unit_by_unit(allocate: Allocator, (capacity, minimum, demands): &Input) -> Checked {
     let shares = allocate(*capacity, *minimum, demands);
     let unit = |demand: &Demand| UnitDemand {
-        wants: demand.wants,
+        wants: demand.units,
         weight: demand.weight,
     };
     let units: Vec<UnitDemand> = demands.iter().map(unit).collect();
@@ -145,7 +151,10 @@ fn shares_of_equal_weight_are_those_of_handing_out_units_one_by_one() {
 
 #[test]
 fn shares_of_any_size_do_not_overflow() {
-    let demand = (any::<u64>(), any::<u32>()).prop_map(|(wants, weight)| Demand { wants, weight });
+    let demand = (any::<u64>(), any::<u32>()).prop_map(|(wants, weight)| Demand {
+        units: wants,
+        weight,
+    });
     let inputs = (
         any::<u64>(),
         any::<u64>(),
@@ -164,7 +173,7 @@ fn rounds_up(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
     let weights: u64 = demands.iter().map(|demand| u64::from(demand.weight)).sum();
     let part = |demand: &Demand| {
         let part = (capacity * u64::from(demand.weight)).div_ceil(weights.max(1));
-        part.max(minimum).min(demand.wants)
+        part.max(minimum).min(demand.units)
     };
     demands.iter().map(part).collect()
 }
@@ -178,7 +187,7 @@ fn ignores_the_minimum(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
 fn greedy(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     let mut rest = capacity;
     let take = |demand: &Demand| {
-        let share = demand.wants.min(rest);
+        let share = demand.units.min(rest);
         rest -= share;
         share
     };
@@ -188,10 +197,10 @@ fn greedy(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
 /// One round of equal parts; what the small ones leave is given to nobody.
 fn wasteful(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     let nodes = u64::try_from(demands.len()).unwrap();
-    let part = safe(capacity, nodes).min(capacity / nodes.max(1));
+    let part = equal_share(capacity, nodes).min(capacity / nodes.max(1));
     demands
         .iter()
-        .map(|demand| demand.wants.min(part))
+        .map(|demand| demand.units.min(part))
         .collect()
 }
 

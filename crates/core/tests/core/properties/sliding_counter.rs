@@ -19,7 +19,7 @@ struct Real(SlidingCounter, CounterState);
 
 impl Real {
     fn new((limit, window): (u64, u64)) -> Self {
-        let quota = SlidingCounter::of(limit, Nanos::from_nanos(window));
+        let quota = SlidingCounter::builder(limit, Nanos::from_nanos(window));
         Self(quota.build().unwrap(), CounterState::default())
     }
 }
@@ -105,7 +105,7 @@ fn i01_no_span_shorter_than_the_window_holds_twice_the_limit() {
 fn the_estimate_is_continuous_over_the_edge_of_a_window() {
     let counts = (0_u32..1_000, 0_u32..1_000, 1_u64..10_000, 1_u64..1_000);
     holds(&counts, |(previous, current, window, index)| {
-        let quota = SlidingCounter::of(1_000, Nanos::from_nanos(window));
+        let quota = SlidingCounter::builder(1_000, Nanos::from_nanos(window));
         let quota = quota.ceiling(4_000).build().unwrap();
         let start = index * window;
         let state = CounterState {

@@ -17,7 +17,7 @@ struct Real(SlidingLog, Log);
 
 impl Real {
     fn new(limit: u64, window: u64) -> Self {
-        let quota = SlidingLog::of(limit, Nanos::from_nanos(window));
+        let quota = SlidingLog::builder(limit, Nanos::from_nanos(window));
         Self(quota.build().unwrap(), Log::default())
     }
 }
@@ -121,10 +121,10 @@ fn control_a_log_off_by_a_microsecond_is_caught() {
 /// admit for ever, the long one must not be made to forget.
 #[test]
 fn a_log_never_holds_more_entries_than_it_may_and_still_denies_for_the_longest_window() {
-    let long = SlidingLog::of(MAX_LOG_ENTRIES, Nanos::HOUR)
+    let long = SlidingLog::builder(MAX_LOG_ENTRIES, Nanos::HOUR)
         .build()
         .unwrap();
-    let short = SlidingLog::of(MAX_LOG_ENTRIES, Nanos::from_micros(100))
+    let short = SlidingLog::builder(MAX_LOG_ENTRIES, Nanos::from_micros(100))
         .build()
         .unwrap()
         .sharing_state_with(&long);

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter,
-    SlidingLog, Status, Timestamp, TokenBucket, UtcOffset, Window,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, QuotaStatus, Rate,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 
 /// A limiter with its state inside.
@@ -15,7 +15,7 @@ pub(crate) trait Subject: Clone + PartialEq + Debug {
     /// Decides, and keeps the state that follows.
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome;
     /// What a client would be told.
-    fn status(&self, now: Timestamp) -> Status;
+    fn status(&self, now: Timestamp) -> QuotaStatus;
 }
 
 /// A real limit of any algorithm with one key's state.
@@ -67,7 +67,7 @@ impl Subject for Real {
         transition.outcome
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         self.limit.status(&self.state, now)
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn interval() -> impl Strategy<Value = u64> {
 /// A token bucket of exactly this interval and burst.
 pub(crate) fn bucket(interval: u64, burst: u64) -> TokenBucket {
     let rate = Rate::new(1, Nanos::from_nanos(interval));
-    TokenBucket::at(rate).burst(burst).build().unwrap()
+    TokenBucket::builder(rate).burst(burst).build().unwrap()
 }
 
 /// Any limit, and the scale of time at which it is interesting.
@@ -148,7 +148,7 @@ pub(crate) fn any_limit() -> impl Strategy<Value = (Real, u64)> {
 pub(crate) fn token_buckets() -> impl Strategy<Value = (Real, u64)> {
     (interval(), 0_u64..12, 1_u64..4).prop_map(|(interval, burst, block)| {
         let rate = Rate::new(u64::from(burst > 0) * block, Nanos::from_nanos(interval));
-        let builder = TokenBucket::at(rate).burst(burst * block).block(block);
+        let builder = TokenBucket::builder(rate).burst(burst * block).block(block);
         (Real::new(builder.build().unwrap()), interval)
     })
 }
@@ -177,7 +177,7 @@ pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
     // Small limits too, for a window that is given twice shows only when it was spent.
     (prop_oneof![0_u64..4, 0_u64..12], window).prop_map(|(limit, (window, scale))| {
         (
-            Real::new(FixedWindow::of(limit, window).build().unwrap()),
+            Real::new(FixedWindow::builder(limit, window).build().unwrap()),
             scale,
         )
     })
@@ -185,7 +185,7 @@ pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
 
 pub(crate) fn sliding_logs() -> impl Strategy<Value = (Real, u64)> {
     (0_u64..12, interval(), 1_u64..4).prop_map(|(limit, window, block)| {
-        let builder = SlidingLog::of(limit * block, Nanos::from_nanos(window)).block(block);
+        let builder = SlidingLog::builder(limit * block, Nanos::from_nanos(window)).block(block);
         (Real::new(builder.build().unwrap()), window)
     })
 }
@@ -193,7 +193,7 @@ pub(crate) fn sliding_logs() -> impl Strategy<Value = (Real, u64)> {
 pub(crate) fn sliding_counters() -> impl Strategy<Value = (Real, u64)> {
     let limit = prop_oneof![4 => 0_u64..12, 1 => 1_000_000_u64..4_000_000_000];
     (limit, interval()).prop_map(|(limit, window)| {
-        let quota = SlidingCounter::of(limit, Nanos::from_nanos(window));
+        let quota = SlidingCounter::builder(limit, Nanos::from_nanos(window));
         (Real::new(quota.build().unwrap()), window)
     })
 }

@@ -182,7 +182,7 @@ fn tiers_count_each_other(
 fn i08_tiers_of_one_epoch_window_count_each_other() {
     holds(&window_turns(), |turns| {
         let window = Window::Epoch(Nanos::from_nanos(turns.1));
-        let build = |limit: &u64| Limit::new(FixedWindow::of(*limit, window).build().unwrap());
+        let build = |limit: &u64| Limit::new(FixedWindow::builder(*limit, window).build().unwrap());
         let tiers: Vec<Limit> = turns.0.iter().map(build).collect();
         let length = turns.1;
         let used = |admitted: &[(u64, u64)], now: u64| {
@@ -207,10 +207,10 @@ fn used_in_log(window: u64) -> impl Fn(&[(u64, u64)], u64) -> u64 {
 #[test]
 fn i08_a_log_shared_with_a_shorter_window_forgets_nothing() {
     holds(&(1_u64..10, window_turns()), |(shrink, turns)| {
-        let long = SlidingLog::of(8, Nanos::from_nanos(turns.1))
+        let long = SlidingLog::builder(8, Nanos::from_nanos(turns.1))
             .build()
             .unwrap();
-        let short = SlidingLog::of(8, Nanos::from_nanos(turns.1 / (shrink + 1) + 1));
+        let short = SlidingLog::builder(8, Nanos::from_nanos(turns.1 / (shrink + 1) + 1));
         let short = short.build().unwrap().sharing_state_with(&long);
         log_turns(&long, &short, &turns)
     });
@@ -219,10 +219,10 @@ fn i08_a_log_shared_with_a_shorter_window_forgets_nothing() {
 #[test]
 fn control_a_log_kept_only_for_the_shorter_window_is_caught() {
     caught(&(1_u64..10, window_turns()), |(shrink, turns)| {
-        let long = SlidingLog::of(8, Nanos::from_nanos(turns.1))
+        let long = SlidingLog::builder(8, Nanos::from_nanos(turns.1))
             .build()
             .unwrap();
-        let short = SlidingLog::of(8, Nanos::from_nanos(turns.1 / (shrink + 1) + 1));
+        let short = SlidingLog::builder(8, Nanos::from_nanos(turns.1 / (shrink + 1) + 1));
         log_turns(&long, &short.build().unwrap(), &turns)
     });
 }
@@ -261,7 +261,7 @@ fn nothing_is_forgiven_by(
     (previous, current, lengths, gone): (u32, u32, (u64, u64), u64),
 ) -> Checked {
     let build = |limit, length| {
-        let builder = SlidingCounter::of(limit, Nanos::from_nanos(length));
+        let builder = SlidingCounter::builder(limit, Nanos::from_nanos(length));
         builder.ceiling(1_000).build().unwrap()
     };
     let (old, new) = (build(1_000, lengths.0), build(1_000, lengths.1));
@@ -289,7 +289,7 @@ fn counter_changes() -> impl Strategy<Value = (u32, u32, (u64, u64), u64)> {
 fn i08_a_sliding_counter_inherits_exactly_what_it_had_used() {
     holds(&counter_changes(), |change| {
         let inherit = |new: &SlidingCounter, old: &SlidingCounter, state, now| {
-            new.inherit(old, state, at(now))
+            new.convert_state(old, state, at(now))
         };
         nothing_is_forgiven_by(inherit, change)
     });
@@ -305,7 +305,7 @@ fn control_counters_kept_as_they_are_under_another_length_are_caught() {
 /// A lower tier that clamps counts to its own limit forgives what a higher one admitted.
 fn a_lower_tier_forgives_nothing(ceiling: u64, used: u32) -> Checked {
     let tier = |limit: u64, ceiling: u64| {
-        let builder = SlidingCounter::of(limit, Nanos::MINUTE).ceiling(ceiling);
+        let builder = SlidingCounter::builder(limit, Nanos::MINUTE).ceiling(ceiling);
         builder.build().unwrap()
     };
     let (low, high) = (tier(10, ceiling), tier(1_000, 1_000));

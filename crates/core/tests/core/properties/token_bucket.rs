@@ -5,7 +5,7 @@
 //! within it is denied.
 
 use proptest::prelude::*;
-use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate, Status, Timestamp};
+use tollgate_core::{LeakyBucket, Nanos, Outcome, QuotaStatus, Rate, Timestamp};
 use tollgate_testkit::oracle::BucketLog;
 
 use super::harness::{Checked, caught, ensure, holds};
@@ -181,10 +181,10 @@ impl Subject for Wrong {
         Outcome::Allow
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         let debt = self.tat.saturating_sub(now.as_nanos());
         let left = (self.interval * self.burst).saturating_sub(debt);
-        Status {
+        QuotaStatus {
             limit: self.burst,
             remaining: left / self.interval,
             reset_after: Nanos::from_nanos(debt),

@@ -2,11 +2,13 @@
 
 use tollgate_core::Timestamp;
 
-use super::executor::{Asked, Server, in_words};
-use crate::config::{BadRequest, Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Request};
+use super::test_server::{TestRequest, TestServer, format_reply};
+use crate::config::{
+    BadRequest, Descriptor, DescriptorEntry, MAX_DESCRIPTORS, MAX_ENTRIES, RlsRequest,
+};
 
-fn one(fields: &str) -> Server {
-    Server::of(&format!("domain: d\ndescriptors:\n  - {{ {fields} }}\n"))
+fn one(fields: &str) -> TestServer {
+    TestServer::from_text(&format!("domain: d\ndescriptors:\n  - {{ {fields} }}\n"))
 }
 
 #[test]
@@ -44,8 +46,8 @@ fn every_unit_has_its_length() {
 fn parts_of_a_second_are_rounded_up() {
     let mut server = one("key: k, rate_limit: { unit: minute, requests_per_unit: 2 }");
     let now = Timestamp::from_nanos(59_400_000_000);
-    let told = Asked::read("d", "k=v")
-        .with(|request| server.carry_out(now, request, |_, reply| in_words(reply)));
+    let told = TestRequest::parse("d", "k=v")
+        .with(|request| server.decide(now, request, |_, reply| format_reply(reply)));
     assert_eq!(told, "OK: OK 1/2 minute 1s");
 }
 
@@ -73,7 +75,7 @@ fn with_a_pattern_too_unless_the_threshold_is_shared() {
 
 #[test]
 fn a_shared_threshold_holds_for_the_limits_below_it() {
-    let mut server = Server::of(
+    let mut server = TestServer::from_text(
         "
 domain: d
 descriptors:
@@ -98,7 +100,7 @@ descriptors:
 
 #[test]
 fn an_exact_value_beside_a_shared_pattern_counts_by_itself() {
-    let mut server = Server::of(
+    let mut server = TestServer::from_text(
         "
 domain: d
 descriptors:
@@ -143,10 +145,10 @@ fn zero_hits_only_look() {
 fn hits_of_a_descriptor_come_before_those_of_the_request_and_zero_of_a_request_is_one() {
     let mut server = one("key: k, rate_limit: { unit: day, requests_per_unit: 20 }");
     let mut ask = |words: &str, hits_addend: u32| {
-        let mut asked = Asked::read("d", words);
+        let mut asked = TestRequest::parse("d", words);
         asked.hits_addend = hits_addend;
         let now = Timestamp::EPOCH;
-        asked.with(|request| server.carry_out(now, request, |_, reply| in_words(reply)))
+        asked.with(|request| server.decide(now, request, |_, reply| format_reply(reply)))
     };
     assert_eq!(ask("k=v", 0), "OK: OK 19/20 day 86400s");
     assert_eq!(ask("k=v", 3), "OK: OK 16/20 day 86400s");
@@ -193,7 +195,7 @@ fn the_same_counter_twice_in_one_request_is_charged_twice() {
         "k=v|k=v|k=w|k=v",
         "OVER: OK 1/2 day 86400s | OK 0/2 day 86400s | OK 1/2 day 86400s | OVER 0/2 day 86400s",
     );
-    let asked = Asked::read("d", "k=v|k=v|k=w|k=v");
+    let asked = TestRequest::parse("d", "k=v|k=v|k=w|k=v");
     let rounds: Vec<u8> = asked.with(|request| {
         let plan = server.policy.plan(request).unwrap();
         plan.charges().map(|charge| charge.round).collect()
@@ -203,7 +205,7 @@ fn the_same_counter_twice_in_one_request_is_charged_twice() {
 
 #[test]
 fn a_limit_that_comes_with_a_descriptor_is_used_instead() {
-    let mut server = Server::of(
+    let mut server = TestServer::from_text(
         "
 domain: d
 descriptors:
@@ -243,11 +245,11 @@ fn a_limit_that_comes_with_a_descriptor_counts_by_value_even_where_a_threshold_i
 #[test]
 fn requests_that_make_no_sense_are_refused_before_anything_is_charged() {
     let server = one("key: k, rate_limit: { unit: day, requests_per_unit: 2 }");
-    let entries = [Entry::new("k", "v"); MAX_ENTRIES + 1];
+    let entries = [DescriptorEntry::new("k", "v"); MAX_ENTRIES + 1];
     let fits = Descriptor::new(&entries[..MAX_ENTRIES]);
     let too_long = Descriptor::new(&entries);
     let check = |domain: &str, descriptors: &[Descriptor<'_>]| {
-        let request = Request::new(domain, descriptors);
+        let request = RlsRequest::new(domain, descriptors);
         server.policy.plan(&request).err()
     };
     assert_eq!(check("", &[fits]), Some(BadRequest::EmptyDomain));

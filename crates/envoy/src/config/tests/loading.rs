@@ -1,17 +1,17 @@
 //! Every rule of a file's validation: a file that breaks just that one, and what is said about it.
 
-use crate::config::{Metadata, Options, Quota, load, load_with};
+use crate::config::{LoadOptions, Metadata, RuleQuota, load, load_with};
 
 /// What is wrong with a file, as `line:column: message` each.
 fn problems(text: &str) -> Vec<String> {
-    all_problems(&[("a.yaml", text)], Options::default())
+    all_problems(&[("a.yaml", text)], LoadOptions::default())
 }
 
-fn all_problems(files: &[(&str, &str)], options: Options) -> Vec<String> {
+fn all_problems(files: &[(&str, &str)], options: LoadOptions) -> Vec<String> {
     let refused = load_with(files, options).expect_err("it is wrong");
     let each = refused.0.iter().flat_map(|file| {
         file.list.iter().map(|problem| {
-            let place = problem.place;
+            let place = problem.location;
             format!("{}:{}: {}", place.line, place.column, problem.message)
         })
     });
@@ -83,9 +83,9 @@ fn a_known_key_on_the_wrong_level_is_refused_unless_it_is_to_be_ignored() {
         problems(&text),
         ["4:55: `shadow_mode` does not belong into `rate_limit`"]
     );
-    let options = Options {
+    let options = LoadOptions {
         ignore_misplaced: true,
-        ..Options::default()
+        ..LoadOptions::default()
     };
     let policy = load_with(&[("a.yaml", &text)], options).unwrap();
     assert!(
@@ -181,14 +181,14 @@ descriptors:
     let policy = load(&[("a.yaml", text)]).unwrap();
     let names: Vec<&str> = policy.rules().iter().map(|rule| &*rule.name).collect();
     assert_eq!(names, ["5.007_yes", "5.ratio_1.50"]);
-    let Quota::Limited {
+    let RuleQuota::Limited {
         requests_per_unit, ..
     } = policy.rules()[0].quota
     else {
         panic!("it is limited");
     };
     assert_eq!(requests_per_unit, 1_000);
-    let Quota::Limited {
+    let RuleQuota::Limited {
         requests_per_unit, ..
     } = policy.rules()[1].quota
     else {
@@ -327,12 +327,12 @@ fn a_domain_is_in_one_file_unless_files_are_merged() {
     let refused = load(&[first, other, second]).unwrap_err();
     assert_eq!(&*refused.0[0].file, "b.yaml");
     assert_eq!(
-        all_problems(&[first, second], Options::default()),
+        all_problems(&[first, second], LoadOptions::default()),
         ["1:9: duplicate domain `d`"]
     );
-    let merge = Options {
+    let merge = LoadOptions {
         merge_domains: true,
-        ..Options::default()
+        ..LoadOptions::default()
     };
     let merged = load_with(&[first, second, other], merge).unwrap();
     assert_eq!(merged.rules().len(), 3);
@@ -388,8 +388,8 @@ descriptors:
     let list = Metadata::List(vec![
         Metadata::Number(1.0),
         Metadata::Number(-2.5),
-        Metadata::Truth(true),
-        Metadata::Nothing,
+        Metadata::Bool(true),
+        Metadata::Null,
         Metadata::Text("true".into()),
         Metadata::Text("text".into()),
     ]);

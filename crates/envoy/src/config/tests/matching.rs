@@ -1,6 +1,6 @@
 //! Which rule a descriptor falls under.
 
-use super::executor::Server;
+use super::test_server::TestServer;
 
 const TREE: &str = "
 domain: d
@@ -33,7 +33,7 @@ descriptors:
 
 /// How many the rule that applies admits, or what else is said.
 fn applies(words: &str) -> String {
-    let told = Server::of(TREE).ask(0, "d", words);
+    let told = TestServer::from_text(TREE).check(0, "d", words);
     let told = told.split_once(": ").unwrap().1.to_owned();
     match told.split_once('/') {
         Some((_, rest)) => rest.split_once(' ').unwrap().0.to_owned(),
@@ -81,10 +81,10 @@ fn the_order_of_entries_matters() {
 #[test]
 fn what_nothing_describes_is_free() {
     assert_eq!(applies("unknown=x"), "OK free");
-    let mut server = Server::of(TREE);
-    assert_eq!(server.ask(0, "other", "path=/api/users"), "OK: OK free");
+    let mut server = TestServer::from_text(TREE);
+    assert_eq!(server.check(0, "other", "path=/api/users"), "OK: OK free");
     assert_eq!(
-        server.ask(0, "other", "path=x 5/second"),
+        server.check(0, "other", "path=x 5/second"),
         "OK: OK free",
         "even with its own limit, if the domain is unknown"
     );
@@ -93,7 +93,7 @@ fn what_nothing_describes_is_free() {
 /// A node that was taken is kept, even if nothing below it fits and the key alone would have led on.
 #[test]
 fn there_is_no_way_back() {
-    let mut server = Server::of(
+    let mut server = TestServer::from_text(
         "
 domain: d
 descriptors:
@@ -112,7 +112,7 @@ descriptors:
 
 #[test]
 fn keys_and_values_are_compared_as_one_text() {
-    let mut server = Server::of(
+    let mut server = TestServer::from_text(
         "
 domain: d
 descriptors:

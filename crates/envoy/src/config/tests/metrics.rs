@@ -1,6 +1,6 @@
 //! What a descriptor's metric is called.
 
-use super::executor::{Asked, Server};
+use super::test_server::{TestRequest, TestServer};
 
 const RULES: &str = "
 domain: d
@@ -25,8 +25,8 @@ descriptors:
 ";
 
 fn named(words: &str) -> Option<String> {
-    let server = Server::of(RULES);
-    Asked::read("d", words).with(|request| {
+    let server = TestServer::from_text(RULES);
+    TestRequest::parse("d", words).with(|request| {
         let plan = server.policy.plan(request).unwrap();
         plan.metric(0).map(|name| name.to_string())
     })

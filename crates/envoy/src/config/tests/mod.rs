@@ -1,11 +1,11 @@
 //! The format's rules, each with its own golden test, and a naive model beside random files and requests.
 
-mod executor;
-mod explained;
+mod explain;
 mod limits;
 mod loading;
 mod matching;
 mod metrics;
-mod naive;
 mod random;
+mod reference_model;
 mod statuses;
+mod test_server;

@@ -7,9 +7,9 @@ use proptest::sample::select;
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Op;
 
-use super::executor::{Asked, AskedDescriptor, Server, in_words};
-use super::naive::{Limit, Mistake, Model, Node};
-use crate::config::{Unit, load};
+use super::reference_model::{Mistake, ModelLimit, ModelNode, ReferenceModel};
+use super::test_server::{TestDescriptor, TestRequest, TestServer, format_reply};
+use crate::config::{WindowUnit, load};
 
 /// Few words, so that they meet; underscores and stars where they are confusing.
 fn key() -> impl Strategy<Value = String> {
@@ -30,26 +30,30 @@ fn entry_value() -> impl Strategy<Value = String> {
     .prop_map(Into::into)
 }
 
-fn unit() -> impl Strategy<Value = Unit> {
-    select(vec![Unit::Second, Unit::Minute, Unit::Hour])
+fn unit() -> impl Strategy<Value = WindowUnit> {
+    select(vec![
+        WindowUnit::Second,
+        WindowUnit::Minute,
+        WindowUnit::Hour,
+    ])
 }
 
-fn limit() -> impl Strategy<Value = Limit> {
+fn limit() -> impl Strategy<Value = ModelLimit> {
     let most = prop_oneof![1 => Just(None), 6 => (0_u32..6, unit()).prop_map(Some)];
     let name = || select(vec!["", "m", "n"]).prop_map(str::to_owned);
     let replaced = select(vec!["m", "n"]).prop_map(str::to_owned);
-    (most, name(), vec(replaced, 0..2)).prop_map(|(most, name, replaces)| Limit {
+    (most, name(), vec(replaced, 0..2)).prop_map(|(most, name, replaces)| ModelLimit {
         most,
         name,
         replaces,
     })
 }
 
-fn node(below: impl Strategy<Value = Vec<Node>>) -> impl Strategy<Value = Node> {
+fn node(below: impl Strategy<Value = Vec<ModelNode>>) -> impl Strategy<Value = ModelNode> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let limit = option::weighted(0.8, limit());
     (key(), node_value(), limit, flags, below).prop_map(
-        |(key, value, limit, (shadow, quota, shared), below)| Node {
+        |(key, value, limit, (shadow, quota, shared), below)| ModelNode {
             key,
             value,
             limit,
@@ -61,17 +65,17 @@ fn node(below: impl Strategy<Value = Vec<Node>>) -> impl Strategy<Value = Node> 
     )
 }
 
-fn nodes() -> impl Strategy<Value = Vec<Node>> {
+fn nodes() -> impl Strategy<Value = Vec<ModelNode>> {
     let leaves = vec(node(Just(Vec::new())), 0..4);
     let middle = vec(node(leaves), 0..4);
-    vec(node(middle), 1..6).prop_map(Node::tidy)
+    vec(node(middle), 1..6).prop_map(ModelNode::tidy)
 }
 
-fn descriptor() -> impl Strategy<Value = AskedDescriptor> {
+fn descriptor() -> impl Strategy<Value = TestDescriptor> {
     let entries = vec((key(), entry_value()), 1..4);
     let own = option::weighted(0.1, (0_u32..4, unit()));
     let hits = option::weighted(0.3, 0_u64..5);
-    (entries, own, hits).prop_map(|(entries, limit, hits)| AskedDescriptor {
+    (entries, own, hits).prop_map(|(entries, limit, hits)| TestDescriptor {
         entries,
         limit,
         hits,
@@ -79,10 +83,10 @@ fn descriptor() -> impl Strategy<Value = AskedDescriptor> {
     })
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = TestRequest> {
     let domain = prop_oneof![9 => Just("d"), 1 => Just("e")];
     (domain, vec(descriptor(), 1..5), 0_u32..3).prop_map(|(domain, descriptors, hits_addend)| {
-        Asked {
+        TestRequest {
             domain: domain.to_owned(),
             hits_addend,
             descriptors,
@@ -91,30 +95,30 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 /// Requests, each so many nanoseconds after the one before.
-fn requests() -> impl Strategy<Value = Vec<(u64, Asked)>> {
+fn requests() -> impl Strategy<Value = Vec<(u64, TestRequest)>> {
     let pause = prop_oneof![3 => Just(0), 3 => 0..2_000_000_000_u64, 1 => 0..100_000_000_000_u64];
     vec((pause, asked()), 1..30)
 }
 
 /// Asks both, and says where they first differ.
 fn compare(
-    nodes: &[Node],
-    requests: &[(u64, Asked)],
+    nodes: &[ModelNode],
+    requests: &[(u64, TestRequest)],
     mistake: Mistake,
     wrongly: fn(Op) -> Op,
 ) -> Result<(), String> {
     let mut text = "domain: d\ndescriptors:\n".to_owned();
     nodes.iter().for_each(|node| text += &node.yaml(2));
     let policy = load(&[("random.yaml", &text)]).map_err(|refused| refused.to_string())?;
-    let mut server = Server::new(policy);
-    server.wrongly = wrongly;
-    let mut model = Model::new("d", nodes.to_vec(), mistake);
+    let mut server = TestServer::new(policy);
+    server.sabotage = wrongly;
+    let mut model = ReferenceModel::new("d", nodes.to_vec(), mistake);
     let mut now = 1_000_000_000_000_u64;
     for (pause, asked) in requests {
         now += pause;
-        let expected = model.ask(now, asked);
+        let expected = model.check(now, asked);
         let at = Timestamp::from_nanos(now);
-        let told = asked.with(|request| server.carry_out(at, request, |_, reply| in_words(reply)));
+        let told = asked.with(|request| server.decide(at, request, |_, reply| format_reply(reply)));
         if told != expected {
             return Err(format!(
                 "at {now} {asked:?}\n  here:  {told}\n  model: {expected}\n{text}"
@@ -125,7 +129,7 @@ fn compare(
 }
 
 /// Charges what is asked.
-fn rightly(op: Op) -> Op {
+fn unchanged(op: Op) -> Op {
     op
 }
 
@@ -134,26 +138,26 @@ proptest! {
 
     #[test]
     fn files_are_decided_as_the_reference_decides(nodes in nodes(), requests in requests()) {
-        if let Err(difference) = compare(&nodes, &requests, Mistake::None, rightly) {
+        if let Err(difference) = compare(&nodes, &requests, Mistake::None, unchanged) {
             prop_assert!(false, "{}", difference);
         }
     }
 }
 
 /// A file and requests in which every mistake shows.
-fn telling() -> (Vec<Node>, Vec<(u64, Asked)>) {
+fn revealing_case() -> (Vec<ModelNode>, Vec<(u64, TestRequest)>) {
     let limited = |most, name: &str, replaces: &[&str]| {
-        Some(Limit {
-            most: Some((most, Unit::Minute)),
+        Some(ModelLimit {
+            most: Some((most, WindowUnit::Minute)),
             name: name.into(),
             replaces: replaces.iter().map(|name| (*name).to_owned()).collect(),
         })
     };
-    let node = |key: &str, value: &str, limit| Node {
+    let node = |key: &str, value: &str, limit| ModelNode {
         key: key.into(),
         value: value.into(),
         limit,
-        ..Node::default()
+        ..ModelNode::default()
     };
     let mut shared = node("a", "x*", limited(3, "", &[]));
     shared.shared = true;
@@ -174,21 +178,21 @@ fn telling() -> (Vec<Node>, Vec<(u64, Asked)>) {
         "a=3 +9", "a=3", "q=1|q=2", "q=1|q=2", "a=4 +5",
     ];
     let mut requests: Vec<_> = words
-        .map(|words| (1_000_000_000, Asked::read("d", words)))
+        .map(|words| (1_000_000_000, TestRequest::parse("d", words)))
         .into();
-    requests.push((120_000_000_000, Asked::read("d", "a=4")));
+    requests.push((120_000_000_000, TestRequest::parse("d", "a=4")));
     (nodes, requests)
 }
 
 #[test]
 fn the_telling_file_is_decided_as_the_reference_decides() {
-    let (nodes, requests) = telling();
-    compare(&nodes, &requests, Mistake::None, rightly).unwrap();
+    let (nodes, requests) = revealing_case();
+    compare(&nodes, &requests, Mistake::None, unchanged).unwrap();
 }
 
 #[test]
 fn control_comparing_notices_every_mistake() {
-    let (nodes, requests) = telling();
+    let (nodes, requests) = revealing_case();
     for mistake in [
         Mistake::DeniedNotCounted,
         Mistake::LastPatternWins,
@@ -200,7 +204,7 @@ fn control_comparing_notices_every_mistake() {
         Mistake::WindowFromFirstHit,
     ] {
         assert!(
-            compare(&nodes, &requests, mistake, rightly).is_err(),
+            compare(&nodes, &requests, mistake, unchanged).is_err(),
             "{mistake:?}"
         );
     }
@@ -208,7 +212,7 @@ fn control_comparing_notices_every_mistake() {
 
 #[test]
 fn control_comparing_notices_a_store_that_does_not_count_what_is_denied() {
-    let (nodes, requests) = telling();
+    let (nodes, requests) = revealing_case();
     let spend = |op| match op {
         Op::ChargeAlways(hits) => Op::Spend(hits),
         other => other,

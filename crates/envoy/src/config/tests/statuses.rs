@@ -2,7 +2,7 @@
 
 use tollgate_core::Timestamp;
 
-use super::executor::{Asked, Server};
+use super::test_server::{TestRequest, TestServer};
 use crate::config::{Metadata, Modes};
 
 const RULES: &str = "
@@ -19,10 +19,10 @@ descriptors:
 
 /// The overall code after the counters of `one`, `quota` and so on are spent.
 fn overall(modes: Modes, words: &str) -> String {
-    let mut server = Server::of(RULES);
+    let mut server = TestServer::from_text(RULES);
     server.modes = modes;
-    server.ask(0, "d", words);
-    let told = server.ask(0, "d", words);
+    server.check(0, "d", words);
+    let told = server.check(0, "d", words);
     told.split_once(':').unwrap().0.to_owned()
 }
 
@@ -40,7 +40,7 @@ fn one_limit_that_is_over_is_enough() {
 
 #[test]
 fn each_descriptor_is_charged_on_its_own() {
-    let mut server = Server::of(RULES);
+    let mut server = TestServer::from_text(RULES);
     server.expect(
         0,
         "one=x|many=x",
@@ -56,7 +56,7 @@ fn each_descriptor_is_charged_on_its_own() {
 
 #[test]
 fn what_is_unlimited_is_admitted_without_a_limit() {
-    let mut server = Server::of(RULES);
+    let mut server = TestServer::from_text(RULES);
     for _ in 0..3 {
         server.expect(0, "free=x", "OK: OK unlimited");
     }
@@ -65,12 +65,12 @@ fn what_is_unlimited_is_admitted_without_a_limit() {
 
 #[test]
 fn a_rule_in_shadow_counts_and_never_denies() {
-    let mut server = Server::of(RULES);
+    let mut server = TestServer::from_text(RULES);
     server.expect(0, "dark=x", "OK: OK 0/1 day 86400s");
     server.expect(0, "dark=x", "OK: OK 0/1 day 86400s");
-    let asked = Asked::read("d", "dark=x");
+    let asked = TestRequest::parse("d", "dark=x");
     let exceeded = asked.with(|request| {
-        server.carry_out(Timestamp::EPOCH, request, |_, reply| {
+        server.decide(Timestamp::EPOCH, request, |_, reply| {
             reply.statuses()[0].exceeded
         })
     });
@@ -92,8 +92,8 @@ fn quotas_deny_only_all_together() {
     assert_eq!(plainly("quota=x|gift=x|one=x"), "OVER");
     assert_eq!(plainly("quota=x|darkquota=x"), "OK", "a shadow passes");
     assert_eq!(plainly("quota=x|free=x"), "OVER", "unlimited is no quota");
-    let mut server = Server::of(RULES);
-    server.ask(0, "d", "quota=x");
+    let mut server = TestServer::from_text(RULES);
+    server.check(0, "d", "quota=x");
     server.expect(
         0,
         "quota=x|gift=x",
@@ -123,13 +123,13 @@ fn in_quota_mode_everything_is_a_quota() {
 
 #[test]
 fn in_shadow_mode_nothing_is_denied_and_statuses_stay() {
-    let mut server = Server::of(RULES);
+    let mut server = TestServer::from_text(RULES);
     server.modes.shadow_mode = true;
     server.expect(0, "one=x", "OK: OK 0/1 day 86400s");
     server.expect(0, "one=x", "OK: OVER 0/1 day 86400s");
-    let asked = Asked::read("d", "one=x");
-    let shadowed = asked
-        .with(|request| server.carry_out(Timestamp::EPOCH, request, |_, reply| reply.shadowed));
+    let asked = TestRequest::parse("d", "one=x");
+    let shadowed =
+        asked.with(|request| server.decide(Timestamp::EPOCH, request, |_, reply| reply.shadowed));
     assert!(shadowed);
 }
 
@@ -146,7 +146,7 @@ descriptors:
 
 #[test]
 fn a_replaced_limit_is_neither_asked_nor_charged() {
-    let mut server = Server::of(REPLACING);
+    let mut server = TestServer::from_text(REPLACING);
     for left in (6..9).rev() {
         let expected = format!("OK: OK free | OK {left}/9 day 86400s 'vip'");
         server.expect(0, "base=x|vip=x", &expected);
@@ -158,14 +158,14 @@ fn a_replaced_limit_is_neither_asked_nor_charged() {
 
 #[test]
 fn what_is_unlimited_replaces_and_is_not_replaced() {
-    let mut server = Server::of(REPLACING);
+    let mut server = TestServer::from_text(REPLACING);
     server.expect(0, "base=x|staff=x", "OK: OK free | OK unlimited");
     server.expect(0, "staff=x|boss=x", "OK: OK unlimited | OK 4/5 day 86400s");
 }
 
 #[test]
 fn limits_that_replace_each_other_both_go_and_a_replaced_one_still_replaces() {
-    let mut server = Server::of(REPLACING);
+    let mut server = TestServer::from_text(REPLACING);
     server.expect(0, "other=x|mutual=x", "OK: OK free | OK free");
     server.expect(
         0,
@@ -176,7 +176,7 @@ fn limits_that_replace_each_other_both_go_and_a_replaced_one_still_replaces() {
 
 #[test]
 fn only_limits_of_the_same_request_are_replaced_and_never_those_that_come_with_it() {
-    let mut server = Server::of(REPLACING);
+    let mut server = TestServer::from_text(REPLACING);
     server.expect(0, "vip=x", "OK: OK 8/9 day 86400s 'vip'");
     server.expect(0, "base=x", "OK: OK 0/1 day 86400s 'base'");
     server.expect(
@@ -193,10 +193,10 @@ fn only_limits_of_the_same_request_are_replaced_and_never_those_that_come_with_i
 
 #[test]
 fn clients_are_told_about_the_tightest_limit() {
-    let mut server = Server::of(RULES);
+    let mut server = TestServer::from_text(RULES);
     let mut tightest = |words: &str| {
-        Asked::read("d", words)
-            .with(|request| server.carry_out(Timestamp::EPOCH, request, |_, reply| reply.tightest))
+        TestRequest::parse("d", words)
+            .with(|request| server.decide(Timestamp::EPOCH, request, |_, reply| reply.tightest))
     };
     assert_eq!(tightest("nothing=x|free=x"), None);
     assert_eq!(tightest("many=x|one=x|gift=x"), Some(1));
@@ -210,7 +210,7 @@ fn clients_are_told_about_the_tightest_limit() {
 
 #[test]
 fn the_metadata_of_rules_that_admit_are_put_together() {
-    let mut server = Server::of(
+    let mut server = TestServer::from_text(
         "
 domain: d
 descriptors:
@@ -220,9 +220,8 @@ descriptors:
 ",
     );
     let mut ask = |words: &str| {
-        Asked::read("d", words).with(|request| {
-            server.carry_out(Timestamp::EPOCH, request, |_, reply| reply.metadata())
-        })
+        TestRequest::parse("d", words)
+            .with(|request| server.decide(Timestamp::EPOCH, request, |_, reply| reply.metadata()))
     };
     let map = |entries: &[(&str, Metadata)]| {
         let own = entries
@@ -246,8 +245,8 @@ descriptors:
 
 #[test]
 fn there_must_be_one_status_for_each_charge() {
-    let server = Server::of(RULES);
-    Asked::read("d", "one=x|nothing=x").with(|request| {
+    let server = TestServer::from_text(RULES);
+    TestRequest::parse("d", "one=x|nothing=x").with(|request| {
         let plan = server.policy.plan(request).unwrap();
         let charge = plan.charges().next().unwrap();
         let status = charge

@@ -1,5 +1,5 @@
 //! Slices, with a lender that is core's book and time that tests move.
 
-mod fake;
-mod faults;
+mod fake_broker;
+mod fault_simulation;
 mod stories;

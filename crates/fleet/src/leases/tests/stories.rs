@@ -5,33 +5,35 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tollgate_core::{Nanos, Outcome, Receipt};
-use tollgate_store::{Answer, Check, Clock as _, ErrorKind, ManualClock, Op, Ruled};
+use tollgate_store::{
+    Clock as _, IdentifiedLimit, ManualClock, Op, QuotaCheck, StoreErrorKind, StoreReply,
+};
 use tollgate_testkit::allocation;
 
-use super::super::{Leases, Taken, Terms};
-use super::fake::{FakeLender, Fate, check, clock, ruled};
-use crate::testing::at_once;
+use super::super::{LeaseOptions, LocalLeases, SpendOutcome};
+use super::fake_broker::{FakeBroker, Fate, check, clock, ruled};
+use crate::testing::poll_once;
 
 const KEY: &[u8] = b"everyone";
 
-struct Rig {
+struct LeaseTest {
     clock: Arc<ManualClock>,
-    lender: FakeLender,
-    leases: Leases,
+    lender: FakeBroker,
+    leases: LocalLeases,
 }
 
-impl Rig {
+impl LeaseTest {
     fn new() -> Self {
         let clock = clock();
         Self {
-            lender: FakeLender::new(Arc::clone(&clock)),
-            leases: Leases::new(Terms::default()),
+            lender: FakeBroker::new(Arc::clone(&clock)),
+            leases: LocalLeases::new(LeaseOptions::default()),
             clock,
         }
     }
 
-    fn another(&self) -> Leases {
-        Leases::new(Terms::default())
+    fn other_node(&self) -> LocalLeases {
+        LocalLeases::new(LeaseOptions::default())
     }
 
     fn advance(&self, millis: u64) {
@@ -39,27 +41,31 @@ impl Rig {
     }
 
     /// One request, as an engine makes it.
-    fn take(&self, check: &Check<'_>) -> Result<Taken, ErrorKind> {
-        self.take_on(&self.leases, check)
+    fn spend(&self, check: &QuotaCheck<'_>) -> Result<SpendOutcome, StoreErrorKind> {
+        self.spend_on(&self.leases, check)
     }
 
-    fn take_on(&self, leases: &Leases, check: &Check<'_>) -> Result<Taken, ErrorKind> {
+    fn spend_on(
+        &self,
+        leases: &LocalLeases,
+        check: &QuotaCheck<'_>,
+    ) -> Result<SpendOutcome, StoreErrorKind> {
         match leases.spend(check, self.clock.now()) {
-            Taken::Borrow => {
+            SpendOutcome::Borrow => {
                 let borrowing = leases.borrow(&self.lender, None, check, || self.clock.now());
-                at_once(borrowing).unwrap().map_err(|error| error.kind())
+                poll_once(borrowing).unwrap().map_err(|error| error.kind())
             }
             taken => Ok(taken),
         }
     }
 
-    fn is_admitted(&self, check: &Check<'_>) -> bool {
-        matches!(self.take(check), Ok(Taken::Spent(_)))
+    fn is_admitted(&self, check: &QuotaCheck<'_>) -> bool {
+        matches!(self.spend(check), Ok(SpendOutcome::Admitted(_)))
     }
 
     fn tend(&self) {
         for _ in 0..8 {
-            at_once(self.leases.tend(&self.lender, || self.clock.now())).unwrap();
+            poll_once(self.leases.maintain(&self.lender, || self.clock.now())).unwrap();
         }
     }
 
@@ -68,16 +74,16 @@ impl Rig {
     }
 }
 
-fn answer(taken: Taken) -> Answer {
+fn answer(taken: SpendOutcome) -> StoreReply {
     match taken {
-        Taken::Spent(answer) | Taken::Denied(answer) => answer,
+        SpendOutcome::Admitted(answer) | SpendOutcome::Denied(answer) => answer,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_hot_key_is_decided_on_with_few_calls_and_exactly_to_the_limit() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(100, 10_000);
     let admitted = (0..30_000).filter(|_| {
         let is_admitted = rig.is_admitted(&check(&limit, 1));
@@ -92,17 +98,17 @@ fn a_hot_key_is_decided_on_with_few_calls_and_exactly_to_the_limit() {
     assert!(rig.calls() * 20 <= 10_000, "{} calls", rig.calls());
 }
 
-impl Rig {
+impl LeaseTest {
     fn tend_if_wanted(&self) {
-        if at_once(self.leases.wanted()).is_some() {
-            at_once(self.leases.tend(&self.lender, || self.clock.now())).unwrap();
+        if poll_once(self.leases.wait_for_demand()).is_some() {
+            poll_once(self.leases.maintain(&self.lender, || self.clock.now())).unwrap();
         }
     }
 }
 
 #[test]
 fn a_small_limit_is_lent_unit_by_unit() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     rig.leases.set_nodes(3);
     let limit = ruled(1, 5);
     for left in (0..5).rev() {
@@ -118,17 +124,17 @@ fn a_small_limit_is_lent_unit_by_unit() {
 
 #[test]
 fn no_node_takes_more_than_a_fair_part_and_all_together_get_the_limit() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 3_000);
-    let nodes = [rig.another(), rig.another(), rig.another()];
+    let nodes = [rig.other_node(), rig.other_node(), rig.other_node()];
     let mut admitted = [0_u64; 3];
     for node in &nodes {
         node.set_nodes(3);
     }
     for _ in 0..2_000 {
         for (node, admitted) in nodes.iter().zip(&mut admitted) {
-            let taken = rig.take_on(node, &check(&limit, 1)).unwrap();
-            *admitted += u64::from(matches!(taken, Taken::Spent(_)));
+            let taken = rig.spend_on(node, &check(&limit, 1)).unwrap();
+            *admitted += u64::from(matches!(taken, SpendOutcome::Admitted(_)));
         }
     }
     assert_eq!(admitted.iter().sum::<u64>(), 3_000);
@@ -137,14 +143,14 @@ fn no_node_takes_more_than_a_fair_part_and_all_together_get_the_limit() {
     let largest = calls
         .iter()
         .filter_map(|call| call.want)
-        .map(|want| want.most);
+        .map(|want| want.max_units);
     assert_eq!(largest.max(), Some(500));
 }
 
 #[test]
 fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
-    let rig = Rig::new();
-    rig.lender.now_on(Fate::UnderWay);
+    let rig = LeaseTest::new();
+    rig.lender.set_fate(Fate::UnderWay);
     let limit = ruled(1, 1_000);
     let checks = check(&limit, 1);
     let now = || rig.clock.now();
@@ -160,7 +166,7 @@ fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
         rig.lender.answer(round, false);
         // Whoever went is served first; those who wait look again.
         borrowing.retain_mut(|one| match one.as_mut().poll(&mut context) {
-            Poll::Ready(Ok(Taken::Spent(_))) => {
+            Poll::Ready(Ok(SpendOutcome::Admitted(_))) => {
                 admitted += 1;
                 false
             }
@@ -168,7 +174,7 @@ fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
         });
     }
     borrowing.retain_mut(|one| match one.as_mut().poll(&mut context) {
-        Poll::Ready(Ok(Taken::Spent(_))) => {
+        Poll::Ready(Ok(SpendOutcome::Admitted(_))) => {
             admitted += 1;
             false
         }
@@ -180,7 +186,7 @@ fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
 /// Traffic at a hundred times the limit: hardly more calls than admitted requests.
 #[test]
 fn traffic_far_beyond_the_limit_makes_hardly_any_calls() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(10, 10);
     let mut admitted = 0;
     for _ in 0..10_000 {
@@ -190,7 +196,7 @@ fn traffic_far_beyond_the_limit_makes_hardly_any_calls() {
     assert!((100..=110).contains(&admitted), "{admitted}");
     assert!(rig.calls() <= admitted + 1, "{} calls", rig.calls());
 
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let slow = ruled(1, 1);
     let first = rig.is_admitted(&check(&slow, 1));
     let again = (0..900)
@@ -201,13 +207,13 @@ fn traffic_far_beyond_the_limit_makes_hardly_any_calls() {
 
 #[test]
 fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(10, 3);
     for _ in 0..3 {
         assert!(rig.is_admitted(&check(&limit, 1)));
     }
     for _ in 0..20 {
-        let denied = answer(rig.take(&check(&limit, 1)).unwrap());
+        let denied = answer(rig.spend(&check(&limit, 1)).unwrap());
         let Outcome::Deny { retry_after } = denied.outcome else {
             panic!("{denied:?}");
         };
@@ -219,12 +225,12 @@ fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
 
 #[test]
 fn i12_what_is_told_is_coherent() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(50, 100);
-    let mut last: Option<Answer> = None;
+    let mut last: Option<StoreReply> = None;
     for step in 0..2_000_u64 {
         rig.advance(step % 7);
-        let taken = rig.take(&check(&limit, 1 + step % 3)).unwrap();
+        let taken = rig.spend(&check(&limit, 1 + step % 3)).unwrap();
         rig.tend_if_wanted();
         let told = answer(taken);
         let status = told.status;
@@ -239,7 +245,7 @@ fn i12_what_is_told_is_coherent() {
                 "something was used: {told:?}"
             ),
         }
-        let is_spent = matches!(taken, Taken::Spent(_));
+        let is_spent = matches!(taken, SpendOutcome::Admitted(_));
         if let (Some(last), true, 0) = (last, is_spent, step % 7) {
             // No time has passed, so what was spent is missing.
             assert!(
@@ -249,43 +255,43 @@ fn i12_what_is_told_is_coherent() {
         }
         last = Some(told);
     }
-    let never = answer(rig.take(&check(&limit, 101)).unwrap());
+    let never = answer(rig.spend(&check(&limit, 101)).unwrap());
     assert_eq!(never.outcome, Outcome::Never);
 }
 
 #[test]
 fn what_another_limit_refused_goes_back_into_the_slice() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 10);
     let one = check(&limit, 1);
     for _ in 0..200 {
-        let spent = answer(rig.take(&one).unwrap());
+        let spent = answer(rig.spend(&one).unwrap());
         assert!(spent.outcome.is_admitted(), "refused requests cost nothing");
-        let back = rig.leases.give_back(&one, &spent.receipt, rig.clock.now());
+        let back = rig.leases.refund(&one, &spent.receipt, rig.clock.now());
         assert_eq!(back, 1);
     }
     assert!(rig.calls() <= 2);
-    let spent = answer(rig.take(&one).unwrap());
+    let spent = answer(rig.spend(&one).unwrap());
     rig.advance(1_500);
     rig.tend();
-    let back = rig.leases.give_back(&one, &spent.receipt, rig.clock.now());
+    let back = rig.leases.refund(&one, &spent.receipt, rig.clock.now());
     assert_eq!(
-        (back, rig.leases.counted().kept),
+        (back, rig.leases.totals().not_refunded),
         (0, 1),
         "the lender was told"
     );
     let again = rig
         .leases
-        .give_back(&one, &Receipt::default(), rig.clock.now());
+        .refund(&one, &Receipt::default(), rig.clock.now());
     assert_eq!(again, 0, "of what nobody was charged nothing comes back");
 }
 
 #[test]
 fn what_turns_out_to_cost_more_is_taken_from_the_next_slice() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 10);
     let one = check(&limit, 1);
-    let spent = answer(rig.take(&one).unwrap());
+    let spent = answer(rig.spend(&one).unwrap());
     rig.leases.settle(&one, &spent.receipt, 5, rig.clock.now());
     let more = (0..20).filter(|_| rig.is_admitted(&one)).count();
     assert_eq!(more, 5, "of ten, one and four more were spent");
@@ -293,7 +299,7 @@ fn what_turns_out_to_cost_more_is_taken_from_the_next_slice() {
 
 #[test]
 fn slices_go_back_when_nobody_comes_and_at_the_end() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     for _ in 0..100 {
         assert!(rig.is_admitted(&check(&limit, 1)));
@@ -305,29 +311,33 @@ fn slices_go_back_when_nobody_comes_and_at_the_end() {
     rig.advance(1_200);
     rig.tend();
     assert_eq!(rig.lender.remaining(KEY, &limit), 901, "one has refilled");
-    assert_eq!(rig.lender.loans(KEY), 0);
+    assert_eq!(rig.lender.lease_count(KEY), 0);
     rig.advance(1_200);
     rig.tend();
     assert_eq!(
-        rig.leases.counted().keys,
+        rig.leases.totals().keys,
         0,
         "nothing is remembered for nothing"
     );
 
     assert!(rig.is_admitted(&check(&limit, 1)));
-    let giving = rig.leases.give_all_back(&rig.lender, || rig.clock.now());
-    assert_eq!(at_once(giving).unwrap().failed, 0);
-    assert_eq!(rig.lender.loans(KEY), 0);
+    let giving = rig.leases.return_all(&rig.lender, || rig.clock.now());
+    assert_eq!(poll_once(giving).unwrap().failed, 0);
+    assert_eq!(rig.lender.lease_count(KEY), 0);
     assert!(rig.is_admitted(&check(&limit, 1)), "the lender decides");
-    assert_eq!(rig.lender.loans(KEY), 0, "and nothing is lent any more");
+    assert_eq!(
+        rig.lender.lease_count(KEY),
+        0,
+        "and nothing is lent any more"
+    );
 }
 
 #[test]
 fn a_lender_that_is_away_is_an_error_for_all_who_wait_and_loses_nothing() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     let one = check(&limit, 1);
-    rig.lender.now_on(Fate::UnderWay);
+    rig.lender.set_fate(Fate::UnderWay);
     let now = || rig.clock.now();
     let mut context = Context::from_waker(Waker::noop());
     let mut first = pin!(rig.leases.borrow(&rig.lender, None, &one, now));
@@ -336,32 +346,39 @@ fn a_lender_that_is_away_is_an_error_for_all_who_wait_and_loses_nothing() {
     assert!(other.as_mut().poll(&mut context).is_pending());
     rig.lender.deliver(0);
     rig.lender.answer(0, true);
-    for (waiting, kind) in [(first, ErrorKind::TimedOut), (other, ErrorKind::Busy)] {
+    for (waiting, kind) in [
+        (first, StoreErrorKind::TimedOut),
+        (other, StoreErrorKind::Busy),
+    ] {
         let Poll::Ready(Err(error)) = waiting.poll(&mut context) else {
             panic!("both fail");
         };
         assert_eq!(error.kind(), kind);
     }
     assert_eq!(rig.calls(), 1, "nobody has tried again");
-    assert_eq!(rig.lender.loans(KEY), 1, "what was lent is not known here");
-    rig.lender.now_on(Fate::AtOnce);
+    assert_eq!(
+        rig.lender.lease_count(KEY),
+        1,
+        "what was lent is not known here"
+    );
+    rig.lender.set_fate(Fate::AtOnce);
     assert!(rig.is_admitted(&one));
     assert_eq!(
-        rig.lender.loans(KEY),
+        rig.lender.lease_count(KEY),
         1,
         "it was given back with the next errand"
     );
-    rig.lender.now_on(Fate::Unreachable);
-    let failed = (0..1_000).find_map(|_| rig.take(&one).err());
-    assert_eq!(failed, Some(ErrorKind::Unreachable));
+    rig.lender.set_fate(Fate::Unreachable);
+    let failed = (0..1_000).find_map(|_| rig.spend(&one).err());
+    assert_eq!(failed, Some(StoreErrorKind::Unreachable));
 }
 
 #[test]
 fn whoever_gives_up_lets_the_others_go_themselves() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     let one = check(&limit, 1);
-    rig.lender.now_on(Fate::UnderWay);
+    rig.lender.set_fate(Fate::UnderWay);
     let now = || rig.clock.now();
     let mut context = Context::from_waker(Waker::noop());
     let mut first = Box::pin(rig.leases.borrow(&rig.lender, None, &one, now));
@@ -370,9 +387,9 @@ fn whoever_gives_up_lets_the_others_go_themselves() {
     assert!(other.as_mut().poll(&mut context).is_pending());
     rig.lender.deliver(0);
     drop(first);
-    rig.lender.now_on(Fate::AtOnce);
+    rig.lender.set_fate(Fate::AtOnce);
     let taken = other.poll(&mut context);
-    assert!(matches!(taken, Poll::Ready(Ok(Taken::Spent(_)))));
+    assert!(matches!(taken, Poll::Ready(Ok(SpendOutcome::Admitted(_)))));
     let told = &rig.lender.calls()[1].reports;
     assert!(
         told.iter()
@@ -382,34 +399,34 @@ fn whoever_gives_up_lets_the_others_go_themselves() {
 
 #[test]
 fn keys_that_there_is_no_room_for_are_decided_on_by_the_lender() {
-    let rig = Rig::new();
-    let leases = Leases::new(Terms {
-        keys: 1,
-        ..Terms::default()
+    let rig = LeaseTest::new();
+    let leases = LocalLeases::new(LeaseOptions {
+        max_keys: 1,
+        ..LeaseOptions::default()
     });
     let limit = ruled(1, 2);
     let mut admitted = 0;
     for key in 0..200_u32 {
         let key = key.to_be_bytes();
-        let check = Check {
-            key: tollgate_store::Key::of(&key).unwrap(),
+        let check = QuotaCheck {
+            key: tollgate_store::StoreKey::new(&key).unwrap(),
             ..check(&limit, 1)
         };
         for _ in 0..5 {
-            let taken = rig.take_on(&leases, &check).unwrap();
-            admitted += u64::from(matches!(taken, Taken::Spent(_)));
+            let taken = rig.spend_on(&leases, &check).unwrap();
+            admitted += u64::from(matches!(taken, SpendOutcome::Admitted(_)));
         }
     }
     assert_eq!(admitted, 400);
-    let counted = leases.counted();
-    assert!(counted.keys <= 64 && counted.crowded > 0, "{counted:?}");
+    let counted = leases.totals();
+    assert!(counted.keys <= 64 && counted.table_full > 0, "{counted:?}");
 }
 
 #[test]
 fn a_look_spends_nothing() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 2);
-    let look = Check {
+    let look = QuotaCheck {
         op: Op::Peek(1),
         ..check(&limit, 1)
     };
@@ -417,22 +434,22 @@ fn a_look_spends_nothing() {
     assert!(rig.is_admitted(&check(&limit, 1)) && rig.is_admitted(&look));
     assert!(rig.is_admitted(&check(&limit, 1)) && !rig.is_admitted(&check(&limit, 1)));
     assert!(!rig.is_admitted(&look));
-    let credit = Check {
+    let credit = QuotaCheck {
         op: Op::Credit(1),
         ..look
     };
-    assert_eq!(rig.take(&credit), Ok(Taken::Elsewhere));
+    assert_eq!(rig.spend(&credit), Ok(SpendOutcome::AskStore));
 }
 
 #[test]
 fn a_quota_that_changes_is_in_force_at_once() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let small = ruled(1, 2);
-    let large = Ruled {
+    let large = IdentifiedLimit {
         id: small.id,
         ..ruled(1, 6)
     };
-    let admitted = |limit: &Ruled| {
+    let admitted = |limit: &IdentifiedLimit| {
         (0..10)
             .filter(|_| rig.is_admitted(&check(limit, 1)))
             .count()
@@ -444,17 +461,17 @@ fn a_quota_that_changes_is_in_force_at_once() {
 /// Four threads on two nodes: exactly the limit, and nobody waits for ever.
 #[test]
 fn threads_that_borrow_at_once_admit_exactly_the_limit() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 20_000);
-    let nodes = [rig.another(), rig.another()];
+    let nodes = [rig.other_node(), rig.other_node()];
     let (rig, limit) = (&rig, &limit);
-    let spending = |leases: &Leases| {
+    let spending = |leases: &LocalLeases| {
         let one = check(limit, 1);
         let mut context = Context::from_waker(Waker::noop());
         let mut admitted = 0;
         for _ in 0..15_000 {
             let mut taken = leases.spend(&one, rig.clock.now());
-            if taken == Taken::Borrow {
+            if taken == SpendOutcome::Borrow {
                 let now = || rig.clock.now();
                 let mut borrowing = pin!(leases.borrow(&rig.lender, None, &one, now));
                 taken = loop {
@@ -464,7 +481,7 @@ fn threads_that_borrow_at_once_admit_exactly_the_limit() {
                     std::thread::yield_now();
                 };
             }
-            admitted += u64::from(matches!(taken, Taken::Spent(_)));
+            admitted += u64::from(matches!(taken, SpendOutcome::Admitted(_)));
         }
         admitted
     };
@@ -481,7 +498,7 @@ fn threads_that_borrow_at_once_admit_exactly_the_limit() {
 
 #[test]
 fn a_decision_from_a_slice_allocates_nothing() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1_000_000, 1_000_000);
     let one = check(&limit, 1);
     for _ in 0..2_060 {
@@ -490,7 +507,7 @@ fn a_decision_from_a_slice_allocates_nothing() {
     let allocated = allocation::calls(|| {
         for _ in 0..500 {
             let taken = rig.leases.spend(&one, rig.clock.now());
-            assert!(matches!(taken, Taken::Spent(_)));
+            assert!(matches!(taken, SpendOutcome::Admitted(_)));
         }
     });
     assert_eq!(allocated, 0);
@@ -499,10 +516,10 @@ fn a_decision_from_a_slice_allocates_nothing() {
 /// Taking back what the lender was told would let a unit be spent that was charged earlier, when refill has replaced it.
 #[test]
 fn what_was_told_is_not_taken_back_even_if_more_was_spent_since() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 100);
     let one = check(&limit, 1);
-    let spend = || answer(rig.take(&one).unwrap()).receipt;
+    let spend = || answer(rig.spend(&one).unwrap()).receipt;
     for _ in 0..18 {
         spend();
     }
@@ -512,13 +529,13 @@ fn what_was_told_is_not_taken_back_even_if_more_was_spent_since() {
     rig.advance(200);
     rig.tend();
     let second = spend();
-    let give_back = |receipt| rig.leases.give_back(&one, &receipt, rig.clock.now());
+    let give_back = |receipt| rig.leases.refund(&one, &receipt, rig.clock.now());
     assert_eq!((give_back(first), give_back(second)), (0, 1));
 }
 
 #[test]
 fn what_was_spent_of_one_slice_is_not_taken_back_into_another() {
-    let rig = Rig::new();
+    let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     let one = check(&limit, 1);
     let spend = || rig.leases.spend(&one, rig.clock.now());
@@ -526,15 +543,15 @@ fn what_was_spent_of_one_slice_is_not_taken_back_into_another() {
         assert!(rig.is_admitted(&one));
         rig.tend_if_wanted();
     }
-    while at_once(rig.leases.wanted()).is_none() {
+    while poll_once(rig.leases.wait_for_demand()).is_none() {
         assert!(rig.is_admitted(&one));
     }
-    rig.lender.now_on(Fate::UnderWay);
-    let mut tending = pin!(rig.leases.tend(&rig.lender, || rig.clock.now()));
+    rig.lender.set_fate(Fate::UnderWay);
+    let mut tending = pin!(rig.leases.maintain(&rig.lender, || rig.clock.now()));
     let mut context = Context::from_waker(Waker::noop());
     assert!(tending.as_mut().poll(&mut context).is_pending());
     let mut last = None;
-    while let Taken::Spent(answer) = spend() {
+    while let SpendOutcome::Admitted(answer) = spend() {
         last = Some(answer.receipt);
     }
     let under_way = rig.calls() - 1;
@@ -542,6 +559,6 @@ fn what_was_spent_of_one_slice_is_not_taken_back_into_another() {
     rig.lender.answer(under_way, false);
     assert!(tending.poll(&mut context).is_ready());
     let next = answer(spend()).receipt;
-    let give_back = |receipt| rig.leases.give_back(&one, &receipt, rig.clock.now());
+    let give_back = |receipt| rig.leases.refund(&one, &receipt, rig.clock.now());
     assert_eq!((give_back(last.unwrap()), give_back(next)), (0, 1));
 }

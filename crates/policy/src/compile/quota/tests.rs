@@ -1,19 +1,19 @@
 //! Quotas as files say them, against what core makes of them and what it refuses.
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Calendar, Nanos, Unit, UtcOffset, Window};
+use tollgate_core::{Calendar, Nanos, QuotaUnit, UtcOffset, Window};
 
 use super::*;
 
-fn at(line: u32) -> Place {
-    Place {
+fn at(line: u32) -> SourceLocation {
+    SourceLocation {
         line,
         column: 5,
         width: 3,
     }
 }
 
-fn spec(algorithm: Algorithm, rates: &[(u64, Period)]) -> At<QuotaSpec> {
+fn spec(algorithm: Algorithm, rates: &[(u64, Period)]) -> Located<QuotaSpec> {
     let rates = rates
         .iter()
         .zip(2..)
@@ -22,25 +22,25 @@ fn spec(algorithm: Algorithm, rates: &[(u64, Period)]) -> At<QuotaSpec> {
                 units: *units,
                 period: *period,
             };
-            At::new(rate, at(line))
+            Located::new(rate, at(line))
         })
         .collect();
     let spec = QuotaSpec {
         algorithm,
         amount: Amount::Rates(rates),
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     };
-    At::new(spec, at(1))
+    Located::new(spec, at(1))
 }
 
 const SECOND: Period = Period::Span(Nanos::SECOND);
 const MINUTE: Period = Period::Span(Nanos::MINUTE);
 const HOUR: Period = Period::Span(Nanos::HOUR);
 
-fn with_burst(mut quota: At<QuotaSpec>, burst: Burst) -> At<QuotaSpec> {
-    quota.value.burst = Some(At::new(burst, at(9)));
+fn with_burst(mut quota: Located<QuotaSpec>, burst: Burst) -> Located<QuotaSpec> {
+    quota.value.burst = Some(Located::new(burst, at(9)));
     quota
 }
 
@@ -56,11 +56,20 @@ fn bucket(limit: &Limit) -> (u64, u64) {
 #[test]
 fn the_burst_is_the_rates_number_unless_the_file_says_otherwise() {
     let plain = spec(Algorithm::TokenBucket, &[(1_000, MINUTE)]);
-    assert_eq!(bucket(&limits(&plain, 0).unwrap()[0]), (1_000, 60_000_000));
+    assert_eq!(
+        bucket(&build_limits(&plain, 0).unwrap()[0]),
+        (1_000, 60_000_000)
+    );
     let said = with_burst(plain.clone(), Burst::Units(200));
-    assert_eq!(bucket(&limits(&said, 0).unwrap()[0]), (200, 60_000_000));
+    assert_eq!(
+        bucket(&build_limits(&said, 0).unwrap()[0]),
+        (200, 60_000_000)
+    );
     let auto = with_burst(plain, Burst::Auto);
-    assert_eq!(bucket(&limits(&auto, 0).unwrap()[0]), (166, 60_000_000));
+    assert_eq!(
+        bucket(&build_limits(&auto, 0).unwrap()[0]),
+        (166, 60_000_000)
+    );
 }
 
 #[test]
@@ -69,14 +78,14 @@ fn the_burst_of_several_windows_belongs_to_the_shortest() {
         spec(Algorithm::TokenBucket, &[(1_000, HOUR), (10, SECOND)]),
         Burst::Units(20),
     );
-    let built = limits(&quota, 0).unwrap();
+    let built = build_limits(&quota, 0).unwrap();
     assert_eq!(bucket(&built[0]).0, 1_000);
     assert_eq!(bucket(&built[1]).0, 20);
 }
 
 #[test]
 fn months_and_years_are_the_calendars_only_in_fixed_windows() {
-    let month = |algorithm| limits(&spec(algorithm, &[(100, Period::Month)]), 0).unwrap()[0];
+    let month = |algorithm| build_limits(&spec(algorithm, &[(100, Period::Month)]), 0).unwrap()[0];
     let Quota::FixedWindow(fixed) = *month(Algorithm::FixedWindow).quota() else {
         panic!("a fixed window");
     };
@@ -84,7 +93,7 @@ fn months_and_years_are_the_calendars_only_in_fixed_windows() {
         fixed.window(),
         Window::Calendar(Calendar::Month, UtcOffset::UTC)
     );
-    let year = limits(&spec(Algorithm::FixedWindow, &[(9, Period::Year)]), 0).unwrap();
+    let year = build_limits(&spec(Algorithm::FixedWindow, &[(9, Period::Year)]), 0).unwrap();
     let Quota::FixedWindow(year) = *year[0].quota() else {
         panic!("a fixed window");
     };
@@ -109,7 +118,7 @@ fn days_turn_at_the_offset_that_the_file_says() {
         &[(5, Period::Span(Nanos::DAY)), (2, HOUR)],
     );
     quota.value.utc_offset_minutes = 120;
-    let windows: Vec<_> = limits(&quota, 0)
+    let windows: Vec<_> = build_limits(&quota, 0)
         .unwrap()
         .iter()
         .map(|limit| match limit.quota() {
@@ -137,7 +146,7 @@ fn a_rate_of_zero_denies_everything_whatever_the_overdraft_of_the_limit() {
         Algorithm::SlidingWindow,
         Algorithm::SlidingLog,
     ] {
-        let built = limits(&spec(algorithm, &[(0, SECOND)]), 50).unwrap();
+        let built = build_limits(&spec(algorithm, &[(0, SECOND)]), 50).unwrap();
         let answer = built[0]
             .decide(
                 &tollgate_core::limit::State::default(),
@@ -156,8 +165,8 @@ fn a_rate_of_zero_denies_everything_whatever_the_overdraft_of_the_limit() {
 #[test]
 fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused() {
     let mut quota = spec(Algorithm::TokenBucket, &[(700_000_000, SECOND)]);
-    let refused = limits(&quota, 0).unwrap_err();
-    assert_eq!(refused[0].place, at(2));
+    let refused = build_limits(&quota, 0).unwrap_err();
+    assert_eq!(refused[0].location, at(2));
     assert_eq!(
         &*refused[0].message,
         "`rate` cannot be 700,000,000/s: whole nanoseconds cannot express this rate within 0.1 %"
@@ -166,8 +175,8 @@ fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused
         refused[0].help.as_deref(),
         Some("the nearest that can be honoured is 500,000,000/s")
     );
-    quota.value.unit = Unit::Bytes;
-    assert!(limits(&quota, 0).is_ok());
+    quota.value.unit = QuotaUnit::Bytes;
+    assert!(build_limits(&quota, 0).is_ok());
 }
 
 #[test]
@@ -176,8 +185,8 @@ fn what_core_refuses_is_said_in_the_words_of_the_file_at_its_place() {
         spec(Algorithm::TokenBucket, &[(1, Period::Year)]),
         Burst::Units(200),
     );
-    let problems = limits(&burst, 0).unwrap_err();
-    assert_eq!(problems[0].place, at(9));
+    let problems = build_limits(&burst, 0).unwrap_err();
+    assert_eq!(problems[0].location, at(9));
     assert_eq!(
         &*problems[0].message,
         "`burst` cannot be 200 with a rate of 1/year: it would take longer than 2^62 ns (146 years) to refill"
@@ -203,8 +212,8 @@ fn what_core_refuses_is_said_in_the_words_of_the_file_at_its_place() {
     assert!(problems_of(&zero)[0].0.contains("a rate of zero denies"));
 }
 
-fn problems_of(quota: &At<QuotaSpec>) -> Vec<(String, String)> {
-    problems(quota, 0)
+fn problems_of(quota: &Located<QuotaSpec>) -> Vec<(String, String)> {
+    quota_diagnostics(quota, 0)
         .into_iter()
         .map(|p| (p.message.into(), p.help.unwrap_or_default().into()))
         .collect()
@@ -216,16 +225,19 @@ fn all_windows_are_looked_at_before_the_quota_is_refused() {
         Algorithm::SlidingLog,
         &[(20_000, MINUTE), (5, SECOND), (30_000, HOUR)],
     );
-    let lines: Vec<_> = problems(&quota, 0).iter().map(|p| p.place.line).collect();
+    let lines: Vec<_> = quota_diagnostics(&quota, 0)
+        .iter()
+        .map(|p| p.location.line)
+        .collect();
     assert_eq!(lines, [2, 4]);
 }
 
 #[test]
 fn a_computed_quota_is_bounded_below_and_above() {
-    let rate = |units, period| At::new(RateSpec { units, period }, at(4));
+    let rate = |units, period| Located::new(RateSpec { units, period }, at(4));
     let mut quota = spec(Algorithm::TokenBucket, &[]);
     let amount = |base, each, most| {
-        Amount::Computed(Computed {
+        Amount::Computed(ComputedRate {
             base: rate(base, HOUR),
             each: rate(each, HOUR),
             times: Attribute::Claim("repos".into()),
@@ -233,7 +245,7 @@ fn a_computed_quota_is_bounded_below_and_above() {
         })
     };
     quota.value.amount = amount(5_000, 50, 12_500);
-    assert_eq!(bucket(&limits(&quota, 0).unwrap()[0]).0, 5_000);
+    assert_eq!(bucket(&build_limits(&quota, 0).unwrap()[0]).0, 5_000);
     quota.value.amount = amount(5_000, 50, 100);
     assert!(problems_of(&quota)[0].0.contains("below the 5,000"));
 }

@@ -5,49 +5,49 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use super::super::draft::{Draft, Origin, Unfit};
-use super::super::networks::{self, Networks};
-use super::super::prefixes::Prefixes;
-use super::super::tree::{Route, Tree};
-use super::super::{Role, Why};
-use super::condition::{Asks, Check, exactly, pattern};
-use super::look::{Needs, Subject};
-use super::{Ends, Entry, Exact, Matcher, Named, Standing, Target};
+use super::super::draft::{RuleError, RuleOrigin, RulesDraft};
+use super::super::network_index::{self, NetworkIndex};
+use super::super::prefix_tree::PrefixTree;
+use super::super::route_tree::{RoutePattern, RouteTree};
+use super::super::{MeterRole, RuleErrorKind};
+use super::condition::{CompiledCondition, CompiledTest, compile_glob, normalize_value};
+use super::request_view::{NeededAttributes, Subject};
+use super::{ExactIndex, GlobIndex, LimitPrecedence, Matcher, RouteEntry, RuleEntry, RuleTarget};
 use crate::attributes::Attribute;
-use crate::model::{Apply, Condition, IpNet, Match, Mode, Test};
+use crate::model::{Condition, GroupSelection, IpNet, Match, Mode, Test};
 
 /// Something to file an entry under.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Term {
-    Route(Route),
-    Exactly(Subject, Box<[u8]>),
+enum IndexTerm {
+    Route(RoutePattern),
+    Exact(Subject, Box<[u8]>),
     Within(IpNet),
-    Before(Subject, Box<[u8]>),
-    After(Subject, Box<[u8]>),
+    Prefix(Subject, Box<[u8]>),
+    Suffix(Subject, Box<[u8]>),
 }
 
 /// A condition, compiled, and the terms that cover it, if there are such.
-struct Compiled {
-    check: Check,
-    terms: Option<Vec<Term>>,
+struct IndexedCondition {
+    check: CompiledCondition,
+    terms: Option<Vec<IndexTerm>>,
 }
 
 impl Matcher {
     /// The index of a draft's conditions.
-    pub(in super::super) fn new(draft: &Draft) -> Result<Self, Vec<Unfit>> {
+    pub(in super::super) fn new(draft: &RulesDraft) -> Result<Self, Vec<RuleError>> {
         let mut unfit = Vec::new();
-        let sources: Vec<(Origin, &Match)> = sources(draft).collect();
+        let sources: Vec<(RuleOrigin, &Match)> = sources(draft).collect();
         let attributes = attributes(&sources);
         let mut builder = Builder::new(draft, &attributes);
-        let mut compiled: Vec<(Origin, Vec<Compiled>)> = Vec::new();
+        let mut compiled: Vec<(RuleOrigin, Vec<IndexedCondition>)> = Vec::new();
         for (origin, matching) in &sources {
             let conditions = matching.conditions.iter().filter_map(|condition| {
                 builder
                     .compile(&condition.value)
                     .map_err(|why| {
-                        unfit.push(Unfit {
+                        unfit.push(RuleError {
                             origin: *origin,
-                            why,
+                            kind: why,
                         });
                     })
                     .ok()
@@ -55,38 +55,38 @@ impl Matcher {
             compiled.push((*origin, conditions.collect()));
         }
         for (index, template) in draft.routes.iter().enumerate() {
-            match Route::new(&template.0) {
-                Some(route) => builder.name(&route, &template.0),
-                None => unfit.push(Unfit {
-                    origin: Origin::Route(index),
-                    why: Why::Segments(template.clone()),
+            match RoutePattern::new(&template.0) {
+                Some(route) => builder.add_template(&route, &template.0),
+                None => unfit.push(RuleError {
+                    origin: RuleOrigin::Route(index),
+                    kind: RuleErrorKind::Segments(template.clone()),
                 }),
             }
         }
         if !unfit.is_empty() {
             return Err(unfit);
         }
-        let shared = shared(&compiled);
+        let shared = count_terms(&compiled);
         for (origin, conditions) in compiled {
-            builder.file(origin, conditions, &shared);
+            builder.add_entry(origin, conditions, &shared);
         }
         Ok(builder.finish())
     }
 }
 
 /// Everything that has conditions, in the order of the file.
-fn sources(draft: &Draft) -> impl Iterator<Item = (Origin, &Match)> {
+fn sources(draft: &RulesDraft) -> impl Iterator<Item = (RuleOrigin, &Match)> {
     let limits = draft.limits.iter().enumerate();
     let exempt = draft.exempt.iter().enumerate();
     let deny = draft.deny.iter().enumerate();
     limits
-        .map(|(index, limit)| (Origin::Limit(index), &limit.matching))
-        .chain(exempt.map(|(index, matching)| (Origin::Exempt(index), matching)))
-        .chain(deny.map(|(index, rule)| (Origin::Deny(index), &rule.matching)))
+        .map(|(index, limit)| (RuleOrigin::Limit(index), &limit.matching))
+        .chain(exempt.map(|(index, matching)| (RuleOrigin::Exempt(index), matching)))
+        .chain(deny.map(|(index, rule)| (RuleOrigin::Deny(index), &rule.matching)))
 }
 
 /// The attributes that have no subject of their own, those that most conditions ask for first.
-fn attributes(sources: &[(Origin, &Match)]) -> Box<[Attribute]> {
+fn attributes(sources: &[(RuleOrigin, &Match)]) -> Box<[Attribute]> {
     let mut counts: BTreeMap<&Attribute, usize> = BTreeMap::new();
     for (_, matching) in sources {
         for condition in &matching.conditions {
@@ -112,7 +112,7 @@ const fn own_subject(attribute: &Attribute) -> Option<Subject> {
 }
 
 /// How many entries could be filed under each term.
-fn shared(compiled: &[(Origin, Vec<Compiled>)]) -> HashMap<Term, usize> {
+fn count_terms(compiled: &[(RuleOrigin, Vec<IndexedCondition>)]) -> HashMap<IndexTerm, usize> {
     let mut counts = HashMap::new();
     for condition in compiled.iter().flat_map(|(_, conditions)| conditions) {
         for term in condition.terms.iter().flatten() {
@@ -125,64 +125,67 @@ fn shared(compiled: &[(Origin, Vec<Compiled>)]) -> HashMap<Term, usize> {
 struct Builder<'a> {
     attributes: &'a [Attribute],
     subjects: HashMap<&'a Attribute, Subject>,
-    needs: Needs,
-    entries: Vec<Entry>,
-    limits: Vec<Standing>,
+    needs: NeededAttributes,
+    entries: Vec<RuleEntry>,
+    limits: Vec<LimitPrecedence>,
     templates: Vec<Box<str>>,
     always: Vec<usize>,
-    tree: Tree<Named>,
-    exact: BTreeMap<Subject, Exact>,
+    tree: RouteTree<RouteEntry>,
+    exact: BTreeMap<Subject, ExactIndex>,
     networks: BTreeMap<IpNet, Vec<usize>>,
-    globs: BTreeMap<Subject, Ends>,
+    globs: BTreeMap<Subject, GlobIndex>,
 }
 
 impl<'a> Builder<'a> {
-    fn new(draft: &Draft, attributes: &'a [Attribute]) -> Self {
+    fn new(draft: &RulesDraft, attributes: &'a [Attribute]) -> Self {
         let others = attributes.iter().enumerate();
         Self {
             attributes,
             subjects: others
                 .map(|(index, attribute)| (attribute, Subject::Other(index)))
                 .collect(),
-            needs: Needs::default(),
+            needs: NeededAttributes::default(),
             entries: Vec::new(),
-            limits: standings(draft),
+            limits: limit_precedences(draft),
             templates: Vec::new(),
             always: Vec::new(),
-            tree: Tree::new(),
+            tree: RouteTree::new(),
             exact: BTreeMap::new(),
             networks: BTreeMap::new(),
             globs: BTreeMap::new(),
         }
     }
 
-    fn compile(&mut self, condition: &Condition) -> Result<Compiled, Why> {
+    fn compile(&mut self, condition: &Condition) -> Result<IndexedCondition, RuleErrorKind> {
         let attribute = &condition.attribute;
         let subject = own_subject(attribute)
             .or_else(|| self.subjects.get(attribute).copied())
             // Every attribute of every condition is in the list.
             .unwrap_or(Subject::Other(usize::MAX));
-        let asks = Asks::new(subject, &condition.test)?;
-        self.need(subject, &condition.test);
-        let mut terms = terms(subject, &condition.test)?;
+        let asks = CompiledTest::new(subject, &condition.test)?;
+        self.mark_needed(subject, &condition.test);
+        let mut terms = index_terms(subject, &condition.test)?;
         if let Some(terms) = &mut terms {
             terms.sort_unstable();
             terms.dedup();
         }
-        Ok(Compiled {
-            check: Check { subject, asks },
+        Ok(IndexedCondition {
+            check: CompiledCondition {
+                subject,
+                test: asks,
+            },
             terms,
         })
     }
 
-    fn need(&mut self, subject: Subject, test: &Test) {
+    fn mark_needed(&mut self, subject: Subject, test: &Test) {
         match (subject, test) {
-            (_, Test::Not(inner)) => self.need(subject, inner),
+            (_, Test::Not(inner)) => self.mark_needed(subject, inner),
             (_, Test::Route(templates)) => {
                 self.needs.path = true;
                 for template in templates {
-                    if let Some(route) = Route::new(&template.0) {
-                        self.name(&route, &template.0);
+                    if let Some(route) = RoutePattern::new(&template.0) {
+                        self.add_template(&route, &template.0);
                     }
                 }
             }
@@ -196,12 +199,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Makes a route known; of templates that mean the same, the first gives it its name.
-    fn name(&mut self, route: &Route, template: &str) {
+    fn add_template(&mut self, route: &RoutePattern, template: &str) {
         self.needs.path = true;
         let templates = &mut self.templates;
         self.tree.value_mut(route, || {
             templates.push(template.into());
-            Named {
+            RouteEntry {
                 template: templates.len() - 1,
                 entries: Vec::new(),
             }
@@ -209,14 +212,14 @@ impl<'a> Builder<'a> {
     }
 
     /// Files an entry under the condition that it shares with the fewest others.
-    fn file(
+    fn add_entry(
         &mut self,
-        origin: Origin,
-        mut conditions: Vec<Compiled>,
-        shared: &HashMap<Term, usize>,
+        origin: RuleOrigin,
+        mut conditions: Vec<IndexedCondition>,
+        shared: &HashMap<IndexTerm, usize>,
     ) {
         let entry = self.entries.len();
-        let crowd = |terms: &Vec<Term>| {
+        let crowd = |terms: &Vec<IndexTerm>| {
             let counts = terms.iter().filter_map(|term| shared.get(term)).copied();
             counts.max().unwrap_or(0)
         };
@@ -225,7 +228,7 @@ impl<'a> Builder<'a> {
             .enumerate()
             .filter_map(|(index, condition)| {
                 let terms = condition.terms.as_ref()?;
-                Some((crowd(terms), kind(&condition.check.asks), index))
+                Some((crowd(terms), lookup_cost(&condition.check.test), index))
             })
             .min();
         match best {
@@ -237,32 +240,34 @@ impl<'a> Builder<'a> {
                 terms
                     .into_iter()
                     .flatten()
-                    .for_each(|term| self.file_under(term, entry));
+                    .for_each(|term| self.index_entry(term, entry));
                 // The literal end of a glob is not all of it; everything else was proved by being found.
-                let is_glob = |condition: &Compiled| matches!(condition.check.asks, Asks::Glob(_));
+                let is_glob = |condition: &IndexedCondition| {
+                    matches!(condition.check.test, CompiledTest::Glob(_))
+                };
                 if !conditions.get(index).is_some_and(is_glob) {
                     conditions.remove(index);
                 }
             }
         }
         let target = match origin {
-            Origin::Deny(index) => Target::Deny(index),
-            Origin::Limit(index) => Target::Limit(index),
-            Origin::Exempt(_) | Origin::Route(_) => Target::Exempt,
+            RuleOrigin::Deny(index) => RuleTarget::Deny(index),
+            RuleOrigin::Limit(index) => RuleTarget::Limit(index),
+            RuleOrigin::Exempt(_) | RuleOrigin::Route(_) => RuleTarget::Exempt,
         };
-        self.entries.push(Entry {
+        self.entries.push(RuleEntry {
             target,
-            rest: conditions
+            other_conditions: conditions
                 .into_iter()
                 .map(|condition| condition.check)
                 .collect(),
         });
     }
 
-    fn file_under(&mut self, term: Term, entry: usize) {
+    fn index_entry(&mut self, term: IndexTerm, entry: usize) {
         match term {
-            Term::Route(route) => {
-                let make = || Named {
+            IndexTerm::Route(route) => {
+                let make = || RouteEntry {
                     template: usize::MAX,
                     entries: Vec::new(),
                 };
@@ -271,55 +276,58 @@ impl<'a> Builder<'a> {
                     named.entries.push(entry);
                 }
             }
-            Term::Exactly(subject, value) => {
+            IndexTerm::Exact(subject, value) => {
                 let exact = self.exact.entry(subject).or_default();
                 exact.longest = exact.longest.max(value.len());
                 exact.values.entry(value).or_default().push(entry);
             }
-            Term::Within(network) => self.networks.entry(network).or_default().push(entry),
-            Term::Before(subject, text) => self.ends(subject).before.add(&text, entry),
-            Term::After(subject, mut text) => {
+            IndexTerm::Within(network) => self.networks.entry(network).or_default().push(entry),
+            IndexTerm::Prefix(subject, text) => {
+                self.glob_index(subject).by_prefix.add(&text, entry)
+            }
+            IndexTerm::Suffix(subject, mut text) => {
                 text.reverse();
-                self.ends(subject).after.add(&text, entry);
+                self.glob_index(subject).by_suffix.add(&text, entry);
             }
         }
     }
 
-    fn ends(&mut self, subject: Subject) -> &mut Ends {
-        self.globs.entry(subject).or_insert_with(|| Ends {
-            before: Prefixes::new(),
-            after: Prefixes::new(),
+    fn glob_index(&mut self, subject: Subject) -> &mut GlobIndex {
+        self.globs.entry(subject).or_insert_with(|| GlobIndex {
+            by_prefix: PrefixTree::new(),
+            by_suffix: PrefixTree::new(),
         })
     }
 
     fn finish(self) -> Matcher {
         Matcher {
             attributes: self.attributes.into(),
-            needs: self.needs,
+            needed: self.needs,
             entries: self.entries.into(),
             limits: self.limits.into(),
             templates: self.templates.into(),
-            always: self.always,
-            tree: self.tree,
+            unindexed: self.always,
+            routes: self.tree,
             exact: self.exact.into_iter().collect(),
-            networks: Networks::new(self.networks),
+            networks: NetworkIndex::new(self.networks),
             globs: self.globs.into_iter().collect(),
         }
     }
 }
 
-fn standings(draft: &Draft) -> Vec<Standing> {
+fn limit_precedences(draft: &RulesDraft) -> Vec<LimitPrecedence> {
     let narrowest = |name: &str| {
-        draft
-            .groups
-            .iter()
-            .position(|group| *group.name.value == *name && group.apply == Apply::Narrowest)
+        draft.groups.iter().position(|group| {
+            *group.name.value == *name && group.apply == GroupSelection::Narrowest
+        })
     };
     let limits = draft.limits.iter().map(|limit| {
         let is_enforced = limit.rule.mode == Mode::Enforce;
         let meters = limit.rule.meters.iter();
-        let asked = meters.filter(|meter| meter.role != Role::Candidate).count();
-        Standing {
+        let asked = meters
+            .filter(|meter| meter.role != MeterRole::Candidate)
+            .count();
+        LimitPrecedence {
             // What is not enforced takes nobody's place: a narrow limit that is tried in shadow, or was switched off,
             // must not be what frees its requests from the wide one.
             group: limit
@@ -328,43 +336,43 @@ fn standings(draft: &Draft) -> Vec<Standing> {
                 .and_then(narrowest)
                 .filter(|_| is_enforced),
             conditions: limit.matching.conditions.len(),
-            asked: if is_enforced { asked } else { 0 },
+            enforced_meters: if is_enforced { asked } else { 0 },
         }
     });
     limits.collect()
 }
 
 /// The terms of which one turns up wherever a test holds. `None` if there are no such.
-fn terms(subject: Subject, test: &Test) -> Result<Option<Vec<Term>>, Why> {
+fn index_terms(subject: Subject, test: &Test) -> Result<Option<Vec<IndexTerm>>, RuleErrorKind> {
     Ok(Some(match test {
         Test::OneOf(values) if subject == Subject::Ip => values
             .iter()
             .filter_map(|value| value.parse::<IpAddr>().ok())
-            .map(|address| Term::Within(networks::canonical(IpNet::from(address))))
+            .map(|address| IndexTerm::Within(network_index::canonical(IpNet::from(address))))
             .collect(),
         Test::OneOf(values) => values
             .iter()
-            .map(|value| Term::Exactly(subject, exactly(subject, value)))
+            .map(|value| IndexTerm::Exact(subject, normalize_value(subject, value)))
             .collect(),
         Test::Within(networks) => networks
             .iter()
-            .map(|network| Term::Within(networks::canonical(*network)))
+            .map(|network| IndexTerm::Within(network_index::canonical(*network)))
             .collect(),
         Test::Route(templates) => {
             let routes = templates
                 .iter()
-                .filter_map(|template| Route::new(&template.0));
-            routes.map(Term::Route).collect()
+                .filter_map(|template| RoutePattern::new(&template.0));
+            routes.map(IndexTerm::Route).collect()
         }
         Test::Glob(_) if subject == Subject::Ip => return Ok(None),
         Test::Glob(globs) => {
             let mut terms = Vec::with_capacity(globs.len());
             for glob in globs {
-                let pattern = pattern(subject, &glob.0)?;
-                terms.push(if pattern.before().len() >= pattern.after().len() {
-                    Term::Before(subject, pattern.before().into())
+                let pattern = compile_glob(subject, &glob.0)?;
+                terms.push(if pattern.prefix().len() >= pattern.suffix().len() {
+                    IndexTerm::Prefix(subject, pattern.prefix().into())
                 } else {
-                    Term::After(subject, pattern.after().into())
+                    IndexTerm::Suffix(subject, pattern.suffix().into())
                 });
             }
             terms
@@ -374,12 +382,12 @@ fn terms(subject: Subject, test: &Test) -> Result<Option<Vec<Term>>, Why> {
 }
 
 /// Of two conditions that are shared with as many others, the cheaper to look up comes first.
-const fn kind(asks: &Asks) -> usize {
+const fn lookup_cost(asks: &CompiledTest) -> usize {
     match asks {
-        Asks::Route(_) => 0,
-        Asks::OneOf(_) => 1,
-        Asks::Within(_) => 2,
-        Asks::Glob(_) => 3,
-        Asks::Present | Asks::Absent | Asks::Not(_) => 4,
+        CompiledTest::Route(_) => 0,
+        CompiledTest::OneOf(_) => 1,
+        CompiledTest::Within(_) => 2,
+        CompiledTest::Glob(_) => 3,
+        CompiledTest::Present | CompiledTest::Absent | CompiledTest::Not(_) => 4,
     }
 }

@@ -5,72 +5,77 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use super::super::draft::Why;
-use super::super::globs::Pattern;
-use super::super::networks::{self, Networks};
+use super::super::draft::RuleErrorKind;
+use super::super::glob_pattern::GlobPattern;
+use super::super::network_index::{self, NetworkIndex};
 use super::super::path;
-use super::super::tree::Route;
-use super::look::{Look, Subject};
+use super::super::route_tree::RoutePattern;
+use super::request_view::{RequestView, Subject};
 use crate::model::{IpNet, Test};
 
 /// What is asked of one attribute.
 #[derive(Debug)]
-pub(super) struct Check {
+pub(super) struct CompiledCondition {
     pub(super) subject: Subject,
-    pub(super) asks: Asks,
+    pub(super) test: CompiledTest,
 }
 
 #[derive(Debug)]
-pub(super) enum Asks {
+pub(super) enum CompiledTest {
     /// Sorted.
     OneOf(Box<[Box<[u8]>]>),
-    Glob(Box<[Pattern]>),
-    Route(Box<[Route]>),
-    Within(Networks<()>),
+    Glob(Box<[GlobPattern]>),
+    Route(Box<[RoutePattern]>),
+    Within(NetworkIndex<()>),
     Present,
     Absent,
-    Not(Box<Asks>),
+    Not(Box<CompiledTest>),
 }
 
-impl Check {
-    pub(super) fn holds(&self, look: &mut Look<'_>) -> bool {
-        self.asks.hold(self.subject, look)
+impl CompiledCondition {
+    pub(super) fn matches(&self, look: &mut RequestView<'_>) -> bool {
+        self.test.matches(self.subject, look)
     }
 }
 
-impl Asks {
+impl CompiledTest {
     /// What a test asks.
-    pub(super) fn new(subject: Subject, test: &Test) -> Result<Self, Why> {
+    pub(super) fn new(subject: Subject, test: &Test) -> Result<Self, RuleErrorKind> {
         Ok(match test {
             // Addresses have many spellings; what is meant by one is the address.
-            Test::OneOf(values) if subject == Subject::Ip => Self::Within(set(values
-                .iter()
-                .filter_map(|value| value.parse::<IpAddr>().ok())
-                .map(IpNet::from))),
+            Test::OneOf(values) if subject == Subject::Ip => Self::Within(network_set(
+                values
+                    .iter()
+                    .filter_map(|value| value.parse::<IpAddr>().ok())
+                    .map(IpNet::from),
+            )),
             Test::OneOf(values) => {
-                let mut values: Vec<Box<[u8]>> =
-                    values.iter().map(|value| exactly(subject, value)).collect();
+                let mut values: Vec<Box<[u8]>> = values
+                    .iter()
+                    .map(|value| normalize_value(subject, value))
+                    .collect();
                 values.sort_unstable();
                 Self::OneOf(values.into())
             }
             Test::Glob(globs) => {
-                let compiled = globs.iter().map(|glob| pattern(subject, &glob.0));
+                let compiled = globs.iter().map(|glob| compile_glob(subject, &glob.0));
                 Self::Glob(compiled.collect::<Result<_, _>>()?)
             }
             Test::Route(templates) => {
                 let routes = templates.iter().map(|template| {
-                    Route::new(&template.0).ok_or_else(|| Why::Segments(template.clone()))
+                    RoutePattern::new(&template.0)
+                        .ok_or_else(|| RuleErrorKind::Segments(template.clone()))
                 });
                 Self::Route(routes.collect::<Result<_, _>>()?)
             }
-            Test::Within(networks) => Self::Within(set(networks.iter().copied())),
+            Test::Within(networks) => Self::Within(network_set(networks.iter().copied())),
             Test::Present => Self::Present,
             Test::Absent => Self::Absent,
             Test::Not(inner) => Self::Not(Box::new(Self::new(subject, inner)?)),
         })
     }
 
-    fn hold(&self, subject: Subject, look: &mut Look<'_>) -> bool {
+    fn matches(&self, subject: Subject, look: &mut RequestView<'_>) -> bool {
         match self {
             Self::OneOf(values) => look.value(subject).is_some_and(|value| {
                 values
@@ -80,50 +85,51 @@ impl Asks {
             Self::Glob(patterns) => match subject {
                 Subject::Ip => look.ip.is_some_and(|ip| {
                     let text = IpText::of(ip);
-                    any(patterns, text.as_bytes())
+                    any_matches(patterns, text.as_bytes())
                 }),
-                Subject::Path => look
-                    .path
-                    .is_some_and(|path| any(patterns, path.bare()) || any(patterns, path.full())),
+                Subject::Path => look.path.is_some_and(|path| {
+                    any_matches(patterns, path.without_trailing_slash())
+                        || any_matches(patterns, path.full())
+                }),
                 _ => look
                     .value(subject)
-                    .is_some_and(|value| any(patterns, value)),
+                    .is_some_and(|value| any_matches(patterns, value)),
             },
             Self::Route(routes) => look
                 .path
-                .is_some_and(|path| routes.iter().any(|route| route.holds(path))),
-            Self::Within(networks) => look.ip.is_some_and(|ip| networks.contain(ip)),
+                .is_some_and(|path| routes.iter().any(|route| route.matches(path))),
+            Self::Within(networks) => look.ip.is_some_and(|ip| networks.contains(ip)),
             Self::Present => look.has(subject),
             Self::Absent => !look.has(subject),
-            Self::Not(inner) => inner.can_be_asked(subject, look) && !inner.hold(subject, look),
+            Self::Not(inner) => inner.is_applicable(subject, look) && !inner.matches(subject, look),
         }
     }
 
     /// Whether there is anything to ask. Templates are asked of the path: one that lies under none of them is not without
     /// a route, it is outside of them.
-    fn can_be_asked(&self, subject: Subject, look: &mut Look<'_>) -> bool {
+    fn is_applicable(&self, subject: Subject, look: &mut RequestView<'_>) -> bool {
         match self {
-            Self::Not(inner) => inner.can_be_asked(subject, look),
+            Self::Not(inner) => inner.is_applicable(subject, look),
             Self::Route(_) => look.path.is_some(),
             _ => look.has(subject),
         }
     }
 }
 
-fn any(patterns: &[Pattern], value: &[u8]) -> bool {
+fn any_matches(patterns: &[GlobPattern], value: &[u8]) -> bool {
     patterns.iter().any(|pattern| pattern.matches(value))
 }
 
 /// The value of an attribute as a policy writes it, in the spelling that requests are looked at in.
-pub(super) fn exactly(subject: Subject, value: &str) -> Box<[u8]> {
+pub(super) fn normalize_value(subject: Subject, value: &str) -> Box<[u8]> {
     match subject {
         Subject::Host => value.to_ascii_lowercase().into_bytes().into(),
         Subject::Path => {
             let raw = value.as_bytes();
-            let mut room = [0; path::PATH_ROOM];
-            path::as_it_is(raw)
-                .unwrap_or_else(|| path::rewritten(raw, &mut room))
-                .bare()
+            let mut room = [0; path::PATH_CAPACITY];
+            path::already_normalized(raw)
+                .unwrap_or_else(|| path::normalize(raw, &mut room))
+                .without_trailing_slash()
                 .into()
         }
         _ => value.as_bytes().into(),
@@ -131,10 +137,10 @@ pub(super) fn exactly(subject: Subject, value: &str) -> Box<[u8]> {
 }
 
 /// The pattern of a glob, in the spelling that requests are looked at in.
-pub(super) fn pattern(subject: Subject, glob: &str) -> Result<Pattern, Why> {
+pub(super) fn compile_glob(subject: Subject, glob: &str) -> Result<GlobPattern, RuleErrorKind> {
     let spelled = match subject {
         Subject::Host => glob.to_ascii_lowercase().into_bytes(),
-        Subject::Path => match path::decoded(glob.as_bytes()) {
+        Subject::Path => match path::decode_escapes(glob.as_bytes()) {
             // A slash at the end does not count in paths, so it must not in what they are compared with.
             mut text if text.len() > 1 && text.ends_with(b"/") => {
                 text.pop();
@@ -144,14 +150,14 @@ pub(super) fn pattern(subject: Subject, glob: &str) -> Result<Pattern, Why> {
         },
         _ => glob.as_bytes().to_vec(),
     };
-    Pattern::new(&spelled).ok_or_else(|| Why::GlobBytes(glob.into()))
+    GlobPattern::new(&spelled).ok_or_else(|| RuleErrorKind::GlobBytes(glob.into()))
 }
 
-fn set(networks: impl Iterator<Item = IpNet>) -> Networks<()> {
-    let mut networks: Vec<IpNet> = networks.map(networks::canonical).collect();
+fn network_set(networks: impl Iterator<Item = IpNet>) -> NetworkIndex<()> {
+    let mut networks: Vec<IpNet> = networks.map(network_index::canonical).collect();
     networks.sort_unstable();
     networks.dedup();
-    Networks::new(networks.into_iter().map(|network| (network, ())))
+    NetworkIndex::new(networks.into_iter().map(|network| (network, ())))
 }
 
 /// An address as people write it, without an allocation.

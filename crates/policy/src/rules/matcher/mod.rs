@@ -8,46 +8,46 @@
 
 mod build;
 mod condition;
-mod look;
+mod request_view;
 
 #[cfg(test)]
-mod broken;
+mod index_fault;
 
 #[cfg(test)]
-pub(super) use broken::Broken;
+pub(super) use index_fault::IndexFault;
 
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::found::{Found, Listed, MOST_METERS};
-use super::networks::Networks;
-use super::prefixes::Prefixes;
-use super::tree::Tree;
+use super::matched_rules::{ListVerdict, MAX_METERS, MatchedRules};
+use super::network_index::NetworkIndex;
+use super::prefix_tree::PrefixTree;
+use super::route_tree::RouteTree;
 use crate::attributes::{Attribute, Attributes};
-use condition::Check;
-use look::{Look, Needs, Raw, Room, Subject};
+use condition::CompiledCondition;
+use request_view::{NeededAttributes, NormalizationBuffers, RawAttributes, RequestView, Subject};
 
 /// All conditions of a policy.
 #[derive(Debug)]
 pub(super) struct Matcher {
     /// What [`Subject::Other`] means.
     attributes: Box<[Attribute]>,
-    needs: Needs,
-    entries: Box<[Entry]>,
-    limits: Box<[Standing]>,
+    needed: NeededAttributes,
+    entries: Box<[RuleEntry]>,
+    limits: Box<[LimitPrecedence]>,
     /// The templates as they are written.
     templates: Box<[Box<str>]>,
-    always: Vec<usize>,
-    tree: Tree<Named>,
-    exact: Vec<(Subject, Exact)>,
-    networks: Networks<Vec<usize>>,
-    globs: Vec<(Subject, Ends)>,
+    unindexed: Vec<usize>,
+    routes: RouteTree<RouteEntry>,
+    exact: Vec<(Subject, ExactIndex)>,
+    networks: NetworkIndex<Vec<usize>>,
+    globs: Vec<(Subject, GlobIndex)>,
 }
 
 /// What has conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum RuleTarget {
     Deny(usize),
     Exempt,
     Limit(usize),
@@ -55,32 +55,32 @@ enum Target {
 
 /// A target, and its conditions but for the one that it is filed under.
 #[derive(Debug)]
-struct Entry {
-    target: Target,
-    rest: Box<[Check]>,
+struct RuleEntry {
+    target: RuleTarget,
+    other_conditions: Box<[CompiledCondition]>,
 }
 
 /// How a limit stands to others.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct LimitPrecedence {
     /// The group of which only the narrowest applies.
     group: Option<usize>,
     /// How many conditions it has.
     conditions: usize,
     /// How many of its meters must be asked.
-    asked: usize,
+    enforced_meters: usize,
 }
 
 /// A route of the tree: its template, and what is filed under it.
 #[derive(Debug)]
-struct Named {
+struct RouteEntry {
     template: usize,
     entries: Vec<usize>,
 }
 
 /// What is filed under the values of one attribute.
 #[derive(Debug, Default)]
-struct Exact {
+struct ExactIndex {
     values: HashMap<Box<[u8]>, Vec<usize>, FixedState>,
     /// A longer value is not worth hashing, however long it is.
     longest: usize,
@@ -88,67 +88,72 @@ struct Exact {
 
 /// What is filed under how values of one attribute begin or end.
 #[derive(Debug)]
-struct Ends {
-    before: Prefixes<usize>,
-    after: Prefixes<usize>,
+struct GlobIndex {
+    by_prefix: PrefixTree<usize>,
+    by_suffix: PrefixTree<usize>,
 }
 
 impl Matcher {
     /// Finds everything that a request falls under.
-    pub(super) fn find(&self, request: &dyn Attributes, found: &mut Found) {
+    pub(super) fn match_rules(&self, request: &dyn Attributes, found: &mut MatchedRules) {
         found.clear();
-        let raw = Raw::of(request, self.needs);
-        match Look::as_it_is(request, &self.attributes, self.needs, raw) {
+        let raw = RawAttributes::of(request, self.needed);
+        match RequestView::if_normalized(request, &self.attributes, self.needed, raw) {
             Some(mut look) => self.look_up(&mut look, found),
-            None => self.find_rewritten(request, raw, found),
+            None => self.match_normalized(request, raw, found),
         }
-        self.settle(found);
+        self.apply_capacity(found);
     }
 
     /// The template that was found, as it is written.
-    pub(super) fn template(&self, found: &Found) -> Option<&str> {
+    pub(super) fn template(&self, found: &MatchedRules) -> Option<&str> {
         self.templates.get(found.route?).map(|template| &**template)
     }
 
     /// Apart, because the room for rewriting takes a while to clear and most requests do not need it.
     #[cold]
     #[inline(never)]
-    fn find_rewritten(&self, request: &dyn Attributes, raw: Raw<'_>, found: &mut Found) {
-        let mut room = Room::new();
+    fn match_normalized(
+        &self,
+        request: &dyn Attributes,
+        raw: RawAttributes<'_>,
+        found: &mut MatchedRules,
+    ) {
+        let mut room = NormalizationBuffers::new();
         let (mut look, unreadable) =
-            Look::rewritten(request, &self.attributes, self.needs, raw, &mut room);
-        found.unreadable = unreadable;
+            RequestView::normalized(request, &self.attributes, self.needed, raw, &mut room);
+        found.is_uri_too_long = unreadable;
         self.look_up(&mut look, found);
     }
 
-    fn look_up<'a>(&'a self, look: &mut Look<'a>, found: &mut Found) {
+    fn look_up<'a>(&'a self, look: &mut RequestView<'a>, found: &mut MatchedRules) {
         // Routes come first: the first of them is the one that conditions on `route` see.
-        if !self.tree.is_empty()
+        if !self.routes.is_empty()
             && let Some(path) = look.path
         {
-            self.tree.visit(path, &mut |named| {
+            self.routes.visit(path, &mut |named| {
                 if found.route.is_none() {
                     found.route = Some(named.template);
                     let text = self.templates.get(named.template);
                     look.route = look.route.or(text.map(|text| text.as_bytes()));
                 }
-                self.take_all(&named.entries, look, found);
+                self.add_all_matching(&named.entries, look, found);
             });
         }
-        self.take_all(&self.always, look, found);
+        self.add_all_matching(&self.unindexed, look, found);
         for (subject, exact) in &self.exact {
             if let Some(value) = look.value(*subject)
                 && value.len() <= exact.longest
                 && let Some(entries) = exact.values.get(value)
             {
-                self.take_all(entries, look, found);
+                self.add_all_matching(entries, look, found);
             }
         }
         if !self.networks.is_empty()
             && let Some(ip) = look.ip
         {
-            for entries in self.networks.around(ip) {
-                self.take_all(entries, look, found);
+            for entries in self.networks.enclosing(ip) {
+                self.add_all_matching(entries, look, found);
             }
         }
         for (subject, ends) in &self.globs {
@@ -158,45 +163,56 @@ impl Matcher {
                     (Subject::Path, Some(path)) => path.full(),
                     _ => value,
                 };
-                ends.before
-                    .visit(full.iter().copied(), |entry| self.take(*entry, look, found));
-                ends.after.visit(value.iter().rev().copied(), |entry| {
-                    self.take(*entry, look, found);
+                ends.by_prefix.visit(full.iter().copied(), |entry| {
+                    self.add_if_matching(*entry, look, found)
+                });
+                ends.by_suffix.visit(value.iter().rev().copied(), |entry| {
+                    self.add_if_matching(*entry, look, found);
                 });
             }
         }
     }
 
-    fn take_all(&self, entries: &[usize], look: &mut Look<'_>, found: &mut Found) {
+    fn add_all_matching(
+        &self,
+        entries: &[usize],
+        look: &mut RequestView<'_>,
+        found: &mut MatchedRules,
+    ) {
         entries
             .iter()
-            .for_each(|entry| self.take(*entry, look, found));
+            .for_each(|entry| self.add_if_matching(*entry, look, found));
     }
 
     /// Adds an entry's target if its other conditions hold.
-    fn take(&self, entry: usize, look: &mut Look<'_>, found: &mut Found) {
+    fn add_if_matching(&self, entry: usize, look: &mut RequestView<'_>, found: &mut MatchedRules) {
         let Some(entry) = self.entries.get(entry) else {
             return;
         };
         // What could not change anything any more need not be checked.
-        let matters = match (found.listed, entry.target) {
-            (Listed::Denied(first), Target::Deny(index)) => index < first,
-            (Listed::Denied(_), _) => false,
-            (Listed::Exempt, target) => matches!(target, Target::Deny(_)),
-            (Listed::Limits, _) => true,
+        let matters = match (found.list_verdict, entry.target) {
+            (ListVerdict::Denied(first), RuleTarget::Deny(index)) => index < first,
+            (ListVerdict::Denied(_), _) => false,
+            (ListVerdict::Exempt, target) => matches!(target, RuleTarget::Deny(_)),
+            (ListVerdict::Limits, _) => true,
         };
-        if !matters || !entry.rest.iter().all(|check| check.holds(look)) {
+        if !matters
+            || !entry
+                .other_conditions
+                .iter()
+                .all(|check| check.matches(look))
+        {
             return;
         }
         match entry.target {
-            Target::Deny(index) => found.listed = Listed::Denied(index),
-            Target::Exempt => found.listed = Listed::Exempt,
-            Target::Limit(index) => self.add(index, found),
+            RuleTarget::Deny(index) => found.list_verdict = ListVerdict::Denied(index),
+            RuleTarget::Exempt => found.list_verdict = ListVerdict::Exempt,
+            RuleTarget::Limit(index) => self.add_limit(index, found),
         }
     }
 
     /// Adds a limit, unless a narrower one of its group is there.
-    fn add(&self, index: usize, found: &mut Found) {
+    fn add_limit(&self, index: usize, found: &mut MatchedRules) {
         if let Some(standing) = self.limits.get(index)
             && standing.group.is_some()
         {
@@ -215,10 +231,10 @@ impl Matcher {
     }
 
     /// What the lists have decided, limits do not; and what is more than fits is cut and said.
-    fn settle(&self, found: &mut Found) {
-        if found.listed != Listed::Limits {
+    fn apply_capacity(&self, found: &mut MatchedRules) {
+        if found.list_verdict != ListVerdict::Limits {
             found.len = 0;
-            found.more_than_fit = false;
+            found.is_truncated = false;
             return;
         }
         let mut asked = 0;
@@ -226,11 +242,11 @@ impl Matcher {
             asked += self
                 .limits
                 .get(**index)
-                .map_or(0, |standing| standing.asked);
-            asked <= MOST_METERS
+                .map_or(0, |standing| standing.enforced_meters);
+            asked <= MAX_METERS
         });
         let fit = fit.count();
-        found.more_than_fit |= fit < found.len;
+        found.is_truncated |= fit < found.len;
         found.len = fit;
     }
 }

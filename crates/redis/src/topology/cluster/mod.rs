@@ -4,23 +4,23 @@
 //! Here a call goes to another node only when a node has said that it did not carry it out. Must not know: what is in a
 //! call.
 
-mod map;
+mod cluster_slots;
+mod cluster_view;
 mod refresh;
-mod view;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 use tokio::time::Instant;
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
-use self::refresh::{Found, Shared};
+use self::refresh::{ClusterState, RefreshOutcome};
 use crate::address::Endpoint;
-use crate::failure::Trouble;
-use crate::link::{Dial, How, Link};
-use crate::task::{Task, jittered};
-use crate::wire::Request;
+use crate::call_failure::RoutingHint;
+use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::task::{SupervisedTask, jittered};
+use crate::wire::ScriptCall;
 
 /// The most nodes that one call is sent to. Every one but the last has said that it did nothing.
 const MOST_HOPS: u32 = 5;
@@ -32,71 +32,73 @@ const AGAIN_AFTER: Duration = Duration::from_millis(2);
 /// The nodes, and the task that keeps up with them.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    shared: Arc<Shared>,
-    _refresher: Task,
+    state: Arc<ClusterState>,
+    _refresher: SupervisedTask,
 }
 
 impl Cluster {
     pub(super) async fn open(
-        dial: Dial,
+        dial: Connector,
         seeds: Vec<Endpoint>,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let shared = Arc::new(Shared::new(dial, seeds, connections));
+        let shared = Arc::new(ClusterState::new(dial, seeds, connections));
         // Without an answer the store exists all the same, and the task goes on asking.
-        if shared.refresh().await != Found::Nobody {
+        if shared.refresh().await != RefreshOutcome::NoReply {
             for link in shared.view().links() {
                 link.wait_for_first_attempt().await;
             }
         }
         let refreshing = Arc::clone(&shared);
-        let refresher = Task::start(move || Arc::clone(&refreshing).keep_refreshing())?;
+        let refresher = SupervisedTask::start(move || Arc::clone(&refreshing).keep_refreshing())?;
         Ok(Self {
-            shared,
+            state: shared,
             _refresher: refresher,
         })
     }
 
-    pub(super) fn links(&self) -> Vec<Arc<Link>> {
-        self.shared.view().links().to_vec()
+    pub(super) fn links(&self) -> Vec<Arc<ConnectionPool>> {
+        self.state.view().links().to_vec()
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Link>> {
-        self.shared.view().owner(slot).cloned()
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<ConnectionPool>> {
+        self.state.view().owner(slot).cloned()
     }
 
     pub(super) async fn call(
         &self,
         slot: u16,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         let Some(mut link) = self.owner(slot) else {
-            self.shared.alarm();
+            self.state.alarm();
             let detail = "no node of the cluster is known to have the slot";
-            return Err(StoreError::new(ErrorKind::Unreachable, detail));
+            return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let (mut how, mut hops, mut again) = (How::Plain, 1, 0);
+        let (mut how, mut hops, mut again) = (CallMode::Plain, 1, 0);
         loop {
             let failure = match link.call(request, how, until).await {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };
-            let next = match &failure.trouble {
-                Trouble::None => None,
-                Trouble::Gone => {
-                    self.shared.alarm();
+            let next = match &failure.hint {
+                RoutingHint::None => None,
+                RoutingHint::FindServer => {
+                    self.state.alarm();
                     None
                 }
-                Trouble::Moved(to) => self.moved(slot, to, &link).map(|link| (link, How::Plain)),
-                Trouble::Ask(to) => self.find(to, &link).map(|link| (link, How::Asking)),
-                Trouble::TryAgain => {
+                RoutingHint::Moved(to) => self
+                    .moved(slot, to, &link)
+                    .map(|link| (link, CallMode::Plain)),
+                RoutingHint::Ask(to) => self.find(to, &link).map(|link| (link, CallMode::Asking)),
+                RoutingHint::TryAgain => {
                     again += 1;
                     let is_late = !wait_before(again, until).await;
                     // From the start: the keys may be together elsewhere by now.
                     let owner = self.owner(slot).filter(|_| !is_late);
                     hops -= 1;
-                    owner.map(|link| (link, How::Plain))
+                    owner.map(|link| (link, CallMode::Plain))
                 }
             };
             let Some(next) = next.filter(|_| hops < MOST_HOPS) else {
@@ -108,20 +110,20 @@ impl Cluster {
     }
 
     /// Who has the slot now. Everybody else's calls go there too from now on.
-    fn moved(&self, slot: u16, to: &str, by: &Link) -> Option<Arc<Link>> {
+    fn moved(&self, slot: u16, to: &str, by: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
         // Where one slot has moved others may have.
-        self.shared.alarm();
+        self.state.alarm();
         let link = self.find(to, by)?;
-        self.shared.view().assign(slot, link.endpoint());
+        self.state.view().assign(slot, link.endpoint());
         Some(link)
     }
 
     /// The link to a node. One that is not known yet is found in the background, and until then there is none.
-    fn find(&self, to: &str, by: &Link) -> Option<Arc<Link>> {
-        let endpoint = Endpoint::named(to, by.endpoint())?;
-        let found = self.shared.view().find(&endpoint).cloned();
+    fn find(&self, to: &str, by: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
+        let endpoint = Endpoint::parse_from(to, by.endpoint())?;
+        let found = self.state.view().find(&endpoint).cloned();
         if found.is_none() {
-            self.shared.alarm();
+            self.state.alarm();
         }
         found
     }

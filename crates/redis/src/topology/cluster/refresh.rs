@@ -8,10 +8,10 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::Notify;
 
-use super::map::{self, Range};
-use super::view::View;
+use super::cluster_slots::{self, SlotRange};
+use super::cluster_view::ClusterView;
 use crate::address::Endpoint;
-use crate::link::{Dial, Link};
+use crate::pool::{ConnectionPool, Connector};
 use crate::task::jittered;
 
 /// How often the map is asked for when all is well.
@@ -25,40 +25,40 @@ const MOST_NODES: usize = 1_024;
 
 /// What came of asking for the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum RefreshOutcome {
     /// Nobody answered.
-    Nobody,
+    NoReply,
     /// It is as it was.
-    Same,
+    Unchanged,
     /// It is in force.
-    Change,
+    Changed,
 }
 
 /// What callers and the task share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    dial: Dial,
+pub(super) struct ClusterState {
+    dial: Connector,
     seeds: Vec<Endpoint>,
     connections: usize,
-    view: RwLock<Arc<View>>,
+    view: RwLock<Arc<ClusterView>>,
     alarm: Arc<Notify>,
     /// Who is asked first, another one each time: one node may be wrong for long.
-    turn: AtomicUsize,
+    next_node: AtomicUsize,
 }
 
-impl Shared {
-    pub(super) fn new(dial: Dial, seeds: Vec<Endpoint>, connections: usize) -> Self {
+impl ClusterState {
+    pub(super) fn new(dial: Connector, seeds: Vec<Endpoint>, connections: usize) -> Self {
         Self {
             dial,
             seeds,
             connections,
-            view: RwLock::new(Arc::new(View::empty())),
+            view: RwLock::new(Arc::new(ClusterView::empty())),
             alarm: Arc::new(Notify::new()),
-            turn: AtomicUsize::new(0),
+            next_node: AtomicUsize::new(0),
         }
     }
 
-    pub(super) fn view(&self) -> Arc<View> {
+    pub(super) fn view(&self) -> Arc<ClusterView> {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&view)
     }
@@ -73,10 +73,10 @@ impl Shared {
         loop {
             let waited = tokio::time::timeout(REFRESH_EVERY, self.alarm.notified()).await;
             let found = self.refresh().await;
-            if found == Found::Nobody {
+            if found == RefreshOutcome::NoReply {
                 self.alarm();
             }
-            let is_calm = waited.is_err() || found == Found::Change;
+            let is_calm = waited.is_err() || found == RefreshOutcome::Changed;
             pause = if is_calm {
                 SHORTEST_PAUSE
             } else {
@@ -87,15 +87,15 @@ impl Shared {
     }
 
     /// Asks for the map and puts it in force.
-    pub(super) async fn refresh(&self) -> Found {
+    pub(super) async fn refresh(&self) -> RefreshOutcome {
         let Some(ranges) = self.ask().await else {
-            return Found::Nobody;
+            return RefreshOutcome::NoReply;
         };
         let view = self.view();
-        if view.is_as(&ranges) {
-            return Found::Same;
+        if view.matches_ranges(&ranges) {
+            return RefreshOutcome::Unchanged;
         }
-        let mut links: Vec<Arc<Link>> = Vec::new();
+        let mut links: Vec<Arc<ConnectionPool>> = Vec::new();
         for range in &ranges {
             if links.iter().any(|link| *link.endpoint() == range.owner) {
                 continue;
@@ -105,7 +105,8 @@ impl Shared {
             let link = known.map_or_else(
                 || {
                     let owner = range.owner.clone();
-                    Link::start(&self.dial, owner, self.connections, &self.alarm).map(Arc::new)
+                    ConnectionPool::start(&self.dial, owner, self.connections, &self.alarm)
+                        .map(Arc::new)
                 },
                 Ok,
             );
@@ -113,21 +114,21 @@ impl Shared {
                 links.push(link);
             }
         }
-        let next = Arc::new(View::of(links, &ranges));
+        let next = Arc::new(ClusterView::new(links, &ranges));
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
-        Found::Change
+        RefreshOutcome::Changed
     }
 
-    async fn ask(&self) -> Option<Vec<Range>> {
+    async fn ask(&self) -> Option<Vec<SlotRange>> {
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = self.next_node.fetch_add(1, Ordering::Relaxed);
         let view = self.view();
         let links = view.links();
         for index in 0..links.len() {
             let index = turn.wrapping_add(index).checked_rem(links.len())?;
             let link = links.get(index)?;
-            let reply = link.ask(&question, self.dial.deadline()).await;
+            let reply = link.query(&question, self.dial.deadline()).await;
             if let Some(ranges) = reply
                 .ok()
                 .and_then(|reply| accepted(&reply, link.endpoint()))
@@ -155,6 +156,6 @@ impl Shared {
 }
 
 /// A map that can be used: a node that is not part of a cluster yet knows of no slots.
-fn accepted(reply: &Value, by: &Endpoint) -> Option<Vec<Range>> {
-    map::read(reply, by).filter(|ranges| (1..=MOST_NODES * 16).contains(&ranges.len()))
+fn accepted(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
+    cluster_slots::parse(reply, by).filter(|ranges| (1..=MOST_NODES * 16).contains(&ranges.len()))
 }

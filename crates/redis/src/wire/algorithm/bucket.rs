@@ -6,44 +6,47 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Op, State};
 use tollgate_core::{LeakyBucket, TokenBucket};
 
-use super::Scripted;
+use super::ScriptedAlgorithm;
 use crate::script::Which;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
-use crate::wire::observed_state::{ObservedState, Reader};
+use crate::wire::observed_state::{ObservedState, ReplyReader};
 
-impl Scripted for TokenBucket {
+impl ScriptedAlgorithm for TokenBucket {
     const SCRIPT: Which = Which::Buckets;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         encode(self, false, op)
     }
 
-    fn observe(&self, reader: &mut Reader<'_>, _: LeaseId) -> Option<ObservedState> {
+    fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
         observe(reader)
     }
 }
 
-impl Scripted for LeakyBucket {
+impl ScriptedAlgorithm for LeakyBucket {
     const SCRIPT: Which = Which::Buckets;
 
     fn encode(&self, op: Op) -> Option<Blob> {
-        encode(self.as_tokens(), self.is_queue(), op)
+        encode(self.as_token_bucket(), self.is_queue(), op)
     }
 
-    fn observe(&self, reader: &mut Reader<'_>, _: LeaseId) -> Option<ObservedState> {
+    fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
         observe(reader)
     }
 }
 
-fn observe(reader: &mut Reader<'_>) -> Option<ObservedState> {
+fn observe(reader: &mut ReplyReader<'_>) -> Option<ObservedState> {
     let tat = reader.pair()?;
     Some(ObservedState::whole(State::Bucket(tat)))
 }
 
 fn encode(bucket: &TokenBucket, is_queue: bool, op: Op) -> Option<Blob> {
     let (interval, block) = (bucket.interval().as_nanos().max(1), bucket.block().max(1));
-    let (capacity, saturation) = (bucket.refill().as_nanos(), bucket.saturation().as_nanos());
+    let (capacity, saturation) = (
+        bucket.refill_time().as_nanos(),
+        bucket.saturation().as_nanos(),
+    );
     let price = |blocks: u64| blocks.saturating_mul(interval);
     let burst = capacity / interval;
     let (operation, bound, price) = match op {
@@ -60,7 +63,7 @@ fn encode(bucket: &TokenBucket, is_queue: bool, op: Op) -> Option<Blob> {
         Op::Settle { .. } => (code::SETTLE, saturation, 0),
         _ => return None,
     };
-    let blob = Blob::of(1, operation).pair(bucket.ceiling().as_nanos());
+    let blob = Blob::new(1, operation).pair(bucket.ceiling().as_nanos());
     Some(match operation {
         code::LOOK | code::NEVER => blob,
         code::SPEND => blob.pair(bound).pair(price),

@@ -6,13 +6,13 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Op, State};
 use tollgate_core::{CounterState, SlidingCounter};
 
-use super::Scripted;
+use super::ScriptedAlgorithm;
 use crate::script::Which;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
-use crate::wire::observed_state::{ObservedState, Reader};
+use crate::wire::observed_state::{ObservedState, ReplyReader};
 
-impl Scripted for SlidingCounter {
+impl ScriptedAlgorithm for SlidingCounter {
     const SCRIPT: Which = Which::Counters;
 
     fn encode(&self, op: Op) -> Option<Blob> {
@@ -31,7 +31,7 @@ impl Scripted for SlidingCounter {
         let (length, tick) = (self.window().as_nanos(), self.tick().as_nanos().max(1));
         // A tick is a power of ten, and its exponent is what the state has room for.
         let power = u8::try_from(tick.ilog10()).ok()?;
-        let blob = Blob::of(3, operation)
+        let blob = Blob::new(3, operation)
             .count(limit)
             .small(self.saturation())
             .small(self.ceiling())
@@ -42,7 +42,7 @@ impl Scripted for SlidingCounter {
         Some(blob)
     }
 
-    fn observe(&self, reader: &mut Reader<'_>, _: LeaseId) -> Option<ObservedState> {
+    fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
         let counter = CounterState {
             start: reader.pair()?,
             previous: u32::try_from(reader.int()?).ok()?,

@@ -4,16 +4,16 @@
 //! Must not know: other algorithms.
 
 use tollgate_core::Concurrency;
-use tollgate_core::concurrency::{Lease, LeaseId, Leases};
+use tollgate_core::concurrency::{Lease, LeaseId, LeaseSet};
 use tollgate_core::limit::{Op, State};
 
-use super::Scripted;
+use super::ScriptedAlgorithm;
 use crate::script::Which;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
-use crate::wire::observed_state::{ObservedState, Reader};
+use crate::wire::observed_state::{ObservedState, ReplyReader};
 
-impl Scripted for Concurrency {
+impl ScriptedAlgorithm for Concurrency {
     const SCRIPT: Which = Which::Leases;
 
     fn encode(&self, op: Op) -> Option<Blob> {
@@ -25,15 +25,15 @@ impl Scripted for Concurrency {
             Op::Release(id) => (code::RELEASE, id.0, 0),
             _ => return None,
         };
-        let blob = Blob::of(5, operation)
+        let blob = Blob::new(5, operation)
             .count(self.limit())
-            .pair(self.lease().as_nanos())
+            .pair(self.lease_duration().as_nanos())
             .count(weight)
             .id(id);
         Some(blob)
     }
 
-    fn observe(&self, reader: &mut Reader<'_>, id: LeaseId) -> Option<ObservedState> {
+    fn observe(&self, reader: &mut ReplyReader<'_>, id: LeaseId) -> Option<ObservedState> {
         let (found, used) = (reader.int()?, reader.count()?);
         let (held, leaves, gone) = (reader.pair()?, reader.pair()?, reader.count()?);
         reader.int()?;
@@ -45,7 +45,7 @@ impl Scripted for Concurrency {
         let other = LeaseId(!id.0);
         let leases = |leases: [(LeaseId, u64, u64); 2]| {
             let leases = leases.into_iter().filter(|(_, weight, _)| *weight > 0);
-            State::Leases(Leases::from_iter(leases.map(|(id, weight, expires)| {
+            State::Leases(LeaseSet::from_iter(leases.map(|(id, weight, expires)| {
                 Lease {
                     id,
                     weight,

@@ -6,15 +6,15 @@
 use tollgate_core::SlidingLog;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Op, State};
-use tollgate_core::sliding_log::{Entry, Log};
+use tollgate_core::sliding_log::{Log, LogEntry};
 
-use super::Scripted;
+use super::ScriptedAlgorithm;
 use crate::script::Which;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
-use crate::wire::observed_state::{ObservedState, Reader};
+use crate::wire::observed_state::{ObservedState, ReplyReader};
 
-impl Scripted for SlidingLog {
+impl ScriptedAlgorithm for SlidingLog {
     const SCRIPT: Which = Which::Logs;
     const MARK_NANOS: u64 = 1_000;
 
@@ -34,7 +34,7 @@ impl Scripted for SlidingLog {
             Op::Settle { .. } => (code::SETTLE, 0),
             _ => return None,
         };
-        let blob = Blob::of(4, operation)
+        let blob = Blob::new(4, operation)
             .count(limit)
             .count(self.saturation_blocks())
             .count(asked)
@@ -44,7 +44,7 @@ impl Scripted for SlidingLog {
         Some(blob)
     }
 
-    fn observe(&self, reader: &mut Reader<'_>, _: LeaseId) -> Option<ObservedState> {
+    fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
         let (used, gone) = (reader.count()?, reader.count()?);
         let (leaves, newest) = (reader.micros()?, reader.micros()?);
         let (used_after, newest_after) = (reader.count()?, reader.micros()?);
@@ -56,7 +56,7 @@ impl Scripted for SlidingLog {
         let log = |entries: [(u64, u64); 2]| {
             let entries = entries.into_iter().filter(|(_, blocks)| *blocks > 0);
             State::Log(Log::from_iter(
-                entries.map(|(at, blocks)| Entry { at, blocks }),
+                entries.map(|(at, blocks)| LogEntry { at, blocks }),
             ))
         };
         Some(ObservedState {

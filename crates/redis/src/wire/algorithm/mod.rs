@@ -13,11 +13,11 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Op, Quota};
 
 use super::bytes::Blob;
-use super::observed_state::{ObservedState, Reader};
+use super::observed_state::{ObservedState, ReplyReader};
 use crate::script::Which;
 
 /// An algorithm that has a script.
-trait Scripted {
+trait ScriptedAlgorithm {
     /// The script that decides batches of this algorithm only.
     const SCRIPT: Which;
     /// How many nanoseconds one step of a receipt's mark is. Scripts keep all instants in nanoseconds.
@@ -28,7 +28,7 @@ trait Scripted {
     fn encode(&self, op: Op) -> Option<Blob>;
 
     /// The state that the script saw. `id` is the lease that was asked about, if one was.
-    fn observe(&self, reader: &mut Reader<'_>, id: LeaseId) -> Option<ObservedState>;
+    fn observe(&self, reader: &mut ReplyReader<'_>, id: LeaseId) -> Option<ObservedState>;
 }
 
 /// Asks the algorithm that a quota is of; `$otherwise` if it has no script.
@@ -54,7 +54,7 @@ pub(super) fn encode(quota: &Quota, op: Op) -> Option<Blob> {
 /// The state that the script saw; see [`Scripted::observe`].
 pub(super) fn observe(
     quota: &Quota,
-    reader: &mut Reader<'_>,
+    reader: &mut ReplyReader<'_>,
     id: LeaseId,
 ) -> Option<ObservedState> {
     each!(quota, algorithm => algorithm.observe(reader, id), None)
@@ -62,7 +62,7 @@ pub(super) fn observe(
 
 /// The script that decides on this quota.
 pub(super) fn script(quota: &Quota) -> Which {
-    const fn of<A: Scripted>(_: &A) -> Which {
+    const fn of<A: ScriptedAlgorithm>(_: &A) -> Which {
         A::SCRIPT
     }
     each!(quota, algorithm => of(algorithm), Which::All)
@@ -70,7 +70,7 @@ pub(super) fn script(quota: &Quota) -> Which {
 
 /// How many nanoseconds one step of a receipt's mark is.
 pub(super) fn mark_nanos(quota: &Quota) -> u64 {
-    const fn of<A: Scripted>(_: &A) -> u64 {
+    const fn of<A: ScriptedAlgorithm>(_: &A) -> u64 {
         A::MARK_NANOS
     }
     each!(quota, algorithm => of(algorithm), 1)

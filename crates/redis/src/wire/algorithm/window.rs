@@ -7,13 +7,13 @@ use tollgate_core::fixed_window::{Calendar, Window};
 use tollgate_core::limit::{Op, State};
 use tollgate_core::{FixedWindow, WindowState};
 
-use super::Scripted;
+use super::ScriptedAlgorithm;
 use crate::script::Which;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
-use crate::wire::observed_state::{ObservedState, Reader};
+use crate::wire::observed_state::{ObservedState, ReplyReader};
 
-impl Scripted for FixedWindow {
+impl ScriptedAlgorithm for FixedWindow {
     const SCRIPT: Which = Which::Windows;
 
     fn encode(&self, op: Op) -> Option<Blob> {
@@ -29,7 +29,7 @@ impl Scripted for FixedWindow {
             Op::Settle { .. } => (code::SETTLE, saturation, 0),
             _ => return None,
         };
-        let blob = Blob::of(2, operation).pair(bound).pair(asked);
+        let blob = Blob::new(2, operation).pair(bound).pair(asked);
         Some(match self.window() {
             Window::Epoch(length) => blob.byte(0).pair(length.as_nanos()),
             Window::FirstHit(length) => blob.byte(1).pair(length.as_nanos()),
@@ -49,7 +49,7 @@ impl Scripted for FixedWindow {
         })
     }
 
-    fn observe(&self, reader: &mut Reader<'_>, _: LeaseId) -> Option<ObservedState> {
+    fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
         let (end, count) = (reader.pair()?, reader.pair()?);
         Some(ObservedState::whole(State::Window(WindowState {
             end,

@@ -6,15 +6,15 @@ use tollgate_core::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog,
     TokenBucket, UtcOffset, Window,
 };
-use tollgate_store::{Op, Ruled};
+use tollgate_store::{IdentifiedLimit, Op};
 
-use crate::server_time::ruled;
+use crate::server_time::numbered_limit;
 
 pub(super) const MOST: u64 = 5;
 
 #[derive(Debug)]
 pub(super) struct Case {
-    pub(super) ruled: Ruled,
+    pub(super) ruled: IdentifiedLimit,
     /// Core's promise: the longest that anybody waits for one unit after the clock went back.
     pub(super) bound: Nanos,
     /// The most that is admitted while the clock runs from there to the bound.
@@ -41,14 +41,16 @@ impl Case {
 pub(super) fn cases() -> Vec<Case> {
     let rate = Rate::per_minute(10);
     let refill = Nanos::from_secs(30);
-    let token = TokenBucket::at(rate).burst(MOST).build().unwrap();
+    let token = TokenBucket::builder(rate).burst(MOST).build().unwrap();
     // A leaky bucket's burst is what waits beside the one that is served.
     let meter = LeakyBucket::meter(rate).burst(MOST - 1).build().unwrap();
     let queue = LeakyBucket::queue(rate).burst(MOST - 1).build().unwrap();
-    let window = |window| FixedWindow::of(MOST, window).build().unwrap();
+    let window = |window| FixedWindow::builder(MOST, window).build().unwrap();
     let day = Window::Calendar(Calendar::Day, UtcOffset::UTC);
-    let log = SlidingLog::of(MOST, Nanos::MINUTE).build().unwrap();
-    let counter = SlidingCounter::of(MOST, Nanos::MINUTE).build().unwrap();
+    let log = SlidingLog::builder(MOST, Nanos::MINUTE).build().unwrap();
+    let counter = SlidingCounter::builder(MOST, Nanos::MINUTE)
+        .build()
+        .unwrap();
     let places = Concurrency::new(MOST, refill).unwrap();
     let case = |ruled, bound, admitted_within_bound| Case {
         ruled,
@@ -59,23 +61,23 @@ pub(super) fn cases() -> Vec<Case> {
     let two_hours = Nanos::from_secs(7_200);
     let two_days = Nanos::from_secs(2 * 86_400);
     vec![
-        case(ruled(1, token), refill, MOST),
-        case(ruled(2, meter), meter.ceiling(), MOST),
-        case(ruled(3, queue), queue.ceiling(), MOST),
+        case(numbered_limit(1, token), refill, MOST),
+        case(numbered_limit(2, meter), meter.ceiling(), MOST),
+        case(numbered_limit(3, queue), queue.ceiling(), MOST),
         // The window that was open ends within two, and at its end at most one other has begun.
         case(
-            ruled(4, window(Window::Epoch(Nanos::HOUR))),
+            numbered_limit(4, window(Window::Epoch(Nanos::HOUR))),
             two_hours,
             2 * MOST,
         ),
         case(
-            ruled(5, window(Window::FirstHit(Nanos::MINUTE))),
+            numbered_limit(5, window(Window::FirstHit(Nanos::MINUTE))),
             Nanos::MINUTE,
             MOST,
         ),
-        case(ruled(6, window(day)), two_days, 2 * MOST),
-        case(ruled(7, log), Nanos::MINUTE, MOST),
-        case(ruled(600, counter), two_minutes, 2 * MOST),
-        case(ruled(6_000, places), refill, MOST),
+        case(numbered_limit(6, window(day)), two_days, 2 * MOST),
+        case(numbered_limit(7, log), Nanos::MINUTE, MOST),
+        case(numbered_limit(600, counter), two_minutes, 2 * MOST),
+        case(numbered_limit(6_000, places), refill, MOST),
     ]
 }

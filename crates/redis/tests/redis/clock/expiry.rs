@@ -2,20 +2,20 @@
 
 use tollgate_core::Nanos;
 use tollgate_core::reservation::ReservationId;
-use tollgate_store::{Note, Op};
+use tollgate_store::{Op, ReplyNote};
 use tollgate_testkit::redis::Kind;
 
 use super::cases::{Case, MOST, cases};
-use super::rig::{Rig, needed_until};
+use super::harness::{ClockHarness, needed_until};
 use crate::model::Model;
-use crate::server_time::{ruled, slow_bucket};
+use crate::server_time::{numbered_limit, slow_bucket};
 
 const MICROSECOND: Nanos = Nanos::from_micros(1);
 const TWO_MILLISECONDS: Nanos = Nanos::from_millis(2);
 
 /// Spends on two keys; looks at one just before and at the other just when the state stops to matter; then finds the
 /// first one gone.
-async fn follow(rig: &mut Rig, case: &Case) {
+async fn follow(rig: &mut ClockHarness, case: &Case) {
     let limit = &case.ruled;
     let (mut alice, mut bob) = (Model::default(), Model::default());
     let take = case.take(2, rig.number());
@@ -44,14 +44,14 @@ async fn follow(rig: &mut Rig, case: &Case) {
     assert_eq!(rig.survival_fault(&names[0]), None, "{limit:?}");
     let all = case.take(MOST, rig.number());
     let answer = rig.ask("alice", limit, all).await;
-    assert_eq!(Rig::staleness_fault(&answer, limit, all), None);
+    assert_eq!(ClockHarness::staleness_fault(&answer, limit, all), None);
     rig.command::<()>(&["FLUSHALL"]);
 }
 
 #[tokio::test]
 async fn i15_a_key_lives_exactly_as_long_as_its_state_matters() {
     for kind in Kind::under_test() {
-        let mut rig = Rig::start(kind).await;
+        let mut rig = ClockHarness::start(kind).await;
         for case in cases() {
             // At the very beginning of a millisecond, at its very end, and between.
             for micros in [543, 999, 377] {
@@ -68,7 +68,7 @@ async fn i15_a_ledger_lives_as_long_as_it_remembers() {
     let hold = Nanos::from_secs(10);
     let need = Nanos::from_secs(70);
     for kind in Kind::under_test() {
-        let mut rig = Rig::start(kind).await;
+        let mut rig = ClockHarness::start(kind).await;
         for case in cases().iter().filter(|case| !case.is_concurrency()) {
             let limit = &case.ruled;
             let mut alice = Model::default();
@@ -86,13 +86,13 @@ async fn i15_a_ledger_lives_as_long_as_it_remembers() {
             rig.advance(until.since(rig.now()).saturating_sub(gap));
             // Repeating it changes nothing and answers with the first receipt.
             let again = rig.ask("alice", limit, reserve).await;
-            assert_eq!(again.note, Note::AlreadyReserved, "{limit:?}");
+            assert_eq!(again.note, ReplyNote::AlreadyReserved, "{limit:?}");
             assert_eq!(again.receipt, reserved.receipt, "{limit:?}");
             rig.advance(gap.saturating_add(TWO_MILLISECONDS));
             assert_eq!(rig.survival_fault(&names[0]), None);
             let cancel = Op::CancelReserved(id);
             let unknown = rig.agree(&mut alice, "alice", limit, cancel).await;
-            assert_eq!(unknown.note, Note::ReservationUnknown, "{limit:?}");
+            assert_eq!(unknown.note, ReplyNote::ReservationUnknown, "{limit:?}");
             rig.command::<()>(&["FLUSHALL"]);
         }
     }
@@ -102,7 +102,7 @@ async fn i15_a_ledger_lives_as_long_as_it_remembers() {
 #[tokio::test]
 async fn i15_a_running_clock_cuts_no_lifetime_short() {
     for kind in [Kind::Redis, Kind::NewValkey] {
-        let mut rig = Rig::start(kind).await;
+        let mut rig = ClockHarness::start(kind).await;
         rig.run();
         for case in cases() {
             for _ in 0..100 {
@@ -119,8 +119,8 @@ async fn i15_a_running_clock_cuts_no_lifetime_short() {
 
 #[tokio::test]
 async fn control_a_key_that_lives_too_long_or_too_short_is_noticed() {
-    let mut rig = Rig::start(Kind::Redis).await;
-    let limit = ruled(1, slow_bucket(2));
+    let mut rig = ClockHarness::start(Kind::Redis).await;
+    let limit = numbered_limit(1, slow_bucket(2));
     let answer = rig.ask("alice", &limit, Op::Spend(1)).await;
     let until = needed_until(&answer);
     let name = rig.names().remove(0);
@@ -140,8 +140,8 @@ async fn control_a_key_that_lives_too_long_or_too_short_is_noticed() {
 
 #[tokio::test]
 async fn control_a_state_that_outlives_its_expiry_is_noticed() {
-    let mut rig = Rig::start(Kind::Redis).await;
-    let limit = ruled(1, slow_bucket(2));
+    let mut rig = ClockHarness::start(Kind::Redis).await;
+    let limit = numbered_limit(1, slow_bucket(2));
     let day = Nanos::DAY;
     rig.ask("alice", &limit, Op::Spend(1)).await;
     let name = rig.names().remove(0);
@@ -153,6 +153,6 @@ async fn control_a_state_that_outlives_its_expiry_is_noticed() {
     let later = rig.now().after(day).as_nanos().to_string();
     rig.command::<()>(&["SET", &name, &later]);
     let answer = rig.ask("alice", &limit, Op::Spend(1)).await;
-    let fault = Rig::staleness_fault(&answer, &limit, Op::Spend(1));
+    let fault = ClockHarness::staleness_fault(&answer, &limit, Op::Spend(1));
     assert!(fault.is_some_and(|fault| fault.contains("instead of")));
 }

@@ -1,11 +1,11 @@
 //! S-26: the server's clock jumps by an hour, by a day, and back to 1970. Nothing is minted, nobody is locked out.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_store::Answer;
+use tollgate_store::StoreReply;
 use tollgate_testkit::redis::Kind;
 
 use super::cases::{Case, MOST, cases};
-use super::rig::{Rig, needed_until};
+use super::harness::{ClockHarness, needed_until};
 use crate::model::Model;
 
 /// Into how many parts the time until nobody may be locked out any more is cut.
@@ -14,8 +14,8 @@ const PARTS: u64 = 40;
 /// Asks for everything at once, then for one unit again and again, and tells how many units were admitted and what the
 /// last answer was. (Units alone would not fill a bucket on Valkey, whose held clock wavers.) After it every key ends,
 /// not before its state does, and no later than anybody may be locked out.
-async fn fill(rig: &mut Rig, model: &mut Model, case: &Case) -> (u64, Answer) {
-    let (mut admitted, mut last) = (0, Answer::EMPTY);
+async fn fill(rig: &mut ClockHarness, model: &mut Model, case: &Case) -> (u64, StoreReply) {
+    let (mut admitted, mut last) = (0, StoreReply::EMPTY);
     for cost in [MOST, 1, 1, 1, 1, 1, 1] {
         let take = case.take(cost, rig.number());
         last = rig.agree(model, "alice", &case.ruled, take).await;
@@ -30,7 +30,7 @@ async fn fill(rig: &mut Rig, model: &mut Model, case: &Case) -> (u64, Answer) {
     (admitted, last)
 }
 
-async fn go_back(rig: &mut Rig, case: &Case, step: Nanos) {
+async fn go_back(rig: &mut ClockHarness, case: &Case, step: Nanos) {
     let mut alice = Model::default();
     assert_eq!(fill(rig, &mut alice, case).await.0, MOST, "{case:?}");
     rig.set_back(step);
@@ -58,7 +58,7 @@ async fn go_back(rig: &mut Rig, case: &Case, step: Nanos) {
 async fn go_back_everywhere(step: Nanos) {
     for kind in [Kind::Redis, Kind::NewValkey] {
         for case in cases() {
-            let mut rig = Rig::start(kind).await;
+            let mut rig = ClockHarness::start(kind).await;
             go_back(&mut rig, &case, step).await;
         }
     }
@@ -83,7 +83,7 @@ async fn s_26_a_clock_set_back_to_1970_mints_nothing_and_locks_nobody_out() {
 #[tokio::test]
 async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
     for kind in [Kind::Redis, Kind::NewValkey] {
-        let mut rig = Rig::start(kind).await;
+        let mut rig = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();
             assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
@@ -100,7 +100,7 @@ async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
 async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
     for kind in [Kind::Redis, Kind::NewValkey] {
         for step in [Nanos::HOUR, Nanos::DAY] {
-            let mut rig = Rig::start(kind).await;
+            let mut rig = ClockHarness::start(kind).await;
             for case in cases() {
                 let mut alice = Model::default();
                 assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
@@ -121,7 +121,7 @@ async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
 #[tokio::test]
 async fn s_26_a_key_lost_to_a_short_jump_ahead_costs_at_most_one_burst() {
     for kind in [Kind::Redis, Kind::NewValkey] {
-        let mut rig = Rig::start(kind).await;
+        let mut rig = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();
             assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);

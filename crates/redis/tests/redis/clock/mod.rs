@@ -5,6 +5,6 @@
 
 mod cases;
 mod expiry;
+mod harness;
 mod jumps;
-mod rig;
 mod tiny_windows;

@@ -5,30 +5,33 @@ use std::collections::HashMap;
 use tollgate_core::{
     FixedWindow, Nanos, Outcome, Rate, SlidingCounter, SlidingLog, TokenBucket, Window,
 };
-use tollgate_store::{Op, Ruled};
+use tollgate_store::{IdentifiedLimit, Op};
 use tollgate_testkit::redis::Kind;
 
-use super::rig::{Rig, needed_until};
+use super::harness::{ClockHarness, needed_until};
 use crate::model::Model;
-use crate::server_time::{one, ruled};
+use crate::server_time::{decide_one, numbered_limit};
 
 const MOST: u64 = 3;
 const WINDOW: Nanos = Nanos::from_millis(1);
 
-fn limits() -> [Ruled; 5] {
-    let fixed = |window| FixedWindow::of(MOST, window).build().unwrap();
+fn limits() -> [IdentifiedLimit; 5] {
+    let fixed = |window| FixedWindow::builder(MOST, window).build().unwrap();
     let rate = Rate::new(4, WINDOW);
     [
-        ruled(1, fixed(Window::Epoch(WINDOW))),
-        ruled(2, fixed(Window::FirstHit(WINDOW))),
-        ruled(3, SlidingLog::of(MOST, WINDOW).build().unwrap()),
-        ruled(600, SlidingCounter::of(MOST, WINDOW).build().unwrap()),
-        ruled(6_000, TokenBucket::at(rate).burst(MOST).build().unwrap()),
+        numbered_limit(1, fixed(Window::Epoch(WINDOW))),
+        numbered_limit(2, fixed(Window::FirstHit(WINDOW))),
+        numbered_limit(3, SlidingLog::builder(MOST, WINDOW).build().unwrap()),
+        numbered_limit(600, SlidingCounter::builder(MOST, WINDOW).build().unwrap()),
+        numbered_limit(
+            6_000,
+            TokenBucket::builder(rate).burst(MOST).build().unwrap(),
+        ),
     ]
 }
 
 /// Keys go only when they are looked at, as they do on a server that is busy with others.
-fn expire_lazily(rig: &mut Rig) {
+fn expire_lazily(rig: &mut ClockHarness) {
     rig.command::<()>(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
 }
 
@@ -36,7 +39,7 @@ fn expire_lazily(rig: &mut Rig) {
 #[tokio::test]
 async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
     for kind in [Kind::Redis, Kind::OldRedis] {
-        let mut rig = Rig::start(kind).await;
+        let mut rig = ClockHarness::start(kind).await;
         expire_lazily(&mut rig);
         // A microsecond before a boundary, on it, one after, and in the middle: the steps of every window.
         rig.advance(Nanos::from_micros(1_000 - 457 - 1));
@@ -65,21 +68,21 @@ async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_an_end() {
     for kind in [Kind::Redis, Kind::NewValkey] {
-        let mut rig = Rig::start(kind).await;
+        let mut rig = ClockHarness::start(kind).await;
         expire_lazily(&mut rig);
         rig.run();
-        let Rig {
+        let ClockHarness {
             store, connection, ..
         } = &mut rig;
-        let limit = ruled(
+        let limit = numbered_limit(
             1,
-            FixedWindow::of(MOST, Window::Epoch(WINDOW))
+            FixedWindow::builder(MOST, Window::Epoch(WINDOW))
                 .build()
                 .unwrap(),
         );
         let mut per_window = HashMap::new();
         for _ in 0..500 {
-            let ask = || one(store, "alice", &limit, Op::Spend(1));
+            let ask = || decide_one(store, "alice", &limit, Op::Spend(1));
             let (a, b, c, d) = tokio::join!(ask(), ask(), ask(), ask());
             for answer in [a, b, c, d] {
                 let answer = answer.unwrap();

@@ -7,20 +7,20 @@ use tollgate_testkit::chaos::{Outcome, seed};
 use tollgate_testkit::clock::monotonic;
 use tollgate_testkit::history::{Allowance, Verdict, availability, bound, recovery, spends};
 
-use super::load::Load;
-use super::{DEADLINE, Rig, SLACK, SOON, bucket, limit, stood_in};
-use crate::topology::{alone, until};
+use super::load::LoadGenerator;
+use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_answers};
+use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_goes_on() {
-    let _alone = alone().await;
-    let rig = Rig::start(&[], seed(4));
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(4));
     let store = Arc::new(rig.store(DEADLINE).await);
     let primed = rig.prime(&store, "alice").await;
-    let load = Load::start(&[store], &["alice"; 8], limit(), Duration::from_millis(2));
+    let load = LoadGenerator::start(&[store], &["alice"; 8], limit(), Duration::from_millis(2));
     load.go_on(40).await;
     rig.node.pause();
-    until("calls end at their deadline", || async {
+    wait_until("calls end at their deadline", || async {
         load.failures() >= 8
     })
     .await;
@@ -39,8 +39,8 @@ async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_
     assert!(sent <= asked, "{sent} commands for {asked} questions");
     println!("{spent:?}");
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
-    let took = recovery(&stood_in(&history), healed, SOON).unwrap();
+    let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
     Outcome::of("S-04 a hung server")
         .worst(&worst)
         .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
@@ -52,16 +52,17 @@ async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_02_a_server_that_comes_back_empty_costs_one_burst_and_one_that_kept_its_state_none() {
     for is_kept in [true, false] {
-        let _alone = alone().await;
+        let _alone = exclusive().await;
         let kept = ["--appendonly", "yes", "--appendfsync", "always"];
-        let mut rig = Rig::start(if is_kept { &kept } else { &[] }, seed(2));
+        let mut rig = ProxiedServer::start(if is_kept { &kept } else { &[] }, seed(2));
         let store = Arc::new(rig.store(DEADLINE).await);
         rig.prime(&store, "alice").await;
-        let small = crate::server_time::ruled(1, super::bucket_of(20));
-        let load = Load::start(&[store], &["alice", "bob"], small, Duration::from_millis(1));
+        let small = crate::server_time::numbered_limit(1, super::bucket_of(20));
+        let load =
+            LoadGenerator::start(&[store], &["alice", "bob"], small, Duration::from_millis(1));
         load.go_on(100).await;
         rig.node.kill();
-        until("calls fail", || async { load.failures() >= 8 }).await;
+        wait_until("calls fail", || async { load.failures() >= 8 }).await;
         if is_kept {
             rig.node.restart();
         } else {
@@ -74,8 +75,8 @@ async fn s_02_a_server_that_comes_back_empty_costs_one_burst_and_one_that_kept_i
         let within = |times| bound(&history, &Allowance::of(limit).losses(times));
         assert_eq!(within(0).is_ok(), is_kept, "the state decides");
         let worst = within(1).unwrap();
-        let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
-        let took = recovery(&stood_in(&history), healed, SOON).unwrap();
+        let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
+        let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
         if !is_kept {
             Outcome::of("S-02 restarted empty")
                 .worst(&worst)

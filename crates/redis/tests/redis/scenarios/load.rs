@@ -7,25 +7,25 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollgate_core::Outcome;
 use tollgate_redis::RedisStore;
-use tollgate_store::{Op, Ruled};
+use tollgate_store::{IdentifiedLimit, Op};
 use tollgate_testkit::history::{Act, History, Recorder, Said, Told, Verdict};
 
-use crate::server_time::one;
+use crate::server_time::decide_one;
 
 /// Clients that run until they are told to stop.
-pub(super) struct Load {
+pub(super) struct LoadGenerator {
     is_over: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     recorder: Arc<Recorder>,
     clients: JoinSet<()>,
 }
 
-impl Load {
+impl LoadGenerator {
     /// One client for each key, on the stores in turn, that asks again so long after it was answered.
     pub(super) fn start(
         stores: &[Arc<RedisStore>],
         keys: &[&str],
-        limit: Ruled,
+        limit: IdentifiedLimit,
         every: Duration,
     ) -> Self {
         let mut load = Self {
@@ -59,7 +59,7 @@ impl Load {
     /// Waits until so many more were answered.
     pub(super) async fn go_on(&self, rounds: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + rounds;
-        crate::topology::until("the load goes on", || async {
+        crate::topology::wait_until("the load goes on", || async {
             self.rounds.load(Ordering::Relaxed) >= goal
         })
         .await;
@@ -69,7 +69,7 @@ impl Load {
     pub(super) async fn until_answered(&self, in_a_row: u64) {
         let mut known = self.failures();
         let mut since = self.rounds.load(Ordering::Relaxed);
-        crate::topology::until("the store answers again", || {
+        crate::topology::wait_until("the store answers again", || {
             let (failures, now) = (self.failures(), self.rounds.load(Ordering::Relaxed));
             if failures != known {
                 (known, since) = (failures, now);
@@ -93,9 +93,14 @@ impl Load {
 }
 
 /// One unit, and what came of it is written down.
-pub(super) async fn spend(store: &RedisStore, key: &str, limit: &Ruled, recorder: &Recorder) {
+pub(super) async fn spend(
+    store: &RedisStore,
+    key: &str,
+    limit: &IdentifiedLimit,
+    recorder: &Recorder,
+) {
     let asked = recorder.ask();
-    let said = match one(store, key, limit, Op::Spend(1)).await {
+    let said = match decide_one(store, key, limit, Op::Spend(1)).await {
         Ok(answer) => Said {
             verdict: if answer.outcome.is_admitted() {
                 Verdict::Admitted

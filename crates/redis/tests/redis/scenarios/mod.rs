@@ -3,24 +3,24 @@
 
 mod hung;
 mod load;
-mod lost;
-mod refusing;
-mod replies;
-mod short_of_memory;
+mod lost_replies;
+mod malformed_replies;
+mod out_of_memory;
+mod script_cache;
 mod slow;
 mod unreachable;
 
 use std::time::Duration;
 
 use tollgate_core::TokenBucket;
-use tollgate_redis::{Options, RedisStore};
-use tollgate_store::{Op, Ruled};
+use tollgate_redis::{RedisOptions, RedisStore};
+use tollgate_store::{IdentifiedLimit, Op};
 use tollgate_testkit::faults::Proxy;
 use tollgate_testkit::history::{Bucket, History, Verdict};
 use tollgate_testkit::redis::{Kind, Node};
 
 use crate::SECRET;
-use crate::server_time::{one, ruled, slow_bucket};
+use crate::server_time::{decide_one, numbered_limit, slow_bucket};
 use crate::topology::name_of;
 
 /// What a call may take where the fault decides how long it does. Ten times the usual, because the machine is shared.
@@ -33,12 +33,12 @@ const SOON: Duration = Duration::from_secs(2);
 const BURST: u64 = 1_000;
 
 /// A server and a proxy before it.
-struct Rig {
+struct ProxiedServer {
     node: Node,
     proxy: Proxy,
 }
 
-impl Rig {
+impl ProxiedServer {
     fn start(arguments: &[&str], seed: u64) -> Self {
         let mut all = vec!["--save", "", "--appendonly", "no"];
         all.extend(["--enable-debug-command", "yes"]);
@@ -56,9 +56,9 @@ impl Rig {
     async fn store_with(
         &self,
         deadline: Duration,
-        change: impl FnOnce(&mut Options),
+        change: impl FnOnce(&mut RedisOptions),
     ) -> RedisStore {
-        let mut options = Options::new(self.proxy.url(), SECRET);
+        let mut options = RedisOptions::new(self.proxy.url(), SECRET);
         options.deadline = deadline;
         change(&mut options);
         RedisStore::connect(options).await.unwrap()
@@ -74,11 +74,11 @@ impl Rig {
     async fn prime(&self, store: &RedisStore, key: &str) -> u64 {
         let limit = limit();
         let primed = async {
-            while one(store, key, &limit, Op::Spend(1)).await.is_err() {
+            while decide_one(store, key, &limit, Op::Spend(1)).await.is_err() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(crate::server_time::PATIENT, primed)
+        tokio::time::timeout(crate::server_time::LONG_TIMEOUT, primed)
             .await
             .unwrap();
         self.state(key)
@@ -86,8 +86,8 @@ impl Rig {
 }
 
 /// Limit 1, which refills one unit in a day.
-fn limit() -> Ruled {
-    ruled(1, slow_bucket(BURST))
+fn limit() -> IdentifiedLimit {
+    numbered_limit(1, slow_bucket(BURST))
 }
 
 fn bucket() -> Bucket {
@@ -100,7 +100,7 @@ fn bucket_of(burst: u64) -> TokenBucket {
 
 /// The history as an engine would have it that decides locally when the store does not: nothing is lost, and those answers
 /// say where they come from.
-fn stood_in(history: &History) -> History {
+fn with_fallback_answers(history: &History) -> History {
     let mut history = history.clone();
     for record in &mut history.records {
         if matches!(record.verdict, Verdict::Lost | Verdict::Failed) {

@@ -4,30 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate_store::{ErrorKind, Op};
+use tollgate_store::{Op, StoreErrorKind};
 use tollgate_testkit::chaos::{Outcome, seed};
 use tollgate_testkit::clock::{monotonic, since};
 use tollgate_testkit::history::{
     Allowance, Verdict, availability, bound, coherence, denials, recovery, spends, spends_exactly,
 };
 
-use super::load::Load;
-use super::{DEADLINE, Rig, SLACK, SOON, bucket, limit, resident, stood_in};
-use crate::server_time::{PATIENT, one};
-use crate::topology::alone;
+use super::load::LoadGenerator;
+use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, resident, with_fallback_answers};
+use crate::server_time::{LONG_TIMEOUT, decide_one};
+use crate::topology::exclusive;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() {
-    let _alone = alone().await;
-    let rig = Rig::start(&[], seed(5));
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(5));
     // Slow, and within the deadline: nothing is lost and every unit is counted.
-    let patient = Arc::new(rig.store(PATIENT).await);
+    let patient = Arc::new(rig.store(LONG_TIMEOUT).await);
     let primed = rig.prime(&patient, "alice").await;
     rig.proxy.change(|toxics| {
         toxics.back.latency = Duration::from_millis(5);
         toxics.back.jitter = Duration::from_millis(5);
     });
-    let load = Load::start(&[patient], &["alice"], limit(), Duration::from_millis(1));
+    let load = LoadGenerator::start(&[patient], &["alice"], limit(), Duration::from_millis(1));
     load.go_on(40).await;
     let history = load.end().await;
     let moved = rig.state("alice") - primed;
@@ -42,7 +42,7 @@ async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() 
     let connects = rig.proxy.counters().connects;
     rig.proxy
         .change(|toxics| toxics.back.latency = DEADLINE * 3);
-    let load = Load::start(&[store], &["bob"; 4], limit(), Duration::from_millis(1));
+    let load = LoadGenerator::start(&[store], &["bob"; 4], limit(), Duration::from_millis(1));
     load.go_on(20).await;
     assert_eq!(rig.proxy.counters().connects, connects);
     rig.proxy.heal();
@@ -56,8 +56,8 @@ async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() 
         "calls whose answers came too late were charged: {spent:?}"
     );
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
-    let took = recovery(&stood_in(&history), healed, SOON).unwrap();
+    let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
     let lost = history.count(Verdict::Lost) as u64;
     Outcome::of("S-05 a slow server")
         .worst(&worst)
@@ -69,12 +69,12 @@ async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_05_a_server_that_sleeps_now_and_then_keeps_its_connections() {
-    let _alone = alone().await;
-    let rig = Rig::start(&[], seed(5));
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(5));
     let store = Arc::new(rig.store(DEADLINE / 2).await);
     let primed = rig.prime(&store, "alice").await;
     let connects = rig.proxy.counters().connects;
-    let load = Load::start(&[store], &["alice"; 2], limit(), Duration::from_millis(2));
+    let load = LoadGenerator::start(&[store], &["alice"; 2], limit(), Duration::from_millis(2));
     for _ in 0..4 {
         rig.node.tell(&["DEBUG", "SLEEP", "0.2"]);
         load.go_on(10).await;
@@ -86,15 +86,15 @@ async fn s_05_a_server_that_sleeps_now_and_then_keeps_its_connections() {
     let moved = rig.state("alice") - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
     assert_eq!(spent.units, spent.heard + spent.unheard, "it only slept");
-    availability(&stood_in(&history), DEADLINE / 2 + SLACK).unwrap();
+    availability(&with_fallback_answers(&history), DEADLINE / 2 + SLACK).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_22_what_is_more_than_can_be_in_flight_is_refused_at_once() {
     const CALLS: u64 = 20_000;
     const MOST: u64 = 4_096;
-    let _alone = alone().await;
-    let rig = Rig::start(&[], seed(22));
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(22));
     let store = Arc::new(rig.store(DEADLINE).await);
     let primed = rig.prime(&store, "alice").await;
     let connects = rig.proxy.counters().connects;
@@ -106,16 +106,16 @@ async fn s_22_what_is_more_than_can_be_in_flight_is_refused_at_once() {
     for _ in 0..CALLS {
         let store = Arc::clone(&store);
         calls.spawn(async move {
-            let asked = one(&store, "alice", &limit(), Op::Spend(1)).await;
+            let asked = decide_one(&store, "alice", &limit(), Op::Spend(1)).await;
             asked.err().map(|error| error.kind())
         });
     }
     let (mut busy, mut late) = (0_u64, 0_u64);
     while let Some(kind) = calls.join_next().await {
         match kind.unwrap() {
-            Some(ErrorKind::Busy) => busy += 1,
+            Some(StoreErrorKind::Busy) => busy += 1,
             // On a machine that is slower than the server, an answer may be there when the deadline is noticed.
-            Some(ErrorKind::TimedOut) | None => late += 1,
+            Some(StoreErrorKind::TimedOut) | None => late += 1,
             kind => panic!("{kind:?}"),
         }
     }
@@ -133,8 +133,10 @@ async fn s_22_what_is_more_than_can_be_in_flight_is_refused_at_once() {
     let grown = resident().saturating_sub(memory) >> 20;
     assert!(grown < 128, "{grown} MiB for {CALLS} calls");
     rig.proxy.heal();
-    crate::topology::until("it is asked again", || async {
-        one(&store, "alice", &limit(), Op::Spend(0)).await.is_ok()
+    crate::topology::wait_until("it is asked again", || async {
+        decide_one(&store, "alice", &limit(), Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
     let charged = (rig.state("alice") - primed) / bucket().interval;

@@ -9,23 +9,23 @@ use tollgate_testkit::clock::monotonic;
 use tollgate_testkit::faults::{Door, Ending, Limit, Silence};
 use tollgate_testkit::history::{Allowance, Verdict, availability, bound, recovery, spends};
 
-use super::load::Load;
-use super::{DEADLINE, Rig, SLACK, SOON, bucket, limit, stood_in};
-use crate::server_time::one;
-use crate::topology::{alone, until};
+use super::load::LoadGenerator;
+use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_answers};
+use crate::server_time::decide_one;
+use crate::topology::{exclusive, wait_until};
 
 /// What a lane may try to connect in any two seconds: the pauses double from 50 ms, each of them rolled below its length.
 const ATTEMPTS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
-    let _alone = alone().await;
-    let rig = Rig::start(&[], seed(6));
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(6));
     let store = Arc::new(rig.store(DEADLINE).await);
     let primed = rig.prime(&store, "alice").await;
     let lanes = rig.proxy.counters().connects;
     let keys = ["alice"; 8];
-    let load = Load::start(
+    let load = LoadGenerator::start(
         &[Arc::clone(&store)],
         &keys,
         limit(),
@@ -39,13 +39,13 @@ async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
             ending: Ending::Reset,
         });
     });
-    until("calls fail", || async { load.failures() > 0 }).await;
+    wait_until("calls fail", || async { load.failures() > 0 }).await;
     rig.proxy.change(|toxics| {
         toxics.there.limit = None;
         toxics.door = Door::Reset;
     });
     let before = rig.proxy.counters().connects;
-    until("it is tried again and again", || async {
+    wait_until("it is tried again and again", || async {
         rig.proxy.counters().connects >= before + lanes * 4
     })
     .await;
@@ -63,8 +63,8 @@ async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
     );
     spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
-    let took = recovery(&stood_in(&history), healed, SOON).unwrap();
+    let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
     let lost = (history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64;
     Outcome::of("S-06 refused and reset")
         .worst(&worst)
@@ -76,18 +76,18 @@ async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_07_a_connection_that_swallows_everything_is_replaced() {
-    let _alone = alone().await;
-    let rig = Rig::start(&[], seed(7));
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(7));
     let store = Arc::new(rig.store(DEADLINE).await);
     let primed = rig.prime(&store, "alice").await;
     let lanes = rig.proxy.counters().connects;
     let keys = ["alice", "bob", "carol", "dave"];
-    let load = Load::start(&[store], &keys, limit(), Duration::from_millis(2));
+    let load = LoadGenerator::start(&[store], &keys, limit(), Duration::from_millis(2));
     load.go_on(40).await;
     // Those that are open now lose every byte; new ones do not. Nobody is told.
     rig.proxy
         .change(|toxics| toxics.back.silence = Silence::Lost);
-    until("calls end at their deadline", || async {
+    wait_until("calls end at their deadline", || async {
         load.failures() >= 4
     })
     .await;
@@ -100,8 +100,13 @@ async fn s_07_a_connection_that_swallows_everything_is_replaced() {
     assert!(connects <= lanes * 3, "and not more often than needed");
     spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
-    let took = recovery(&stood_in(&history), swallowed, Duration::from_secs(3)).unwrap();
+    let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(
+        &with_fallback_answers(&history),
+        swallowed,
+        Duration::from_secs(3),
+    )
+    .unwrap();
     Outcome::of("S-07 a black hole")
         .worst(&worst)
         .lost(history.count(Verdict::Lost) as u64)
@@ -113,14 +118,14 @@ async fn s_07_a_connection_that_swallows_everything_is_replaced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
     const INSTANCES: u64 = 50;
-    let _alone = alone().await;
-    let mut rig = Rig::start(&[], seed(21));
+    let _alone = exclusive().await;
+    let mut rig = ProxiedServer::start(&[], seed(21));
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
         let store = rig.store_with(DEADLINE, |options| options.connections = 1);
         stores.push(Arc::new(store.await));
     }
-    until("all are connected", || async {
+    wait_until("all are connected", || async {
         stores.iter().all(|store| store.is_connected())
     })
     .await;
@@ -129,14 +134,14 @@ async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
     rig.node.kill();
     rig.proxy.change(|toxics| toxics.door = Door::Reset);
     // Long enough for the pauses to have grown, told by how often it was tried.
-    until("they try", || async {
+    wait_until("they try", || async {
         rig.proxy.counters().connects >= before.connects + INSTANCES * 6
     })
     .await;
     rig.node.restart();
     rig.proxy.heal();
     let healed = monotonic();
-    until("all are connected again", || async {
+    wait_until("all are connected again", || async {
         stores.iter().all(|store| store.is_connected())
     })
     .await;
@@ -161,7 +166,11 @@ async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
     assert_eq!(loads, INSTANCES * scripts);
     assert_eq!(counters.commands("EVAL"), 0);
     for store in &stores {
-        assert!(one(store, "alice", &limit(), Op::Spend(1)).await.is_ok());
+        assert!(
+            decide_one(store, "alice", &limit(), Op::Spend(1))
+                .await
+                .is_ok()
+        );
     }
     Outcome::of("S-21 fifty come back").recovered(took).tell();
 }

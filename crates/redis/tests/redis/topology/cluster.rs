@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate_redis::RedisStore;
-use tollgate_store::{ErrorKind, Op};
+use tollgate_store::{Op, StoreErrorKind};
 use tollgate_testkit::redis::{Cluster, Kind};
 
 use super::history::{check, check_exact};
-use super::load::{Load, keys, spend};
-use super::{alone, name_of, store_at, until};
-use crate::fake::Fake;
-use crate::server_time::{PATIENT, one, ruled, slow_bucket};
+use super::load::{LoadGenerator, keys, spend};
+use super::{exclusive, name_of, store_at, wait_until};
+use crate::fake_server::FakeServer;
+use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 const BURST: u64 = 40;
 
@@ -36,18 +36,18 @@ fn crossed(cluster: &Cluster) -> bool {
 }
 
 async fn patient(cluster: &Cluster) -> Arc<RedisStore> {
-    Arc::new(store_at(cluster.url(), PATIENT).await)
+    Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_admits_exactly_the_limit_of_every_key_for_several_clients() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     for kind in [Kind::Redis, Kind::NewValkey] {
         let cluster = Cluster::start_with(kind, 15_000, 0);
         let stores = [patient(&cluster).await, patient(&cluster).await];
         let keys = keys(12);
-        let load = Load::start(&stores[..1], &keys, 2, BURST);
-        let other = Load::start(&stores[1..], &keys, 2, BURST);
+        let load = LoadGenerator::start(&stores[..1], &keys, 2, BURST);
+        let other = LoadGenerator::start(&stores[1..], &keys, 2, BURST);
         load.go_on(12 * (BURST + 5)).await;
         let (mut history, other) = (load.end().await, other.end().await);
         for (key, tally) in other {
@@ -65,15 +65,15 @@ async fn a_cluster_admits_exactly_the_limit_of_every_key_for_several_clients() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     for kind in [Kind::Redis, Kind::NewValkey] {
         let cluster = Cluster::start_with(kind, 15_000, 0);
         let store = patient(&cluster).await;
         let keys = keys(9);
         // Single keys, and two limits together, which are two keys of one slot.
         let (singles, pairs) = keys.split_at(5);
-        let single = Load::start(&[Arc::clone(&store)], singles, 1, BURST);
-        let pair = Load::start(&[Arc::clone(&store)], pairs, 2, BURST);
+        let single = LoadGenerator::start(&[Arc::clone(&store)], singles, 1, BURST);
+        let pair = LoadGenerator::start(&[Arc::clone(&store)], pairs, 2, BURST);
         single.go_on(20).await;
         for key in &keys {
             let (slot, home) = (slot_of(&cluster, key), home_of(&cluster, key));
@@ -109,20 +109,22 @@ async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_over() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     let mut cluster = Cluster::start(Kind::Redis, 1_500);
     let store = Arc::new(store_at(cluster.url(), Duration::from_secs(3)).await);
     let keys = keys(12);
     let homes: Vec<usize> = keys.iter().map(|key| home_of(&cluster, key)).collect();
     let home = |key: &str| homes[keys.iter().position(|known| known == key).unwrap()];
     assert!(homes.contains(&0) && homes.contains(&1), "{homes:?}");
-    let load = Load::start(&[Arc::clone(&store)], &keys, 1, BURST);
+    let load = LoadGenerator::start(&[Arc::clone(&store)], &keys, 1, BURST);
     load.go_on(50).await;
     cluster.nodes[0].kill();
     let orphan = keys.iter().find(|key| home(key) == 0).unwrap().clone();
-    let limit = ruled(1, slow_bucket(BURST));
-    until("the replica is asked", || async {
-        one(&store, &orphan, &limit, Op::Spend(0)).await.is_ok()
+    let limit = numbered_limit(1, slow_bucket(BURST));
+    wait_until("the replica is asked", || async {
+        decide_one(&store, &orphan, &limit, Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
     load.go_on(100).await;
@@ -134,9 +136,11 @@ async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_ov
     let taken = cluster.owner(slot_of(&cluster, &orphan), 1).unwrap();
     assert_eq!(taken, 3);
     cluster.take_over(0);
-    until("the first is primary again", || async {
+    wait_until("the first is primary again", || async {
         cluster.owner(slot_of(&cluster, &orphan), 0) == Some(0)
-            && one(&store, &orphan, &limit, Op::Spend(0)).await.is_ok()
+            && decide_one(&store, &orphan, &limit, Op::Spend(0))
+                .await
+                .is_ok()
     })
     .await;
     load.go_on(100).await;
@@ -152,11 +156,14 @@ async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_ov
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = patient(&cluster).await;
     let keys = keys(6);
-    let limits = [ruled(1, slow_bucket(BURST)), ruled(2, slow_bucket(BURST))];
+    let limits = [
+        numbered_limit(1, slow_bucket(BURST)),
+        numbered_limit(2, slow_bucket(BURST)),
+    ];
     for _ in 0..10 {
         for node in &cluster.nodes {
             node.tell(&["SCRIPT", "FLUSH"]);
@@ -184,16 +191,16 @@ async fn s_11_redirections_are_followed_so_often_and_no_more() {
         ("CROSSSLOT Keys in request don't hash to the same slot", 1),
     ];
     for (line, calls) in table {
-        let fake = Fake::answering_of(|address| {
+        let fake = FakeServer::replying_with(|address| {
             Some(format!("-{}\r\n", line.replace("SELF", &address.to_string())).into_bytes())
         })
         .await;
-        let store = store_at(format!("redis+cluster://{}", fake.address), PATIENT).await;
-        let limit = ruled(1, slow_bucket(BURST));
-        let error = one(&store, "alice", &limit, Op::Spend(1))
+        let store = store_at(format!("redis+cluster://{}", fake.address), LONG_TIMEOUT).await;
+        let limit = numbered_limit(1, slow_bucket(BURST));
+        let error = decide_one(&store, "alice", &limit, Op::Spend(1))
             .await
             .unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{line}: {error}");
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "{line}: {error}");
         assert!(!error.to_string().contains("127.0.0.1"), "{error}");
         assert_eq!(fake.calls.load(Ordering::SeqCst), calls, "{line}");
     }
@@ -201,23 +208,25 @@ async fn s_11_redirections_are_followed_so_often_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_not_there_yet_is_found_later() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let url = cluster.url();
     for node in &mut cluster.nodes {
         node.kill();
     }
-    let store = store_at(url, PATIENT).await;
-    let limit = ruled(1, slow_bucket(BURST));
-    let error = one(&store, "alice", &limit, Op::Spend(1))
+    let store = store_at(url, LONG_TIMEOUT).await;
+    let limit = numbered_limit(1, slow_bucket(BURST));
+    let error = decide_one(&store, "alice", &limit, Op::Spend(1))
         .await
         .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     for node in &mut cluster.nodes {
         node.restart();
     }
-    until("it is found", || async {
-        one(&store, "alice", &limit, Op::Spend(0)).await.is_ok()
+    wait_until("it is found", || async {
+        decide_one(&store, "alice", &limit, Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
 }

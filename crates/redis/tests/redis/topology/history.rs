@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 /// What became of the spends of one unit on one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Tally {
             Ok(true) => self.admitted += 1,
             Ok(false) => self.denied += 1,
             Err(error) => {
-                assert_ne!(error.kind(), ErrorKind::BadRequest, "{error}");
+                assert_ne!(error.kind(), StoreErrorKind::BadRequest, "{error}");
                 *self.said.entry(error.to_string()).or_default() += 1;
                 if error.may_have_charged() {
                     self.ambiguous += 1;

@@ -1,15 +1,15 @@
 //! What the store says of servers that it should not have been pointed at.
 
-use tollgate_redis::Unwise;
+use tollgate_redis::ServerWarningKind;
 use tollgate_testkit::redis::{Cluster, Kind, Node};
 
-use super::{alone, store_at};
-use crate::server_time::PATIENT;
+use super::{exclusive, store_at};
+use crate::server_time::LONG_TIMEOUT;
 
-async fn whats(url: String) -> Vec<Unwise> {
-    let store = store_at(url, PATIENT).await;
+async fn whats(url: String) -> Vec<ServerWarningKind> {
+    let store = store_at(url, LONG_TIMEOUT).await;
     let found = store.inspect().await;
-    found.iter().map(|finding| finding.what).collect()
+    found.iter().map(|finding| finding.kind).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,24 +18,40 @@ async fn what_is_unwise_about_a_server_is_told_at_the_start() {
         let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
         assert_eq!(whats(node.url()).await, [], "{kind:?}");
         node.tell(&["CONFIG", "SET", "maxmemory", "100mb"]);
-        assert_eq!(whats(node.url()).await, [Unwise::Bounded], "{kind:?}");
+        assert_eq!(
+            whats(node.url()).await,
+            [ServerWarningKind::Bounded],
+            "{kind:?}"
+        );
         node.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-        assert_eq!(whats(node.url()).await, [Unwise::Evicting], "{kind:?}");
+        assert_eq!(
+            whats(node.url()).await,
+            [ServerWarningKind::Evicting],
+            "{kind:?}"
+        );
         let primary = Node::start(kind, &["--save", "", "--appendonly", "no"]);
         let port = primary.address().port().to_string();
         node.tell(&["REPLICAOF", "127.0.0.1", &port]);
         let found = whats(node.url()).await;
-        assert_eq!(found, [Unwise::Replica, Unwise::Evicting], "{kind:?}");
+        assert_eq!(
+            found,
+            [ServerWarningKind::Replica, ServerWarningKind::Evicting],
+            "{kind:?}"
+        );
         let cluster = format!("redis+cluster://{}", primary.address());
-        assert_eq!(whats(cluster).await, [Unwise::Unreachable], "{kind:?}");
+        assert_eq!(
+            whats(cluster).await,
+            [ServerWarningKind::Unreachable],
+            "{kind:?}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_was_not_called_one_is_told() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let node = cluster.nodes[0].url();
-    assert_eq!(whats(node).await, [Unwise::Clustered]);
+    assert_eq!(whats(node).await, [ServerWarningKind::Clustered]);
     assert_eq!(whats(cluster.url()).await, []);
 }

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 use tollgate_redis::RedisStore;
-use tollgate_store::{Answer, Check, Key, Op, Ruled, StoreError};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use super::history::{History, Tally};
-use crate::server_time::{ruled, slow_bucket};
+use crate::server_time::{numbered_limit, slow_bucket};
 
 /// Spenders that run until they are told to stop.
-pub(super) struct Load {
+pub(super) struct LoadGenerator {
     is_over: Arc<AtomicBool>,
     /// Rounds that all spenders together have made.
     rounds: Arc<AtomicU64>,
     spenders: JoinSet<(String, Tally)>,
 }
 
-impl Load {
+impl LoadGenerator {
     /// One spender for each key. `limits` of them are spent on together, each with this burst.
     pub(super) fn start(
         stores: &[Arc<RedisStore>],
@@ -35,8 +35,8 @@ impl Load {
             let store = Arc::clone(&stores[index % stores.len()]);
             let (key, over, rounds) = (key.clone(), Arc::clone(&is_over), Arc::clone(&rounds));
             spenders.spawn(async move {
-                let ruleds: Vec<Ruled> = (1..=limits)
-                    .map(|id| ruled(id, slow_bucket(burst)))
+                let ruleds: Vec<IdentifiedLimit> = (1..=limits)
+                    .map(|id| numbered_limit(id, slow_bucket(burst)))
                     .collect();
                 let mut tally = Tally::default();
                 // Not as fast as can be: the servers share the machine.
@@ -60,7 +60,7 @@ impl Load {
     /// Waits until so many more rounds have been made.
     pub(super) async fn go_on(&self, rounds: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + rounds;
-        super::until("the load goes on", || async {
+        super::wait_until("the load goes on", || async {
             self.rounds.load(Ordering::Relaxed) >= goal
         })
         .await;
@@ -88,17 +88,17 @@ impl Load {
 pub(super) async fn spend(
     store: &RedisStore,
     key: &str,
-    ruleds: &[Ruled],
+    ruleds: &[IdentifiedLimit],
 ) -> Result<bool, StoreError> {
-    let checks: Vec<Check<'_>> = ruleds
+    let checks: Vec<QuotaCheck<'_>> = ruleds
         .iter()
-        .map(|ruled| Check {
-            key: Key::of(key.as_bytes()).unwrap(),
-            ruled,
+        .map(|ruled| QuotaCheck {
+            key: StoreKey::new(key.as_bytes()).unwrap(),
+            limit: ruled,
             op: Op::Spend(1),
         })
         .collect();
-    let mut answers = vec![Answer::EMPTY; checks.len()];
+    let mut answers = vec![StoreReply::EMPTY; checks.len()];
     let verdict = store.decide(&checks, &mut answers).await?;
     Ok(verdict.is_admitted())
 }

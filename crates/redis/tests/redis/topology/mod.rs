@@ -1,41 +1,41 @@
 //! Several servers: sentinels, clusters and independent ones, with faults while they are asked.
 
 mod cluster;
-mod encrypted;
+mod credentials;
 mod history;
 mod inspect;
-mod lent;
+mod leases;
 mod load;
-mod login;
-mod parts;
+mod multi_slot;
+mod partitions;
 mod replicas;
 mod sentinel;
 mod shards;
-mod spread;
+mod tls;
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
-use tollgate_redis::wire::Request;
-use tollgate_redis::{Options, RedisStore, Remembering};
-use tollgate_store::{Check, Key, Op};
+use tollgate_redis::wire::ScriptCall;
+use tollgate_redis::{RedisOptions, RedisStore, ReservationRetention};
+use tollgate_store::{Op, QuotaCheck, StoreKey};
 
 pub(crate) use shards::url as shards_url;
 
 use crate::SECRET;
-use crate::server_time::{PATIENT, ruled, slow_bucket};
+use crate::server_time::{LONG_TIMEOUT, numbered_limit, slow_bucket};
 
 /// Tests that start half a dozen servers run one after the other: more at a time and the servers would call each other
 /// dead for want of a processor.
-pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+pub(crate) async fn exclusive() -> MutexGuard<'static, ()> {
     static HEAVY: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
     HEAVY.lock().await
 }
 
 /// A store whose calls end soon when nobody answers, and not before a busy machine has answered.
 async fn store_at(url: String, deadline: Duration) -> RedisStore {
-    let mut options = Options::new(url, SECRET);
+    let mut options = RedisOptions::new(url, SECRET);
     options.deadline = deadline;
     options.connect_deadline = Duration::from_secs(2);
     RedisStore::connect(options).await.unwrap()
@@ -43,24 +43,27 @@ async fn store_at(url: String, deadline: Duration) -> RedisStore {
 
 /// The name that a server knows a key of limit 1 by.
 pub(crate) fn name_of(key: &str) -> String {
-    let limit = ruled(1, slow_bucket(1));
-    let check = Check {
-        key: Key::of(key.as_bytes()).unwrap(),
-        ruled: &limit,
+    let limit = numbered_limit(1, slow_bucket(1));
+    let check = QuotaCheck {
+        key: StoreKey::new(key.as_bytes()).unwrap(),
+        limit: &limit,
         op: Op::Spend(1),
     };
-    let request = Request::new(SECRET, Remembering::default(), &[check], None).unwrap();
+    let request = ScriptCall::new(SECRET, ReservationRetention::default(), &[check], None).unwrap();
     String::from_utf8(request.keys.get(0).unwrap().to_vec()).unwrap()
 }
 
 /// Asks until it is so, and fails after a long time.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+pub(crate) async fn wait_until<F: Future<Output = bool>>(
+    what: &str,
+    mut condition: impl FnMut() -> F,
+) {
     let mut looks = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while !condition().await {
             looks.tick().await;
         }
     };
-    let waited = tokio::time::timeout(PATIENT * 3, waiting).await;
+    let waited = tokio::time::timeout(LONG_TIMEOUT * 3, waiting).await;
     assert!(waited.is_ok(), "{what}: it did not come true");
 }

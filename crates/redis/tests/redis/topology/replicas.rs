@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_store::{ErrorKind, Op};
+use tollgate_store::{Op, StoreErrorKind};
 use tollgate_testkit::redis::{Kind, Node};
 
 use super::history::check;
-use super::load::{Load, keys};
-use super::{store_at, until};
-use crate::server_time::{PATIENT, one, ruled, slow_bucket};
+use super::load::{LoadGenerator, keys};
+use super::{store_at, wait_until};
+use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 const PLAIN: [&str; 6] = [
     "--save",
@@ -30,16 +30,22 @@ async fn s_20_a_replica_is_not_asked_until_it_is_promoted() {
     for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
         let (primary, replica) = (Node::start(kind, &PLAIN), Node::start(kind, &PLAIN));
         follow(&replica, &primary);
-        let store = store_at(replica.url(), PATIENT).await;
-        let limit = ruled(1, slow_bucket(3));
+        let store = store_at(replica.url(), LONG_TIMEOUT).await;
+        let limit = numbered_limit(1, slow_bucket(3));
         // Not even what changes nothing, for which a replica would have an answer.
         for op in [Op::Spend(1), Op::Spend(0), Op::Peek(1)] {
-            let error = one(&store, "alice", &limit, op).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unreachable, "{kind:?}: {error}");
+            let error = decide_one(&store, "alice", &limit, op).await.unwrap_err();
+            assert_eq!(
+                error.kind(),
+                StoreErrorKind::Unreachable,
+                "{kind:?}: {error}"
+            );
         }
         replica.tell(&["REPLICAOF", "NO", "ONE"]);
-        until("it is asked once it is promoted", || async {
-            one(&store, "alice", &limit, Op::Spend(0)).await.is_ok()
+        wait_until("it is asked once it is promoted", || async {
+            decide_one(&store, "alice", &limit, Op::Spend(0))
+                .await
+                .is_ok()
         })
         .await;
     }
@@ -50,29 +56,33 @@ async fn s_20_a_primary_that_is_demoted_admits_nothing_and_is_left() {
     for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
         let (one_node, other) = (Node::start(kind, &PLAIN), Node::start(kind, &PLAIN));
         let store = store_at(one_node.url(), Duration::from_secs(10)).await;
-        let limit = ruled(1, slow_bucket(1_000));
-        one(&store, "alice", &limit, Op::Spend(1)).await.unwrap();
+        let limit = numbered_limit(1, slow_bucket(1_000));
+        decide_one(&store, "alice", &limit, Op::Spend(1))
+            .await
+            .unwrap();
         follow(&one_node, &other);
         // The connection stays open, so the first thing that is heard is a refusal to write, and then nothing more.
         let mut kinds = Vec::new();
-        until("it is left", || async {
-            one(&store, "alice", &limit, Op::Spend(1))
+        wait_until("it is left", || async {
+            decide_one(&store, "alice", &limit, Op::Spend(1))
                 .await
                 .unwrap_err()
                 .kind()
-                == ErrorKind::Unreachable
+                == StoreErrorKind::Unreachable
         })
         .await;
         for _ in 0..20 {
             kinds.push(
-                one(&store, "alice", &limit, Op::Spend(1))
+                decide_one(&store, "alice", &limit, Op::Spend(1))
                     .await
                     .unwrap_err()
                     .kind(),
             );
         }
         assert!(
-            kinds.iter().all(|kind| *kind == ErrorKind::Unreachable),
+            kinds
+                .iter()
+                .all(|kind| *kind == StoreErrorKind::Unreachable),
             "{kind:?}: {kinds:?}"
         );
     }
@@ -93,23 +103,25 @@ async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed(
     );
     let keys = keys(4);
     let (near, far) = (
-        Load::start(&[Arc::clone(&here)], &keys, 1, BURST),
-        Load::start(&[Arc::clone(&there)], &keys, 1, BURST),
+        LoadGenerator::start(&[Arc::clone(&here)], &keys, 1, BURST),
+        LoadGenerator::start(&[Arc::clone(&there)], &keys, 1, BURST),
     );
     near.go_on(4 * 5).await;
     // Both are primaries now, and each has its clients.
     other_side.tell(&["REPLICAOF", "NO", "ONE"]);
-    let limit = ruled(1, slow_bucket(BURST));
-    until("the other side is asked", || async {
-        one(&there, "alice", &limit, Op::Spend(0)).await.is_ok()
+    let limit = numbered_limit(1, slow_bucket(BURST));
+    wait_until("the other side is asked", || async {
+        decide_one(&there, "alice", &limit, Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
     far.go_on(4 * (BURST + 5)).await;
     // Healed: the old one follows, and forgets what it had admitted by itself.
     follow(&one_side, &other_side);
-    until("the old primary is left", || async {
-        let asked = one(&here, "alice", &limit, Op::Spend(1)).await;
-        asked.is_err_and(|error| error.kind() == ErrorKind::Unreachable)
+    wait_until("the old primary is left", || async {
+        let asked = decide_one(&here, "alice", &limit, Op::Spend(1)).await;
+        asked.is_err_and(|error| error.kind() == StoreErrorKind::Unreachable)
     })
     .await;
     far.go_on(4 * 5).await;
@@ -119,7 +131,7 @@ async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed(
     }
     check(&history, BURST, |_| 1).unwrap();
     for key in &keys {
-        let left = one(&there, key, &limit, Op::Spend(0)).await.unwrap();
+        let left = decide_one(&there, key, &limit, Op::Spend(0)).await.unwrap();
         assert_eq!(left.status.remaining, 0, "nothing came back with the heal");
     }
 }

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_redis::{Credentials, CredentialsProvider, Options, RedisStore};
-use tollgate_store::{ErrorKind, Op};
+use tollgate_redis::{Credentials, CredentialsProvider, RedisOptions, RedisStore};
+use tollgate_store::{Op, StoreErrorKind};
 use tollgate_testkit::redis::{Kind, Sentinels};
 
 use super::history::check;
-use super::load::{Load, keys};
-use super::{alone, store_at, until};
+use super::load::{LoadGenerator, keys};
+use super::{exclusive, store_at, wait_until};
 use crate::SECRET;
-use crate::server_time::{PATIENT, one, ruled, slow_bucket};
+use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 const BURST: u64 = 40;
 
 /// A user of the sentinels.
 #[derive(Debug)]
-struct Fixed(&'static str);
+struct FixedCredentials(&'static str);
 
-impl CredentialsProvider for Fixed {
+impl CredentialsProvider for FixedCredentials {
     fn current(&self) -> std::io::Result<Credentials> {
         Ok(Credentials {
             username: Some("asker".to_owned()),
@@ -32,23 +32,25 @@ const DOWN_AFTER: u32 = 1_500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
-    let limit = ruled(1, slow_bucket(BURST));
-    let load = Load::start(&[Arc::clone(&store)], &keys, 1, BURST);
+    let limit = numbered_limit(1, slow_bucket(BURST));
+    let load = LoadGenerator::start(&[Arc::clone(&store)], &keys, 1, BURST);
     load.go_on(40).await;
 
     set.servers[0].kill();
     set.until_primary_is(1);
-    until("the new primary is asked", || async {
-        one(&store, "alice", &limit, Op::Spend(0)).await.is_ok()
+    wait_until("the new primary is asked", || async {
+        decide_one(&store, "alice", &limit, Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
     // It comes back as a replica, and nothing changes.
     set.servers[0].restart();
-    until("the old one follows", || async {
+    wait_until("the old one follows", || async {
         set.servers[0].info("master_link_status").as_deref() == Some("up")
     })
     .await;
@@ -57,12 +59,14 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
     // The other one is only stopped: its connections stay open, and nobody answers.
     set.servers[1].pause();
     set.until_primary_is(0);
-    until("the first is asked again", || async {
-        one(&store, "alice", &limit, Op::Spend(0)).await.is_ok()
+    wait_until("the first is asked again", || async {
+        decide_one(&store, "alice", &limit, Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
     set.servers[1].resume();
-    until("the stopped one follows", || async {
+    wait_until("the stopped one follows", || async {
         set.servers[1].info("role").as_deref() == Some("slave")
     })
     .await;
@@ -71,22 +75,24 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
     check(&history, BURST, |_| 2).unwrap();
     // Nobody stays with a server that only follows.
     for key in &keys {
-        one(&store, key, &limit, Op::Spend(0)).await.unwrap();
+        decide_one(&store, key, &limit, Op::Spend(0)).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     let set = Sentinels::start(Kind::NewValkey, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
-    let load = Load::start(&[Arc::clone(&store)], &keys, 1, BURST);
+    let load = LoadGenerator::start(&[Arc::clone(&store)], &keys, 1, BURST);
     load.go_on(40).await;
     set.failover(1);
-    let limit = ruled(1, slow_bucket(BURST));
-    until("the new primary is asked", || async {
-        one(&store, "alice", &limit, Op::Spend(1)).await.is_ok()
+    let limit = numbered_limit(1, slow_bucket(BURST));
+    wait_until("the new primary is asked", || async {
+        decide_one(&store, "alice", &limit, Op::Spend(1))
+            .await
+            .is_ok()
             && set.servers[1].ask(&["EXISTS", &super::name_of("alice")]) == "1"
     })
     .await;
@@ -96,22 +102,24 @@ async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobody() {
-    let _alone = alone().await;
+    let _alone = exclusive().await;
     let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
     let url = set.url();
     for sentinel in &mut set.sentinels {
         sentinel.kill();
     }
-    let store = store_at(url.clone(), PATIENT).await;
-    let limit = ruled(1, slow_bucket(BURST));
-    let error = one(&store, "alice", &limit, Op::Spend(1))
+    let store = store_at(url.clone(), LONG_TIMEOUT).await;
+    let limit = numbered_limit(1, slow_bucket(BURST));
+    let error = decide_one(&store, "alice", &limit, Op::Spend(1))
         .await
         .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     // One of three is enough to ask.
     set.sentinels[2].restart();
-    until("the primary is asked", || async {
-        one(&store, "alice", &limit, Op::Spend(0)).await.is_ok()
+    wait_until("the primary is asked", || async {
+        decide_one(&store, "alice", &limit, Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
     // As another user than the servers know.
@@ -120,17 +128,17 @@ async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobo
     ]);
     for (password, is_right) in [("right", true), ("wrong", false)] {
         let one_sentinel = format!("redis+sentinel://{}/limits", set.sentinels[2].address());
-        let mut options = Options::new(one_sentinel, SECRET);
-        options.deadline = PATIENT;
+        let mut options = RedisOptions::new(one_sentinel, SECRET);
+        options.deadline = LONG_TIMEOUT;
         options.connect_deadline = Duration::from_secs(2);
-        options.sentinel_credentials = Some(Arc::new(Fixed(password)));
+        options.sentinel_credentials = Some(Arc::new(FixedCredentials(password)));
         let store = RedisStore::connect(options).await.unwrap();
-        let asked = one(&store, "alice", &limit, Op::Spend(0)).await;
+        let asked = decide_one(&store, "alice", &limit, Op::Spend(0)).await;
         assert_eq!(asked.is_ok(), is_right, "{asked:?}");
     }
-    let wrong = store_at(url.replace("/limits", "/unknown"), PATIENT).await;
-    let error = one(&wrong, "alice", &limit, Op::Spend(1))
+    let wrong = store_at(url.replace("/limits", "/unknown"), LONG_TIMEOUT).await;
+    let error = decide_one(&wrong, "alice", &limit, Op::Spend(1))
         .await
         .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
 }

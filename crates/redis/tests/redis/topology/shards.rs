@@ -7,9 +7,9 @@ use tollgate_store::Op;
 use tollgate_testkit::redis::{Kind, Node};
 
 use super::history::check;
-use super::load::{Load, keys};
-use super::{name_of, store_at, until};
-use crate::server_time::{one, ruled, slow_bucket};
+use super::load::{LoadGenerator, keys};
+use super::{name_of, store_at, wait_until};
+use crate::server_time::{decide_one, numbered_limit, slow_bucket};
 
 const BURST: u64 = 30;
 
@@ -35,7 +35,7 @@ async fn every_key_lives_on_one_server_and_a_dead_one_degrades_only_its_own() {
         .collect();
     let store = Arc::new(store_at(url(&nodes), Duration::from_secs(5)).await);
     let keys = keys(15);
-    let load = Load::start(&[Arc::clone(&store)], &keys, 2, BURST);
+    let load = LoadGenerator::start(&[Arc::clone(&store)], &keys, 2, BURST);
     load.go_on(15 * 3).await;
     let homes: Vec<usize> = keys
         .iter()
@@ -53,10 +53,12 @@ async fn every_key_lives_on_one_server_and_a_dead_one_degrades_only_its_own() {
     nodes[1].kill();
     load.go_on(50).await;
     nodes[1].restart();
-    let limit = ruled(1, slow_bucket(BURST));
+    let limit = numbered_limit(1, slow_bucket(BURST));
     let orphan = keys.iter().find(|key| home(key) == 1).unwrap();
-    until("the server is asked again", || async {
-        one(&store, orphan, &limit, Op::Spend(0)).await.is_ok()
+    wait_until("the server is asked again", || async {
+        decide_one(&store, orphan, &limit, Op::Spend(0))
+            .await
+            .is_ok()
     })
     .await;
     load.go_on(15 * BURST).await;

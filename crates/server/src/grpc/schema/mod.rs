@@ -3,7 +3,7 @@
 //! `descriptors.binpb` is a `FileDescriptorSet`, made from `crates/server/proto` by `cargo xtask protos`. It is read where it lies
 //! whenever a tool asks: that is rare, and the set is small. Must not know: who asks, how messages are read or written.
 
-use super::wire::{Fields, Value};
+use super::wire::{MessageFields, WireValue};
 
 static DESCRIPTORS: &[u8] = include_bytes!("descriptors.binpb");
 
@@ -46,9 +46,9 @@ impl FileDescriptor {
             return false;
         };
         members(self.bytes).any(|(number, bytes)| match number {
-            4 => is_defined_by(Kind::Message, bytes, symbol),
-            5 => is_defined_by(Kind::Leaf, bytes, symbol),
-            6 => is_defined_by(Kind::Service, bytes, symbol),
+            4 => is_defined_by(DescriptorKind::Message, bytes, symbol),
+            5 => is_defined_by(DescriptorKind::Leaf, bytes, symbol),
+            6 => is_defined_by(DescriptorKind::Service, bytes, symbol),
             _ => false,
         })
     }
@@ -56,7 +56,7 @@ impl FileDescriptor {
 
 /// What a descriptor describes, as far as that says which names lie inside.
 #[derive(Clone, Copy)]
-enum Kind {
+enum DescriptorKind {
     Message,
     Service,
     /// Enumerations, fields and methods: nothing inside them is asked for.
@@ -64,7 +64,7 @@ enum Kind {
 }
 
 /// Whether a symbol is this descriptor or lies inside it. Each begins with its name.
-fn is_defined_by(kind: Kind, bytes: &'static [u8], symbol: &str) -> bool {
+fn is_defined_by(kind: DescriptorKind, bytes: &'static [u8], symbol: &str) -> bool {
     let Some(rest) = symbol.strip_prefix(text(bytes, 1)) else {
         return false;
     };
@@ -72,8 +72,10 @@ fn is_defined_by(kind: Kind, bytes: &'static [u8], symbol: &str) -> bool {
         return rest.is_empty();
     };
     members(bytes).any(|(number, bytes)| match (kind, number) {
-        (Kind::Message, 3) => is_defined_by(Kind::Message, bytes, inner),
-        (Kind::Message, 2 | 4) | (Kind::Service, 2) => is_defined_by(Kind::Leaf, bytes, inner),
+        (DescriptorKind::Message, 3) => is_defined_by(DescriptorKind::Message, bytes, inner),
+        (DescriptorKind::Message, 2 | 4) | (DescriptorKind::Service, 2) => {
+            is_defined_by(DescriptorKind::Leaf, bytes, inner)
+        }
         _ => false,
     })
 }
@@ -86,10 +88,10 @@ fn text(message: &'static [u8], number: u64) -> &'static str {
 
 /// Texts and messages inside a message, with their numbers. The set is well formed, as a test shows.
 fn members(message: &'static [u8]) -> impl Iterator<Item = (u64, &'static [u8])> {
-    let mut fields = Fields::of(message);
+    let mut fields = MessageFields::new(message);
     std::iter::from_fn(move || fields.next_field().ok().flatten()).filter_map(|(number, value)| {
         match value {
-            Value::Bytes(bytes) => Some((number, bytes)),
+            WireValue::Bytes(bytes) => Some((number, bytes)),
             _ => None,
         }
     })

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 /// Every type that a message, at any depth, or a service names: with a dot before it.
-fn used_types(kind: Kind, bytes: &'static [u8], found: &mut BTreeSet<&'static str>) {
+fn used_types(kind: DescriptorKind, bytes: &'static [u8], found: &mut BTreeSet<&'static str>) {
     for (number, inner) in members(bytes) {
         match (kind, number) {
-            (Kind::Message, 2) => drop(found.insert(text(inner, 6))),
-            (Kind::Message, 3) => used_types(Kind::Message, inner, found),
-            (Kind::Service, 2) => found.extend([text(inner, 2), text(inner, 3)]),
+            (DescriptorKind::Message, 2) => drop(found.insert(text(inner, 6))),
+            (DescriptorKind::Message, 3) => used_types(DescriptorKind::Message, inner, found),
+            (DescriptorKind::Service, 2) => found.extend([text(inner, 2), text(inner, 3)]),
             _ => {}
         }
     }
@@ -28,8 +28,8 @@ fn every_type_is_defined_in_the_file_or_in_one_that_it_imports() {
                     let imported = std::str::from_utf8(bytes).unwrap();
                     assert!(files().any(|other| other.name() == imported), "{imported}");
                 }
-                4 => used_types(Kind::Message, bytes, &mut used),
-                6 => used_types(Kind::Service, bytes, &mut used),
+                4 => used_types(DescriptorKind::Message, bytes, &mut used),
+                6 => used_types(DescriptorKind::Service, bytes, &mut used),
                 _ => {}
             }
         }
@@ -68,10 +68,10 @@ fn symbols_are_found_in_one_file_only() {
 
 /// A name and a number: of a field under 3, of an enumeration's value under 2.
 fn numbered(bytes: &'static [u8], under: u64) -> String {
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::new(bytes);
     let mut found = 0;
     while let Some((number, value)) = fields.next_field().unwrap() {
-        if let Value::Number(it) = value
+        if let WireValue::Number(it) = value
             && number == under
         {
             found = it;

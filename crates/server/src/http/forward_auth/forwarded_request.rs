@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
-use tollgate_http::{Clients, Found};
+use tollgate_http::{AddressSource, ClientAddressResolver};
 use tollgate_policy::attributes::{Attribute, Attributes};
 
 use super::Gateway;
@@ -51,11 +51,11 @@ pub(crate) struct ForwardedRequest<'a> {
 impl<'a> ForwardedRequest<'a> {
     /// The request that these fields describe. Every one must be there: a gateway that does not set a field passes on what
     /// the client wrote in it, or leaves everybody in one quota, and neither should go unnoticed.
-    pub(crate) fn read(
+    pub(crate) fn parse(
         gateway: Gateway,
         headers: &'a HeaderMap,
         peer: IpAddr,
-        clients: &Clients,
+        clients: &ClientAddressResolver,
     ) -> Result<Self, BadInput> {
         let fields = match gateway {
             Gateway::Nginx => ORIGINAL,
@@ -132,14 +132,18 @@ fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput
 
 /// Whose request it is. A field that names nobody is an error here and no reason to count the gateway's own address: then
 /// everybody behind it would share one quota.
-fn client(headers: &HeaderMap, peer: IpAddr, clients: &Clients) -> Result<IpAddr, BadInput> {
+fn client(
+    headers: &HeaderMap,
+    peer: IpAddr,
+    clients: &ClientAddressResolver,
+) -> Result<IpAddr, BadInput> {
     let field = clients.field().unwrap_or_default();
     let last = required(headers, field)?;
     let lines = headers.get_all(field).into_iter();
-    let client = clients.client(peer, lines.map(hyper::http::HeaderValue::as_bytes));
-    match client.found {
-        Found::Told => Ok(client.address),
-        Found::Peer | Found::Fallback => {
+    let client = clients.resolve(peer, lines.map(hyper::http::HeaderValue::as_bytes));
+    match client.source {
+        AddressSource::Forwarded => Ok(client.address),
+        AddressSource::Peer | AddressSource::Fallback => {
             let reason = "it does not name the client by an IP address";
             Err(BadInput::new(field, last, reason))
         }
@@ -179,12 +183,12 @@ mod tests {
     use super::super::Gateways;
     use super::*;
     use hyper::header::HeaderName;
-    use tollgate_http::Networks;
+    use tollgate_http::TrustedProxies;
 
     fn read(gateway: Gateway, headers: &HeaderMap) -> Result<ForwardedRequest<'_>, BadInput> {
-        let gateways = Gateways::in_networks(Networks::default());
-        let clients = gateways.clients(gateway);
-        ForwardedRequest::read(gateway, headers, [127, 0, 0, 1].into(), clients)
+        let gateways = Gateways::new(TrustedProxies::default());
+        let clients = gateways.client_source(gateway);
+        ForwardedRequest::parse(gateway, headers, [127, 0, 0, 1].into(), clients)
     }
 
     fn headers(said: &[(&str, &str)]) -> HeaderMap {
@@ -204,7 +208,7 @@ mod tests {
     ];
 
     fn get<'a>(request: &'a ForwardedRequest<'_>, name: &str) -> Option<&'a str> {
-        let attribute = Attribute::named(name).unwrap();
+        let attribute = Attribute::parse(name).unwrap();
         request
             .get(&attribute)
             .map(|value| std::str::from_utf8(value).unwrap())

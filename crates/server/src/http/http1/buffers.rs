@@ -16,9 +16,9 @@ thread_local! {
 
 /// Which buffers a round has until it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(super) enum BufferOwnership {
     /// The thread's, for rounds that are over when they are first polled.
-    ThreadBuffers,
+    Thread,
     /// A copy of what was read, for rounds that await something.
     Copy,
 }
@@ -39,7 +39,7 @@ struct Pair {
 
 impl Buffers {
     /// This thread's, or new ones if another round has them.
-    pub(super) fn of_thread() -> Self {
+    pub(super) fn take_from_thread() -> Self {
         let new = || Pair {
             input: vec![0; READ_LEN].into_boxed_slice(),
             output: Vec::with_capacity(READ_LEN),
@@ -51,14 +51,14 @@ impl Buffers {
     }
 
     /// Where to read to.
-    pub(super) const fn free(&mut self) -> &mut [u8] {
+    pub(super) const fn spare(&mut self) -> &mut [u8] {
         &mut self.pair.input
     }
 
     /// So many bytes were read.
-    pub(super) fn filled(mut self, filled: usize, keep: Keep) -> Self {
+    pub(super) fn with_filled(mut self, filled: usize, keep: BufferOwnership) -> Self {
         self.filled = filled;
-        if keep == Keep::ThreadBuffers {
+        if keep == BufferOwnership::Thread {
             return self;
         }
         let (input, _) = self.split();
@@ -96,23 +96,30 @@ mod tests {
     use super::*;
 
     fn address(buffers: &mut Buffers) -> *const u8 {
-        buffers.free().as_ptr()
+        buffers.spare().as_ptr()
     }
 
     #[test]
     fn the_threads_buffers_are_used_again_and_copies_are_not_kept() {
-        let first = address(&mut Buffers::of_thread());
-        let mut used = Buffers::of_thread();
+        let first = address(&mut Buffers::take_from_thread());
+        let mut used = Buffers::take_from_thread();
         assert_eq!(address(&mut used), first);
-        used.free()[..3].copy_from_slice(b"abc");
-        let mut copy = used.filled(3, Keep::Copy);
-        assert_eq!(address(&mut Buffers::of_thread()), first, "it is back");
+        used.spare()[..3].copy_from_slice(b"abc");
+        let mut copy = used.with_filled(3, BufferOwnership::Copy);
+        assert_eq!(
+            address(&mut Buffers::take_from_thread()),
+            first,
+            "it is back"
+        );
         let (input, output) = copy.split();
         assert_eq!((input, output.len()), (&b"abc"[..], 0));
         drop(copy);
-        let mut kept = Buffers::of_thread();
-        assert_eq!(kept.free().len(), READ_LEN);
-        kept.filled(3, Keep::ThreadBuffers).split().1.push(1);
-        assert!(Buffers::of_thread().split().1.is_empty());
+        let mut kept = Buffers::take_from_thread();
+        assert_eq!(kept.spare().len(), READ_LEN);
+        kept.with_filled(3, BufferOwnership::Thread)
+            .split()
+            .1
+            .push(1);
+        assert!(Buffers::take_from_thread().split().1.is_empty());
     }
 }

@@ -14,46 +14,46 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
 
-use super::buffers::{Buffers, Keep, READ_LEN};
+use super::buffers::{BufferOwnership, Buffers, READ_LEN};
 use super::fast_parser::{RequestBounds, parse_request};
-use super::idle::Idle;
+use super::idle::IdleConnection;
 use super::response_writer::write_response;
-use crate::http::Limits;
-use crate::http::handler::{HttpHandler, HttpRequest, answer};
+use crate::http::HttpLimits;
+use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
 use crate::http::response::HttpResponse;
-use crate::listen::counters::Counters;
-use crate::listen::{Peer, ShutdownOrTimeout, Stopping, send};
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{Peer, ShutdownOrTimeout, ShutdownSignal, send_available};
 use tollgate_service::WaitPermit as Place;
 
 /// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
 pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: &A,
     stream: &mut S,
     peer: &Peer,
-    stopping: &Stopping,
+    stopping: &ShutdownSignal,
 ) -> io::Result<Option<Vec<u8>>> {
-    let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.head)));
-    let mut idle = Idle::new(
+    let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.header_timeout)));
+    let mut idle = IdleConnection::new(
         ShutdownOrTimeout::new(stopping, stopped, timer),
-        limits.head,
+        limits.header_timeout,
     );
     // A connection that awaits a fleet has buffers of its own meanwhile, no larger than what it has read.
     let keep = match handler.has_fleet() {
-        true => Keep::Copy,
-        false => Keep::ThreadBuffers,
+        true => BufferOwnership::Copy,
+        false => BufferOwnership::Thread,
     };
     loop {
-        let arrived = idle.until(|context| poll_read(context, stream, keep));
+        let arrived = idle.wait_for(|context| poll_read(context, stream, keep));
         let Some(Some(mut buffers)) = arrived.await? else {
             return Ok(None);
         };
         let (input, output) = buffers.split();
         let (consumed, late) = answer_all(handler, input, peer, output).await;
         let rest = input.get(consumed..).unwrap_or_default().to_vec();
-        let sent = poll_fn(|context| Poll::Ready(send(stream, context, output))).await?;
-        let unsent = (!sent.is_gone || late.is_some()).then(|| {
-            let now = output.get(sent.count..).unwrap_or_default();
+        let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
+        let unsent = (!sent.is_flushed || late.is_some()).then(|| {
+            let now = output.get(sent.sent..).unwrap_or_default();
             Unsent::new(now.to_vec(), late)
         });
         // Whatever is waited for from here on, the buffers are not.
@@ -65,10 +65,10 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
         if !rest.is_empty() || !more.is_empty() {
             return Ok(Some([rest, more].concat()));
         }
-        if stopping.is_said() {
+        if stopping.is_triggered() {
             return Ok(None);
         }
-        idle.again();
+        idle.reset();
     }
 }
 
@@ -108,13 +108,13 @@ impl Unsent {
     async fn send<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: &mut S,
-        counters: &Counters,
+        counters: &ListenerCounters,
     ) -> io::Result<Vec<u8>> {
         let mut more = Vec::new();
         stream.write_all(&self.now).await?;
         if !self.wait.is_zero() {
             stream.flush().await?;
-            let _held = counters.hold();
+            let _held = counters.hold_response();
             hold(stream, self.wait, &mut more).await?;
             stream.write_all(&self.late).await?;
         }
@@ -161,13 +161,13 @@ struct Late {
 fn poll_read<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     stream: &mut S,
-    keep: Keep,
+    keep: BufferOwnership,
 ) -> Poll<io::Result<Option<Buffers>>> {
-    let mut buffers = Buffers::of_thread();
-    let mut free = ReadBuf::new(buffers.free());
+    let mut buffers = Buffers::take_from_thread();
+    let mut free = ReadBuf::new(buffers.spare());
     ready!(Pin::new(&mut *stream).poll_read(context, &mut free))?;
     let filled = free.filled().len();
-    Poll::Ready(Ok((filled > 0).then(|| buffers.filled(filled, keep))))
+    Poll::Ready(Ok((filled > 0).then(|| buffers.with_filled(filled, keep))))
 }
 
 /// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
@@ -192,8 +192,8 @@ async fn answer_all<A: HttpHandler>(
             body: request.body,
             peer,
         };
-        let mut reply = answer(handler, &request).await;
-        let wait = reply.wait();
+        let mut reply = handle_or_500(handler, &request).await;
+        let wait = reply.delay();
         let now = *now.get_or_insert_with(Instant::now);
         if wait.is_zero() {
             drop(write(&mut reply, now, out));
@@ -208,7 +208,7 @@ async fn answer_all<A: HttpHandler>(
 
 /// Writes an answer. Whoever waits for it has a place until it is sent.
 fn write(reply: &mut HttpResponse, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
-    let place = reply.take_place();
+    let place = reply.take_wait_permit();
     write_response(reply, now, out);
     place
 }

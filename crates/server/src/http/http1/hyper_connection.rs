@@ -18,34 +18,34 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use super::fast_parser::{MAX_FIELDS, MAX_HEAD_LEN};
-use crate::http::Limits;
-use crate::http::handler::{HttpHandler, HttpRequest, answer};
+use crate::http::HttpLimits;
+use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
 use crate::http::response::HttpResponse;
-use crate::listen::{Peer, PrefixedStream, Stopping};
+use crate::listen::{Peer, PrefixedStream, ShutdownSignal};
 
 /// The rest of a connection's life, whatever HTTP/1 may bring.
 pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: Arc<A>,
     stream: PrefixedStream<S>,
     peer: Peer,
-    stopping: Stopping,
+    stopping: ShutdownSignal,
 ) {
     let peer = Arc::new(peer);
     let service = service_fn(move |request| {
         let (handler, peer) = (Arc::clone(&handler), Arc::clone(&peer));
         async move {
             let reply = respond(limits, &*handler, request, &peer).await;
-            if !reply.wait().is_zero() {
-                let _held = handler.counters().hold();
-                sleep(Duration::from_nanos(reply.wait().as_nanos())).await;
+            if !reply.delay().is_zero() {
+                let _held = handler.counters().hold_response();
+                sleep(Duration::from_nanos(reply.delay().as_nanos())).await;
             }
             Ok::<_, Infallible>(reply.into_response())
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
+        .header_read_timeout(limits.header_timeout)
         .max_buf_size(MAX_HEAD_LEN)
         .max_headers(MAX_FIELDS)
         .serve_connection(TokioIo::new(stream), service);
@@ -65,7 +65,7 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
 }
 
 async fn respond<A: HttpHandler>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: &A,
     request: Request<Incoming>,
     peer: &Peer,
@@ -87,30 +87,33 @@ async fn respond<A: HttpHandler>(
         body: &body,
         peer,
     };
-    answer(handler, &request).await
+    handle_or_500(handler, &request).await
 }
 
 /// The body, or the answer that says why it cannot be read.
-async fn read(limits: Limits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
+async fn read(limits: HttpLimits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
     let too_long = || {
         let detail = format!("body: it is longer than {most} bytes");
-        HttpResponse::plain(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        HttpResponse::status_problem(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
     // A declared length is believed before a byte is read, so that nobody sends what will be refused.
     if body.size_hint().lower() > most as u64 {
         return Err(too_long());
     }
-    match timeout(limits.body, Limited::new(body, most).collect()).await {
+    match timeout(limits.body_timeout, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
-        Ok(Err(_)) => Err(HttpResponse::plain(
+        Ok(Err(_)) => Err(HttpResponse::status_problem(
             StatusCode::BAD_REQUEST,
             "body: it ended before it was complete",
         )),
         Err(_) => {
-            let seconds = limits.body.as_secs();
+            let seconds = limits.body_timeout.as_secs();
             let detail = format!("body: it was not complete after {seconds} s");
-            Err(HttpResponse::plain(StatusCode::REQUEST_TIMEOUT, detail))
+            Err(HttpResponse::status_problem(
+                StatusCode::REQUEST_TIMEOUT,
+                detail,
+            ))
         }
     }
 }

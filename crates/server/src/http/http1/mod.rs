@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::http::Limits;
+use crate::http::HttpLimits;
 use crate::http::handler::HttpHandler;
-use crate::listen::{Peer, PrefixedStream, Stopping};
+use crate::listen::{Peer, PrefixedStream, ShutdownSignal};
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: Arc<A>,
     mut stream: S,
     peer: Peer,
-    stopping: Stopping,
+    stopping: ShutdownSignal,
 ) {
     let served = match limits.fast_path {
         true => fast_path::serve(limits, &*handler, &mut stream, &peer, &stopping).await,
@@ -51,7 +51,7 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::{Reached, Stop};
+    use crate::listen::{LocalEndpoint, ShutdownTrigger};
     use crate::{App, demo_policy};
     use tollgate_store::SystemClock;
 
@@ -63,11 +63,11 @@ mod tests {
         let address = ([127, 0, 0, 1], 80).into();
         let peer = Peer {
             address: Some(address),
-            local: Reached::Tcp(address),
+            local: LocalEndpoint::Tcp(address),
         };
         let (stream, _client) = tokio::io::duplex(1);
-        let (_stop, stopping) = Stop::new();
-        let task = serve(Limits::default(), Arc::new(app), stream, peer, stopping);
+        let (_stop, stopping) = ShutdownTrigger::new();
+        let task = serve(HttpLimits::default(), Arc::new(app), stream, peer, stopping);
         let size = size_of_val(&task);
         assert!(size <= 3_072, "{size} bytes");
     }

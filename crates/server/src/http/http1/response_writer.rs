@@ -102,10 +102,13 @@ mod tests {
     #[test]
     fn an_answer_is_written_as_hyper_writes_it() {
         for (reply, status) in [
-            (HttpResponse::refused(429, "{}"), "429 Too Many Requests"),
+            (
+                HttpResponse::problem_body(429, "{}"),
+                "429 Too Many Requests",
+            ),
             (HttpResponse::json("{}"), "200 OK"),
         ] {
-            let reply = reply.with(HeaderName::from_static("x-a"), "1");
+            let reply = reply.with_header(HeaderName::from_static("x-a"), "1");
             let mut out = Vec::new();
             write_response(&reply, Instant::now(), &mut out);
             let text = String::from_utf8(out).unwrap();

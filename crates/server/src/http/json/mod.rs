@@ -19,14 +19,14 @@ use crate::http::check_request::CheckRequest;
 pub(crate) const MAX_BATCH_LEN: usize = 100;
 
 /// Header fields with lower-case names.
-pub(crate) type Headers = Vec<(Box<str>, Box<[u8]>)>;
+pub(crate) type ReportedHeaders = Vec<(Box<str>, Box<[u8]>)>;
 
 /// What is said about a ticket: its id and what came of the request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct TicketReport {
     pub(crate) ticket: u128,
     pub(crate) status: Option<u16>,
-    pub(crate) headers: Headers,
+    pub(crate) headers: ReportedHeaders,
     pub(crate) cost: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn parse_check_requests(body: &[u8]) -> Result<Vec<CheckRequest>, Bad
         };
         let mut asked = CheckRequest::default();
         for (name, value) in fields {
-            check_request_field(&mut asked, &name, value).map_err(|bad| bad.inside(&place))?;
+            check_request_field(&mut asked, &name, value).map_err(|bad| bad.within(&place))?;
         }
         Ok(asked)
     };
@@ -76,8 +76,11 @@ pub(crate) fn parse_check_requests(body: &[u8]) -> Result<Vec<CheckRequest>, Bad
 
 /// Parses `{"ticket": "…", "status": 200, "headers": {…}, "cost": 1}`, of which only `ticket` and the fields in
 /// `also` may be given.
-pub(crate) fn parse_report(body: &[u8], also: &'static [&'static str]) -> Result<Report, BadInput> {
-    let mut report = Report::default();
+pub(crate) fn parse_report(
+    body: &[u8],
+    also: &'static [&'static str],
+) -> Result<TicketReport, BadInput> {
+    let mut report = TicketReport::default();
     let mut ticket = None;
     for (name, value) in object(body)? {
         match (name.as_str(), value) {
@@ -103,7 +106,7 @@ fn check_request_field(asked: &mut CheckRequest, name: &str, value: Loose) -> Re
                 let set = value
                     .text(&name)
                     .and_then(|text| asked.set_attribute(&name, text.into_bytes()));
-                set.map_err(|bad| bad.inside("attributes"))?;
+                set.map_err(|bad| bad.within("attributes"))?;
             }
             Ok(())
         }
@@ -131,9 +134,9 @@ fn ticket_id(text: &[u8]) -> Result<u128, BadInput> {
         .ok_or_else(|| BadInput::new("ticket", text, "it must be 32 hexadecimal digits"))
 }
 
-fn texts(place: &str, fields: Fields) -> Result<Headers, BadInput> {
+fn texts(place: &str, fields: Fields) -> Result<ReportedHeaders, BadInput> {
     let read = |(name, value): (String, Loose)| {
-        let text = value.text(&name).map_err(|bad| bad.inside(place))?;
+        let text = value.text(&name).map_err(|bad| bad.within(place))?;
         let text: Box<[u8]> = text.into_bytes().into();
         Ok((name.to_ascii_lowercase().into(), text))
     };

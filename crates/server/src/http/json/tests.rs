@@ -5,7 +5,7 @@ use tollgate_policy::attributes::{Attribute, Attributes as _};
 use super::*;
 
 fn named<'a>(asked: &'a CheckRequest, name: &str) -> Option<&'a [u8]> {
-    asked.known.get(&Attribute::named(name).unwrap())
+    asked.attributes.get(&Attribute::parse(name).unwrap())
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_batch_says_which_of_its_questions_is_wrong() {
 fn a_report_is_read_as_far_as_its_endpoint_goes() {
     let body = r#"{"ticket": "000000000000000000000000000000ff", "status": 404, "headers": {"X-Cost": "7"}}"#;
     let report = parse_report(body.as_bytes(), &["status", "headers"]).unwrap();
-    let expected = Report {
+    let expected = TicketReport {
         ticket: 255,
         status: Some(404),
         headers: vec![("x-cost".into(), b"7".as_slice().into())],

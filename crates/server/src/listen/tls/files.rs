@@ -16,8 +16,8 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use tollgate_core::Timestamp;
 
-use super::problem::InvalidTls;
-use super::validity::{Validity, utc};
+use super::invalid_tls::InvalidTls;
+use super::validity::{Validity, format_utc};
 
 /// A bundle of all authorities that browsers know is a fifth of this.
 const MOST_BYTES: u64 = 1 << 20;
@@ -35,14 +35,14 @@ pub struct TlsFiles {
 
 /// What the files contain.
 #[derive(Hash)]
-pub(super) struct Contents {
+pub(super) struct TlsFileContents {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_authorities: Option<Vec<u8>>,
 }
 
 /// What they say.
-pub(super) struct Material {
+pub(super) struct TlsMaterial {
     pub(super) provider: Arc<CryptoProvider>,
     pub(super) identity: Arc<CertifiedKey>,
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -61,19 +61,19 @@ impl TlsFiles {
         always.chain(client_authorities.as_deref())
     }
 
-    pub(super) fn read(&self) -> Result<Contents, InvalidTls> {
-        Ok(Contents {
+    pub(super) fn read(&self) -> Result<TlsFileContents, InvalidTls> {
+        Ok(TlsFileContents {
             certificate: read(&self.certificate)?,
             key: read(&self.key)?,
             client_authorities: self.client_authorities.as_deref().map(read).transpose()?,
         })
     }
 
-    pub(super) fn understand(
+    pub(super) fn parse(
         &self,
-        contents: &Contents,
+        contents: &TlsFileContents,
         now: Timestamp,
-    ) -> Result<Material, InvalidTls> {
+    ) -> Result<TlsMaterial, InvalidTls> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(&self.certificate, &contents.certificate)?;
         let expires = self.check_time(&chain, now)?;
@@ -84,7 +84,7 @@ impl TlsFiles {
             (Some(file), Some(bytes)) => Some(verifier(file, bytes, &provider)?),
             _ => None,
         };
-        Ok(Material {
+        Ok(TlsMaterial {
             provider,
             identity: Arc::new(identity),
             clients,
@@ -99,17 +99,17 @@ impl TlsFiles {
         now: Timestamp,
     ) -> Result<Timestamp, InvalidTls> {
         let wrong = |reason: String| Err(InvalidTls::new(&self.certificate, reason));
-        let Some(validity) = chain.first().and_then(|first| Validity::of(first)) else {
+        let Some(validity) = chain.first().and_then(|first| Validity::parse(first)) else {
             return wrong("its certificate cannot be understood: it is not X.509".to_owned());
         };
         if validity.until <= now {
             return wrong(format!(
                 "the certificate expired on {}",
-                utc(validity.until)
+                format_utc(validity.until)
             ));
         }
         if validity.from > now {
-            let from = utc(validity.from);
+            let from = format_utc(validity.from);
             return wrong(format!("the certificate is valid only from {from}"));
         }
         Ok(validity.until)

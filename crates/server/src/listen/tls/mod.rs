@@ -6,13 +6,13 @@
 //! watched, what is spoken on connections beyond its name.
 
 mod files;
-mod problem;
-mod spoken;
+mod invalid_tls;
+mod server_config;
 mod validity;
 
 pub use files::TlsFiles;
-pub use problem::InvalidTls;
-pub use spoken::{Secured, Spoken};
+pub use invalid_tls::InvalidTls;
+pub use server_config::{ApplicationProtocol, ListenerTls};
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -23,17 +23,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tollgate_core::{Nanos, Timestamp};
 
-use crate::listen::counters::count;
-use files::Contents;
-use spoken::Configs;
-use validity::utc;
+use crate::listen::counters::increment;
+use files::TlsFileContents;
+use server_config::ServerConfigs;
+use validity::format_utc;
 
 /// From so long before the certificate expires the log says so, once a day.
 const NOTICE: Nanos = Nanos::from_secs(14 * 24 * 3_600);
 const DAY: Nanos = Nanos::from_secs(24 * 3_600);
 
 /// What listeners prove themselves with, kept at what the files say.
-pub struct Tls {
+pub struct ServerTls {
     files: TlsFiles,
     current: ArcSwap<Current>,
     /// Held while the files are looked at, so that older ones never replace newer ones.
@@ -45,7 +45,7 @@ pub struct Tls {
 
 /// What is in force.
 struct Current {
-    configs: Configs,
+    configs: ServerConfigs,
     expires: Timestamp,
 }
 
@@ -60,16 +60,16 @@ struct Seen {
 
 /// What came of looking at the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsLooked {
+pub enum TlsReload {
     /// They are as they were.
-    Same,
+    Unchanged,
     /// They have changed, and are in force for the next connection.
-    Swapped,
+    Reloaded,
     /// They are wrong; what was in force still is.
-    Refused,
+    Rejected,
 }
 
-impl Tls {
+impl ServerTls {
     /// Reads the files at the time `now`.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Tls {
     }
 
     /// Looks at the files, and puts them in force if they have changed and are right.
-    pub fn look(&self, now: Timestamp) -> TlsLooked {
+    pub fn reload_if_changed(&self, now: Timestamp) -> TlsReload {
         let mut seen = self.seen();
         let looked = self.look_at(&mut seen, now);
         self.warn(&mut seen, now);
@@ -107,8 +107,8 @@ impl Tls {
 
     /// What a listener needs to speak a protocol under this certificate.
     #[must_use]
-    pub fn speaking(self: &Arc<Self>, spoken: Spoken) -> Secured {
-        Secured::new(Arc::clone(self), spoken)
+    pub fn for_protocol(self: &Arc<Self>, spoken: ApplicationProtocol) -> ListenerTls {
+        ListenerTls::new(Arc::clone(self), spoken)
     }
 
     /// When the certificate in force expires, in seconds since 1970.
@@ -125,7 +125,7 @@ impl Tls {
 
     /// How often changed files were refused because they were wrong.
     #[must_use]
-    pub fn refusals(&self) -> u64 {
+    pub fn failed_reloads(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
@@ -134,7 +134,7 @@ impl Tls {
         self.files.paths()
     }
 
-    fn look_at(&self, seen: &mut Seen, now: Timestamp) -> TlsLooked {
+    fn look_at(&self, seen: &mut Seen, now: Timestamp) -> TlsReload {
         let contents = match self.files.read() {
             Ok(contents) => contents,
             Err(error) => {
@@ -145,12 +145,12 @@ impl Tls {
         };
         let hash = self.hasher.hash_one(&contents);
         if seen.last.replace(hash) == Some(hash) {
-            return TlsLooked::Same;
+            return TlsReload::Unchanged;
         }
         if hash == seen.in_force {
             // A mistake was taken back.
             seen.is_right = true;
-            return TlsLooked::Same;
+            return TlsReload::Unchanged;
         }
         match Current::make(&self.files, &contents, now) {
             Ok(current) => {
@@ -158,26 +158,26 @@ impl Tls {
                 seen.in_force = hash;
                 seen.is_right = true;
                 seen.warned = None;
-                count(&self.loads);
+                increment(&self.loads);
                 self.say_loaded();
-                TlsLooked::Swapped
+                TlsReload::Reloaded
             }
             Err(error) => self.refuse(seen, &error, true),
         }
     }
 
-    fn refuse(&self, seen: &mut Seen, error: &InvalidTls, is_news: bool) -> TlsLooked {
+    fn refuse(&self, seen: &mut Seen, error: &InvalidTls, is_news: bool) -> TlsReload {
         if is_news {
             seen.is_right = false;
-            count(&self.refusals);
+            increment(&self.refusals);
             tracing::error!(%error, "TLS files refused, the last good ones stay in force");
         }
-        TlsLooked::Refused
+        TlsReload::Rejected
     }
 
     fn say_loaded(&self) {
         let certificate = self.files.certificate.display();
-        let expires = utc(self.current.load().expires);
+        let expires = format_utc(self.current.load().expires);
         tracing::info!(%certificate, %expires, "TLS certificate loaded");
     }
 
@@ -189,7 +189,7 @@ impl Tls {
         }
         seen.warned = Some(now);
         let certificate = self.files.certificate.display();
-        let until = utc(expires);
+        let until = format_utc(expires);
         if expires <= now {
             tracing::error!(%certificate, expired = %until, "the TLS certificate has expired");
         } else {
@@ -204,16 +204,20 @@ impl Tls {
 }
 
 impl Current {
-    fn make(files: &TlsFiles, contents: &Contents, now: Timestamp) -> Result<Self, InvalidTls> {
-        let material = files.understand(contents, now)?;
+    fn make(
+        files: &TlsFiles,
+        contents: &TlsFileContents,
+        now: Timestamp,
+    ) -> Result<Self, InvalidTls> {
+        let material = files.parse(contents, now)?;
         let expires = material.expires;
-        let configs = Configs::new(material)
+        let configs = ServerConfigs::new(material)
             .map_err(|error| InvalidTls::new(&files.certificate, error.to_string()))?;
         Ok(Self { configs, expires })
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for ServerTls {
     /// No key is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")

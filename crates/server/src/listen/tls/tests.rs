@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_testkit::certificates::Authority;
 
-use super::{DAY, NOTICE, Tls, TlsFiles, TlsLooked};
+use super::{DAY, NOTICE, ServerTls, TlsFiles, TlsReload};
 
 /// Within the life of everything that is made here.
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000); // 2026-09-21
@@ -41,7 +41,7 @@ impl Dir {
 
     /// Why they cannot be used; the directory is left out.
     fn refused(&self) -> String {
-        let error = Tls::open(self.files(), NOW).unwrap_err().to_string();
+        let error = ServerTls::open(self.files(), NOW).unwrap_err().to_string();
         error.replace(&format!("{}/", self.0.display()), "")
     }
 }
@@ -126,7 +126,7 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
     let mut files = dir.files();
     files.client_authorities = Some(dir.0.join("ca.pem"));
     dir.write("ca.pem", "no authority");
-    let error = Tls::open(files.clone(), NOW).unwrap_err();
+    let error = ServerTls::open(files.clone(), NOW).unwrap_err();
     assert!(
         error
             .to_string()
@@ -134,7 +134,7 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
         "{error}"
     );
     dir.write("ca.pem", &authority.pem());
-    let tls = Tls::open(files, NOW).unwrap();
+    let tls = ServerTls::open(files, NOW).unwrap();
     assert_eq!(tls.paths().count(), 3);
     assert_eq!(tls.expires(), 2_208_988_800, "2040-01-01");
     assert!(!format!("{tls:?}").contains("PRIVATE"));
@@ -144,42 +144,50 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
 fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
     let (dir, authority) = (Dir::new("change"), Authority::new("ours"));
     dir.pair(&authority, 2020, 2040);
-    let tls = Tls::open(dir.files(), NOW).unwrap();
+    let tls = ServerTls::open(dir.files(), NOW).unwrap();
     let first = std::fs::read_to_string(dir.0.join("key.pem")).unwrap();
-    assert_eq!(tls.look(NOW), TlsLooked::Same);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Unchanged);
     dir.pair(&authority, 2020, 2041);
-    assert_eq!(tls.look(NOW), TlsLooked::Swapped);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);
     assert_eq!(tls.expires(), 2_240_611_200, "2041-01-01");
     let second = std::fs::read_to_string(dir.0.join("key.pem")).unwrap();
     // The key of the first beside the certificate of the second.
     dir.write("key.pem", &first);
-    assert_eq!(tls.look(NOW), TlsLooked::Refused);
-    assert_eq!(tls.look(NOW), TlsLooked::Same, "once is enough");
-    dir.write("key.pem", &second);
-    assert_eq!(tls.look(NOW), TlsLooked::Same, "the mistake is taken back");
-    dir.pair(&authority, 2019, 2020);
-    assert_eq!(tls.look(NOW), TlsLooked::Refused, "expired");
-    std::fs::remove_file(dir.0.join("cert.pem")).unwrap();
-    assert_eq!(tls.look(NOW), TlsLooked::Refused);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected);
     assert_eq!(
-        tls.look(NOW),
-        TlsLooked::Refused,
+        tls.reload_if_changed(NOW),
+        TlsReload::Unchanged,
+        "once is enough"
+    );
+    dir.write("key.pem", &second);
+    assert_eq!(
+        tls.reload_if_changed(NOW),
+        TlsReload::Unchanged,
+        "the mistake is taken back"
+    );
+    dir.pair(&authority, 2019, 2020);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected, "expired");
+    std::fs::remove_file(dir.0.join("cert.pem")).unwrap();
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected);
+    assert_eq!(
+        tls.reload_if_changed(NOW),
+        TlsReload::Rejected,
         "it is tried again each time"
     );
-    assert_eq!((tls.loads(), tls.refusals()), (2, 3), "and told once");
+    assert_eq!((tls.loads(), tls.failed_reloads()), (2, 3), "and told once");
     assert_eq!(tls.expires(), 2_240_611_200);
     dir.pair(&authority, 2020, 2042);
-    assert_eq!(tls.look(NOW), TlsLooked::Swapped);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);
 }
 
 #[test]
 fn that_a_certificate_expires_is_said_from_two_weeks_before_once_a_day() {
     let (dir, authority) = (Dir::new("expiry"), Authority::new("ours"));
     dir.pair(&authority, 2020, 2040);
-    let tls = Tls::open(dir.files(), NOW).unwrap();
+    let tls = ServerTls::open(dir.files(), NOW).unwrap();
     let end = Timestamp::from_secs(tls.expires());
     let said_at = |now: Timestamp| {
-        tls.look(now);
+        tls.reload_if_changed(now);
         tls.seen().warned == Some(now)
     };
     let before = |span: Nanos| Timestamp::from_nanos(end.as_nanos() - span.as_nanos());

@@ -20,7 +20,7 @@ const VERSION: u8 = 0xa0;
 
 impl Validity {
     /// What a certificate says in DER; nothing if it is none.
-    pub(super) fn of(certificate: &[u8]) -> Option<Self> {
+    pub(super) fn parse(certificate: &[u8]) -> Option<Self> {
         let mut certificate = Der(certificate).inside(SEQUENCE)?;
         let mut signed = certificate.inside(SEQUENCE)?;
         // The version may be left out.
@@ -123,7 +123,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// A point in time as people write it, to the second.
-pub(super) fn utc(at: Timestamp) -> String {
+pub(super) fn format_utc(at: Timestamp) -> String {
     let seconds = at.as_nanos() / 1_000_000_000;
     let (day, rest) = (seconds / 86_400, seconds % 86_400);
     let day = i64::try_from(day).unwrap_or(i64::MAX / 2);
@@ -195,7 +195,7 @@ mod tests {
             ("250301101112Z", "2025-03-01 10:11:12 UTC"),
         ] {
             let seconds = time(UTC_TIME, text).unwrap();
-            assert_eq!(utc(Timestamp::from_secs(seconds)), told);
+            assert_eq!(format_utc(Timestamp::from_secs(seconds)), told);
         }
     }
 
@@ -214,14 +214,14 @@ mod tests {
         let mut signed = vec![INTEGER, 1, 1, SEQUENCE, 0, SEQUENCE, 0];
         signed.extend_from_slice(&inner(&ends));
         let certificate = inner(&inner(&signed));
-        let found = Validity::of(&certificate).unwrap();
+        let found = Validity::parse(&certificate).unwrap();
         assert_eq!(found.until, Timestamp::from_secs(2_524_607_999));
         for len in 0..certificate.len() {
-            assert_eq!(Validity::of(&certificate[..len]), None, "{len}");
+            assert_eq!(Validity::parse(&certificate[..len]), None, "{len}");
         }
         for tag in 0..=u8::MAX {
             let noise = [SEQUENCE, 0x84, tag, tag, tag, tag, tag];
-            assert_eq!(Validity::of(&noise), None, "{tag}");
+            assert_eq!(Validity::parse(&noise), None, "{tag}");
         }
     }
 }

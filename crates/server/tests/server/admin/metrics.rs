@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_server::admin::Tokens;
-use tollgate_server::grpc::Grpc;
+use tollgate_server::admin::AdminTokens;
+use tollgate_server::grpc::GrpcServer;
 use tollgate_server::resp::Pipeline;
-use tollgate_server::{App, Cause, Limits};
+use tollgate_server::{App, DegradationCause, HttpLimits};
 use tollgate_store::ManualClock;
 
-use super::exposition::{Format, Page, read};
-use super::{Managed, manage, managed};
-use crate::harness::{at_once, policy, serve_app};
+use super::exposition_format::{Exposition, ExpositionFormat, read};
+use super::{TestAdmin, serve_admin, serve_admin_of};
+use crate::harness::{policy, ready_now, serve_app};
 
 const POLICY: &str = r#"
 deny: [{ match: { header.x-banned: present } }]
@@ -20,15 +20,15 @@ limits:
   - { name: trial, key: header.x-api-key, rate: 4/h, mode: shadow }
 "#;
 
-async fn scraped(managed: &Managed) -> Page {
+async fn scraped(managed: &TestAdmin) -> Exposition {
     let answer = managed.get("/metrics").await;
     assert_eq!(answer.status, 200);
     let kind = answer.field("content-type");
     assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
-    read(&answer.body, Format::Prometheus).unwrap_or_else(|why| panic!("{why}"))
+    read(&answer.body, ExpositionFormat::Prometheus).unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn feed(managed: &Managed, commands: &str) -> String {
+fn feed(managed: &TestAdmin, commands: &str) -> String {
     let mut input = commands.as_bytes().to_vec();
     let mut out = Vec::new();
     let fed = managed.resp.feed(
@@ -43,7 +43,7 @@ fn feed(managed: &Managed, commands: &str) -> String {
 
 #[tokio::test]
 async fn what_each_limit_decides_is_counted_under_its_name() {
-    let managed = managed(POLICY).await;
+    let managed = serve_admin(POLICY).await;
     let admitted = (0..7).filter(|_| managed.check("a")).count();
     assert_eq!(admitted, 5);
     let page = scraped(&managed).await;
@@ -97,24 +97,25 @@ async fn what_each_limit_decides_is_counted_under_its_name() {
 
 #[tokio::test]
 async fn both_formats_say_the_same() {
-    let managed = managed(POLICY).await;
+    let managed = serve_admin(POLICY).await;
     managed.check("a");
-    managed
-        .app
-        .metrics()
-        .degrade(Cause::Saturation, Timestamp::from_secs(1_700_000_000));
+    managed.app.metrics().record_degradation(
+        DegradationCause::Saturation,
+        Timestamp::from_secs(1_700_000_000),
+    );
     let mut scraper = managed.operator().await;
     let accept = [(
         "accept",
         "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
     )];
-    let open = scraper.ask("GET", "/metrics", &accept, "").await;
+    let open = scraper.request("GET", "/metrics", &accept, "").await;
     let kind = open.field("content-type");
     assert_eq!(
         kind,
         Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
     );
-    let open = read(&open.body, Format::OpenMetrics).unwrap_or_else(|why| panic!("{why}"));
+    let open =
+        read(&open.body, ExpositionFormat::OpenMetrics).unwrap_or_else(|why| panic!("{why}"));
     let plain = scraped(&managed).await;
     assert_eq!(
         open.samples.keys().collect::<Vec<_>>(),
@@ -135,7 +136,7 @@ async fn both_formats_say_the_same() {
 
 #[tokio::test]
 async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
-    let managed = managed(POLICY).await;
+    let managed = serve_admin(POLICY).await;
     feed(
         &managed,
         "CL.THROTTLE a 0 1 60\r\nCL.THROTTLE a 0 1 60\r\nTHROTTLE a 2 1 60\r\nGCRA a x 1 60\r\nPING\r\n\
@@ -174,7 +175,7 @@ async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
 async fn questions_over_http_are_counted_by_what_came_of_them() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
-    let server = serve_app(app, clock, Limits::default()).await;
+    let server = serve_app(app, clock, HttpLimits::default()).await;
     let mut client = server.connect().await;
     let key = r#"{"attributes": {"header.x-api-key": "a"}}"#;
     for _ in 0..4 {
@@ -196,20 +197,22 @@ async fn questions_over_http_are_counted_by_what_came_of_them() {
         ("x-forwarded-for", "192.0.2.7"),
         ("x-api-key", "b"),
     ];
-    client.ask_with("GET", "/auth/traefik", &asked, "").await;
+    client
+        .request_with("GET", "/auth/traefik", &asked, "")
+        .await;
     let metrics = server.app.metrics();
     use tollgate_server::{Answered, Transport};
-    let answered = |answered| metrics.answered(Transport::Http, answered);
+    let answered = |answered| metrics.outcome_count(Transport::Http, answered);
     assert_eq!(answered(Answered::Allowed), 6);
     assert_eq!(answered(Answered::Denied), 1);
     assert_eq!(answered(Answered::Failed), 1);
-    assert_eq!(answered(Answered::Looked), 1);
+    assert_eq!(answered(Answered::Peeked), 1);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn counters_survive_another_policy_where_the_limit_stays() {
-    let managed = managed(POLICY).await;
+    let managed = serve_admin(POLICY).await;
     managed.check("a");
     let other =
         "limits: [{ name: api, key: header.x-api-key, rate: 9/h }, { name: new, rate: 1/s }]";
@@ -229,7 +232,7 @@ async fn counters_survive_another_policy_where_the_limit_stays() {
 
 #[tokio::test]
 async fn what_operators_have_done_can_be_seen() {
-    let managed = managed(POLICY).await;
+    let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     operator
         .put("/v1/switches", r#""limit": "api", "to": "off""#)
@@ -244,7 +247,7 @@ async fn what_operators_have_done_can_be_seen() {
             r#""limit": "api", "key": "k", "quota": "1/s""#,
         )
         .await;
-    operator.ask("PUT", "/v1/switches", &[], "{}").await;
+    operator.request("PUT", "/v1/switches", &[], "{}").await;
     let page = scraped(&managed).await;
     assert_eq!(page.value(r#"tollgate_switches{halt="off"}"#), "1");
     assert_eq!(page.value(r#"tollgate_switches{halt="shadow"}"#), "1");
@@ -267,7 +270,7 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         };
         format!("limits:\n{}", (0..count).map(one).collect::<String>())
     };
-    let managed = managed(&limits(3)).await;
+    let managed = serve_admin(&limits(3)).await;
     let before = scraped(&managed).await.samples.len();
     let mut commands = String::new();
     for n in 0..100_000 {
@@ -291,7 +294,7 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         );
     }
     let page = scraped(&managed).await;
-    let of_limits = |page: &Page| {
+    let of_limits = |page: &Exposition| {
         page.samples
             .keys()
             .filter(|series| series.contains("limit="))
@@ -318,14 +321,14 @@ async fn rules_of_envoys_files_are_counted_switched_and_told() {
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }]";
     let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
-    let managed = manage(app, clock, Tokens::default()).await;
-    let server = Grpc::new(Arc::clone(managed.app.envoy()));
+    let app = App::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
+    let managed = serve_admin_of(app, clock, AdminTokens::default()).await;
+    let server = GrpcServer::new(Arc::clone(managed.app.envoy()));
     // A RateLimitRequest: the domain, and one descriptor with one entry.
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let ask = || {
         let mut out = Vec::new();
-        at_once(server.answer_bytes(message, &mut out)).unwrap();
+        ready_now(server.answer_bytes(message, &mut out)).unwrap();
         // The first field is the code: 1 is OK, 2 is over the limit.
         out[..2] == [0x08, 0x01]
     };

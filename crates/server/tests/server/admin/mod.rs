@@ -1,66 +1,76 @@
 //! The admin listener over real sockets: what it shows, what it does, and to whom.
 
-mod browsers;
-mod exposition;
+mod cross_site;
+mod exposition_format;
 mod metrics;
-mod operating;
+mod operator_actions;
 mod tokens;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use tollgate_core::Timestamp;
-use tollgate_server::admin::{Admin, Tokens};
-use tollgate_server::listen::{Place, Stop};
-use tollgate_server::resp::{Pipeline, Resp};
-use tollgate_server::{App, Limits};
+use tollgate_server::admin::{AdminApi, AdminTokens};
+use tollgate_server::listen::{ListenAddress, ShutdownTrigger};
+use tollgate_server::resp::{Pipeline, RespServer};
+use tollgate_server::{App, HttpLimits};
 use tollgate_service::RateLimitService;
-use tollgate_store::{ManualClock, Memory};
+use tollgate_store::{ManualClock, MemoryStore};
 
-use crate::harness::{Answer, Connection, policy};
-use crate::running::Running;
+use crate::harness::{HttpClient, HttpReply, policy};
+use crate::running_server::RunningServer;
 
 const READ: &str = "read-token-0123456789";
 const OPERATE: &str = "operate-token-0123456789";
 const SIGNED: &str = r#""who": "ada", "why": "incident 7""#;
 
-type Clocked = Arc<ManualClock>;
+type SharedClock = Arc<ManualClock>;
 
 /// An app with its admin listener; requests are decided without sockets.
-struct Managed {
-    app: Arc<App<Clocked>>,
-    resp: Arc<Resp<Clocked>>,
-    clock: Clocked,
-    stop: Option<Stop>,
+struct TestAdmin {
+    app: Arc<App<SharedClock>>,
+    resp: Arc<RespServer<SharedClock>>,
+    clock: SharedClock,
+    stop: Option<ShutdownTrigger>,
     address: std::net::SocketAddr,
     /// Ends when the test is over.
-    _running: Running,
+    _running: RunningServer,
 }
 
 /// Without tokens, as on a developer's machine.
-async fn managed(text: &str) -> Managed {
-    managed_by(text, Tokens::default()).await
+async fn serve_admin(text: &str) -> TestAdmin {
+    serve_admin_with_tokens(text, AdminTokens::default()).await
 }
 
-async fn managed_by(text: &str, tokens: Tokens) -> Managed {
+async fn serve_admin_with_tokens(text: &str, tokens: AdminTokens) -> TestAdmin {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
-    manage(app, clock, tokens).await
+    serve_admin_of(app, clock, tokens).await
 }
 
-async fn manage(app: App<Clocked>, clock: Clocked, tokens: Tokens) -> Managed {
+async fn serve_admin_of(
+    app: App<SharedClock>,
+    clock: SharedClock,
+    tokens: AdminTokens,
+) -> TestAdmin {
     let app = Arc::new(app);
-    let resp = Resp::new(Memory::with_clock(1_000, Arc::clone(&clock)).unwrap()).unwrap();
-    let checker = Arc::<RateLimitService<Clocked>>::clone(app.service());
+    let resp =
+        RespServer::new(MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap()).unwrap();
+    let checker = Arc::<RateLimitService<SharedClock>>::clone(app.service());
     let resp = resp.with_checker(checker);
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
-    let (stop, stopping) = Stop::new();
-    let place = Place::Tcp(([127, 0, 0, 1], 0).into());
-    let admin = Admin::new(Arc::clone(&app), &place, tokens).unwrap();
-    let admin = Arc::new(admin.with_resp(Arc::clone(&resp)).until(stopping));
-    let limits = Limits::default();
-    let running = Running::start(|listener, shutdown| admin.run(listener, limits, shutdown)).await;
-    Managed {
+    let (stop, stopping) = ShutdownTrigger::new();
+    let place = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
+    let admin = AdminApi::new(Arc::clone(&app), &place, tokens).unwrap();
+    let admin = Arc::new(
+        admin
+            .with_resp(Arc::clone(&resp))
+            .with_drain_signal(stopping),
+    );
+    let limits = HttpLimits::default();
+    let running =
+        RunningServer::start(|listener, shutdown| admin.run(listener, limits, shutdown)).await;
+    TestAdmin {
         app,
         resp,
         clock,
@@ -70,15 +80,15 @@ async fn manage(app: App<Clocked>, clock: Clocked, tokens: Tokens) -> Managed {
     }
 }
 
-impl Managed {
-    async fn operator(&self) -> Operator {
-        Operator {
-            connection: Connection::to(self.address).await,
+impl TestAdmin {
+    async fn operator(&self) -> OperatorClient {
+        OperatorClient {
+            connection: HttpClient::to(self.address).await,
             token: None,
         }
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> HttpReply {
         self.operator().await.get(path).await
     }
 
@@ -100,40 +110,40 @@ impl Managed {
 }
 
 /// Somebody who asks the admin listener, as curl would.
-struct Operator {
-    connection: Connection,
+struct OperatorClient {
+    connection: HttpClient,
     token: Option<&'static str>,
 }
 
-impl Operator {
-    fn showing(mut self, token: &'static str) -> Self {
+impl OperatorClient {
+    fn with_token(mut self, token: &'static str) -> Self {
         self.token = Some(token);
         self
     }
 
-    async fn get(&mut self, path: &str) -> Answer {
-        self.ask("GET", path, &[], "").await
+    async fn get(&mut self, path: &str) -> HttpReply {
+        self.request("GET", path, &[], "").await
     }
 
     /// Puts JSON whose signature is added.
-    async fn put(&mut self, path: &str, body: &str) -> Answer {
+    async fn put(&mut self, path: &str, body: &str) -> HttpReply {
         self.change("PUT", path, body).await
     }
 
-    async fn change(&mut self, method: &str, path: &str, body: &str) -> Answer {
+    async fn change(&mut self, method: &str, path: &str, body: &str) -> HttpReply {
         let comma = if body.is_empty() { "" } else { ", " };
         let body = format!("{{{body}{comma}{SIGNED}}}");
-        self.ask(method, path, &[("content-type", "application/json")], &body)
+        self.request(method, path, &[("content-type", "application/json")], &body)
             .await
     }
 
-    async fn ask(
+    async fn request(
         &mut self,
         method: &str,
         path: &str,
         fields: &[(&str, &str)],
         body: &str,
-    ) -> Answer {
+    ) -> HttpReply {
         let mut head = format!("{method} {path} HTTP/1.1\r\n");
         if !fields.iter().any(|(name, _)| *name == "host") {
             head += "host: 127.0.0.1:8088\r\n";
@@ -148,12 +158,12 @@ impl Operator {
         self.connection
             .send(&format!("{head}content-length: {length}\r\n\r\n{body}"))
             .await;
-        self.connection.answer(method == "HEAD").await
+        self.connection.read_response(method == "HEAD").await
     }
 }
 
 /// The value of a field somewhere inside, by the names on the way.
-fn at<'a>(value: &'a Value, way: &str) -> &'a Value {
+fn value_at<'a>(value: &'a Value, way: &str) -> &'a Value {
     way.split('.')
         .fold(value, |value, name| match name.parse::<usize>() {
             Ok(index) => &value[index],

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_server::App;
-use tollgate_server::admin::{Admin, InvalidAdmin, Tokens};
-use tollgate_server::listen::Place;
+use tollgate_server::admin::{AdminApi, AdminTokens, InvalidAdmin};
+use tollgate_server::listen::ListenAddress;
 use tollgate_store::ManualClock;
 
-use super::{OPERATE, READ, managed, managed_by};
+use super::{OPERATE, READ, serve_admin, serve_admin_with_tokens};
 use crate::harness::policy;
 
 const POLICY: &str = "limits: [{ name: api, key: header.x-api-key, rate: 2/h }]";
 const HALT: &str = r#""limit": "*", "to": "off""#;
 
-fn both() -> Tokens {
-    Tokens::new(Some(READ), Some(OPERATE)).unwrap()
+fn both() -> AdminTokens {
+    AdminTokens::new(Some(READ), Some(OPERATE)).unwrap()
 }
 
 #[tokio::test]
 async fn on_loopback_without_tokens_everybody_on_this_machine_may_do_everything() {
-    let managed = managed(POLICY).await;
+    let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     assert_eq!(operator.get("/metrics").await.status, 200);
     assert_eq!(operator.put("/v1/switches", HALT).await.status, 200);
@@ -31,15 +31,18 @@ fn s39_where_others_can_reach_it_there_is_no_admin_without_tokens() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1)));
     let app = Arc::new(App::new(&policy(POLICY), 10, clock).unwrap());
     for place in ["0.0.0.0:8088", "[::]:8088", "192.0.2.1:8088"] {
-        let place: Place = place.parse().unwrap();
-        let admin = |tokens| Admin::new(Arc::clone(&app), &place, tokens).err();
-        assert_eq!(admin(Tokens::default()), Some(InvalidAdmin::Unprotected));
+        let place: ListenAddress = place.parse().unwrap();
+        let admin = |tokens| AdminApi::new(Arc::clone(&app), &place, tokens).err();
+        assert_eq!(
+            admin(AdminTokens::default()),
+            Some(InvalidAdmin::Unprotected)
+        );
         assert_eq!(admin(both()), None);
-        assert_eq!(admin(Tokens::new(Some(READ), None).unwrap()), None);
+        assert_eq!(admin(AdminTokens::new(Some(READ), None).unwrap()), None);
     }
     for place in ["127.0.0.1:0", "[::1]:0", "unix:/run/admin.sock"] {
-        let place: Place = place.parse().unwrap();
-        assert!(Admin::new(Arc::clone(&app), &place, Tokens::default()).is_ok());
+        let place: ListenAddress = place.parse().unwrap();
+        assert!(AdminApi::new(Arc::clone(&app), &place, AdminTokens::default()).is_ok());
     }
     let words = InvalidAdmin::Unprotected.to_string();
     assert!(words.contains("--admin-operate-token-file"), "{words}");
@@ -47,7 +50,7 @@ fn s39_where_others_can_reach_it_there_is_no_admin_without_tokens() {
 
 #[tokio::test]
 async fn tokens_that_are_set_are_asked_for_on_loopback_too_and_each_opens_its_own_doors() {
-    let managed = managed_by(POLICY, both()).await;
+    let managed = serve_admin_with_tokens(POLICY, both()).await;
     let mut stranger = managed.operator().await;
     for path in ["/", "/metrics", "/v1/state", "/v1/audit", "/nowhere"] {
         let answer = stranger.get(path).await;
@@ -60,13 +63,13 @@ async fn tokens_that_are_set_are_asked_for_on_loopback_too_and_each_opens_its_ow
     for path in ["/healthz", "/readyz"] {
         assert_eq!(stranger.get(path).await.status, 200, "{path}");
     }
-    let mut reader = managed.operator().await.showing(READ);
+    let mut reader = managed.operator().await.with_token(READ);
     assert_eq!(reader.get("/v1/state").await.status, 200);
     let refused = reader.put("/v1/switches", HALT).await;
     assert_eq!(refused.status, 403);
     assert!(refused.problem().contains("may only read"));
     assert!(managed.check("a") && managed.check("a") && !managed.check("a"));
-    let mut operator = managed.operator().await.showing(OPERATE);
+    let mut operator = managed.operator().await.with_token(OPERATE);
     assert_eq!(operator.get("/v1/state").await.status, 200);
     assert_eq!(operator.put("/v1/switches", HALT).await.status, 200);
     assert!(managed.check("a"), "everything is off");
@@ -74,8 +77,9 @@ async fn tokens_that_are_set_are_asked_for_on_loopback_too_and_each_opens_its_ow
 
 #[tokio::test]
 async fn without_an_operate_token_nobody_operates() {
-    let managed = managed_by(POLICY, Tokens::new(Some(READ), None).unwrap()).await;
-    let mut reader = managed.operator().await.showing(READ);
+    let managed =
+        serve_admin_with_tokens(POLICY, AdminTokens::new(Some(READ), None).unwrap()).await;
+    let mut reader = managed.operator().await.with_token(READ);
     assert_eq!(reader.get("/v1/limits").await.status, 200);
     let refused = reader.put("/v1/switches", HALT).await;
     assert_eq!(refused.status, 403);
@@ -84,8 +88,11 @@ async fn without_an_operate_token_nobody_operates() {
 
 #[tokio::test]
 async fn tokens_cannot_be_guessed_for_long() {
-    let managed = managed_by(POLICY, both()).await;
-    let mut guesser = managed.operator().await.showing("guess-0123456789abcdef");
+    let managed = serve_admin_with_tokens(POLICY, both()).await;
+    let mut guesser = managed
+        .operator()
+        .await
+        .with_token("guess-0123456789abcdef");
     for _ in 0..10 {
         let answer = guesser.get("/v1/state").await;
         assert_eq!(answer.status, 401);
@@ -98,7 +105,7 @@ async fn tokens_cannot_be_guessed_for_long() {
         (429, Some("6"))
     );
     // From the same address the right one is not even looked at, or it could be found out.
-    let mut operator = managed.operator().await.showing(OPERATE);
+    let mut operator = managed.operator().await.with_token(OPERATE);
     assert_eq!(operator.get("/v1/state").await.status, 429);
     assert_eq!(operator.get("/readyz").await.status, 200);
     managed.clock.advance(Nanos::from_secs(6));
@@ -109,7 +116,7 @@ async fn tokens_cannot_be_guessed_for_long() {
 
 #[tokio::test]
 async fn what_is_no_bearer_token_is_none() {
-    let managed = managed_by(POLICY, both()).await;
+    let managed = serve_admin_with_tokens(POLICY, both()).await;
     let mut client = managed.operator().await;
     let bearer = format!("Bearer {OPERATE}");
     let basic = format!("Basic {OPERATE}");
@@ -127,7 +134,7 @@ async fn what_is_no_bearer_token_is_none() {
         ),
         (&[("x-token", OPERATE)], 401),
     ] {
-        let answer = client.ask("GET", "/v1/state", fields, "").await;
+        let answer = client.request("GET", "/v1/state", fields, "").await;
         assert_eq!(answer.status, status, "{fields:?}");
     }
     let query = format!("/v1/state?token={OPERATE}");

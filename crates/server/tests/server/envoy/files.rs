@@ -3,7 +3,7 @@
 use tollgate_core::Nanos;
 use tollgate_testkit::envoy::Version;
 
-use super::rig::{ENVOY, Rig, TO_THE_HOUR, TO_THE_MINUTE, remaining};
+use super::harness::{ENVOY, EnvoyHarness, TO_THE_HOUR, TO_THE_MINUTE, remaining};
 
 const FILE: &str = r#"
 domain: edge
@@ -57,14 +57,14 @@ fn on<'a>(plan: &'a str, user: &'a str) -> [(&'a str, &'a str); 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_most_specific_rule_decides_at_every_level() {
-    let mut rig = Rig::of(Version::V1_40, &asking_for_more(), FILE).await;
+    let mut rig = EnvoyHarness::with_config(Version::V1_40, &asking_for_more(), FILE).await;
     for left in [3, 2, 1, 0] {
-        assert_eq!(rig.left("/api", &on("gold", "bob")).await, left);
+        assert_eq!(rig.remaining_after("/api", &on("gold", "bob")).await, left);
     }
     let denied = rig.get("/api", &on("gold", "bob")).await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.field("retry-after"), Some(&*TO_THE_HOUR.to_string()));
-    assert_eq!(rig.left("/api", &on("tin", "bob")).await, 0);
+    assert_eq!(rig.remaining_after("/api", &on("tin", "bob")).await, 0);
     assert_eq!(rig.get("/api", &on("tin", "bob")).await.status, 429);
     for _ in 0..10 {
         let unlimited = rig.get("/api", &on("gold", "root")).await;
@@ -74,11 +74,11 @@ async fn the_most_specific_rule_decides_at_every_level() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn patterns_count_each_value_and_a_rule_in_shadow_refuses_nobody() {
-    let mut rig = Rig::of(Version::V1_40, &asking_for_more(), FILE).await;
+    let mut rig = EnvoyHarness::with_config(Version::V1_40, &asking_for_more(), FILE).await;
     let root = on("gold", "root");
     for target in ["/api/beta1", "/api/beta2"] {
-        assert_eq!(rig.left(target, &root).await, 1);
-        assert_eq!(rig.left(target, &root).await, 0);
+        assert_eq!(rig.remaining_after(target, &root).await, 1);
+        assert_eq!(rig.remaining_after(target, &root).await, 0);
         let denied = rig.get(target, &root).await;
         assert_eq!(denied.status, 429);
         assert_eq!(
@@ -91,7 +91,7 @@ async fn patterns_count_each_value_and_a_rule_in_shadow_refuses_nobody() {
         );
     }
     for left in [0, 0, 0] {
-        assert_eq!(rig.left("/api/old", &root).await, left);
+        assert_eq!(rig.remaining_after("/api/old", &root).await, left);
     }
     rig.clock.advance(Nanos::from_secs(TO_THE_MINUTE));
     let allowed = rig.get("/api/beta1", &root).await;

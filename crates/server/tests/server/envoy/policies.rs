@@ -3,8 +3,8 @@
 use tollgate_core::Nanos;
 use tollgate_testkit::envoy::Version;
 
-use super::rig::{ENVOY, Rig, remaining};
-use crate::grpc::by_policy;
+use super::harness::{ENVOY, EnvoyHarness, remaining};
+use crate::grpc::serve_policy;
 
 const POLICY: &str = "
 limits:
@@ -28,10 +28,10 @@ const BOB: [(&str, &str); 1] = [("x-user", "bob")];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_request_takes_nothing_from_its_other_limits() {
-    let server = by_policy(POLICY).await;
-    let mut rig = Rig::before(server, Version::V1_40, ENVOY).await;
+    let server = serve_policy(POLICY).await;
+    let mut rig = EnvoyHarness::in_front_of(server, Version::V1_40, ENVOY).await;
     for left in [1, 0] {
-        assert_eq!(rig.left("/api", &BOB).await, left);
+        assert_eq!(rig.remaining_after("/api", &BOB).await, left);
     }
     for _ in 0..10 {
         let denied = rig.get("/api", &BOB).await;
@@ -43,7 +43,11 @@ async fn a_refused_request_takes_nothing_from_its_other_limits() {
     }
     // By files the address would have been charged twelve times. Here it was charged twice, and three are left.
     for (user, left) in [("carol", 1), ("dave", 1), ("erin", 0)] {
-        assert_eq!(rig.left("/api", &[("x-user", user)]).await, left, "{user}");
+        assert_eq!(
+            rig.remaining_after("/api", &[("x-user", user)]).await,
+            left,
+            "{user}"
+        );
     }
     let denied = rig.get("/api", &[("x-user", "frank")]).await;
     assert_eq!(denied.status, 429);
@@ -55,13 +59,13 @@ async fn a_refused_request_takes_nothing_from_its_other_limits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_paid_afterwards_may_go_into_debt_and_looking_says_so() {
-    let server = by_policy(POLICY).await;
-    let mut rig = Rig::before(server, Version::V1_40, ENVOY).await;
+    let server = serve_policy(POLICY).await;
+    let mut rig = EnvoyHarness::in_front_of(server, Version::V1_40, ENVOY).await;
     let using = [("x-user", "bob"), ("say-x-tokens-used", "60")];
-    assert_eq!(rig.left("/chat", &using).await, 100);
-    rig.until_asked(2);
-    assert_eq!(rig.left("/chat", &using).await, 40);
-    rig.until_asked(4);
+    assert_eq!(rig.remaining_after("/chat", &using).await, 100);
+    rig.wait_for_calls(2);
+    assert_eq!(rig.remaining_after("/chat", &using).await, 40);
+    rig.wait_for_calls(4);
     // Forty were left and sixty were used: twenty are owed, and one is there again when they are paid back.
     let denied = rig.get("/chat", &using).await;
     assert_eq!((denied.status, remaining(&denied)), (429, Some(0)));
@@ -69,5 +73,5 @@ async fn what_is_paid_afterwards_may_go_into_debt_and_looking_says_so() {
     rig.clock.advance(Nanos::from_secs(755));
     assert_eq!(rig.get("/chat", &using).await.status, 429);
     rig.clock.advance(Nanos::from_secs(1));
-    assert_eq!(rig.left("/chat", &BOB).await, 1);
+    assert_eq!(rig.remaining_after("/chat", &BOB).await, 1);
 }

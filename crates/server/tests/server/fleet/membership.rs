@@ -6,18 +6,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tollgate_core::Timestamp;
-use tollgate_redis::{Options, RedisRegister, RedisStore, Secret as RedisSecret};
-use tollgate_server::admin::{Admin, Tokens};
-use tollgate_server::fleet::{Membership, MembershipSettings, Node as _};
-use tollgate_server::grpc::Grpc;
-use tollgate_server::listen::{Place, Stop};
-use tollgate_server::{App, Limits, Secret};
+use tollgate_redis::{KeyHashSecret as RedisSecret, RedisOptions, RedisRegister, RedisStore};
+use tollgate_server::admin::{AdminApi, AdminTokens};
+use tollgate_server::fleet::{LocalNode as _, Membership, MembershipSettings};
+use tollgate_server::grpc::GrpcServer;
+use tollgate_server::listen::{ListenAddress, ShutdownTrigger};
+use tollgate_server::{App, HttpLimits, Secret};
 use tollgate_store::ManualClock;
 use tollgate_store::register::{FleetName, Register};
 use tollgate_testkit::redis::{Kind, Node, Server};
 
-use crate::harness::{Answer, Connection, policy};
-use crate::running::Running;
+use crate::harness::{HttpClient, HttpReply, policy};
+use crate::running_server::RunningServer;
 
 const POLICY: &str = "limits: [{ name: api, key: header.x-api-key, rate: 2/h }]";
 const SECRET: &str = "the secret of this fleet";
@@ -25,45 +25,46 @@ const SECRET: &str = "the secret of this fleet";
 const PATIENT: Duration = Duration::from_secs(60);
 
 /// A server whose task can be killed.
-struct Member {
+struct FleetMember {
     app: Arc<App<Arc<ManualClock>>>,
     membership: Arc<Membership>,
     address: std::net::SocketAddr,
-    stop: Stop,
+    stop: ShutdownTrigger,
     task: JoinSet<()>,
-    _running: Running,
+    _running: RunningServer,
 }
 
-impl Member {
+impl FleetMember {
     async fn start(url: &str) -> Self {
         Self::start_with(url, SECRET).await
     }
 
     async fn start_with(url: &str, secret: &str) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-        let secret = Secret::shared(secret.as_bytes()).unwrap();
-        let app = App::keyed(&policy(POLICY), 1_000, clock, secret).unwrap();
+        let secret = Secret::from_shared_text(secret.as_bytes()).unwrap();
+        let app = App::new_with_secret(&policy(POLICY), 1_000, clock, secret).unwrap();
         Self::start_app(url, secret, app).await
     }
 
     async fn start_app(url: &str, secret: Secret, app: App<Arc<ManualClock>>) -> Self {
         let app = Arc::new(app);
-        let mut options = Options::new(url, RedisSecret::new(*b"names of keys..."));
+        let mut options = RedisOptions::new(url, RedisSecret::new(*b"names of keys..."));
         options.connect_deadline = Duration::from_secs(5);
         let store = RedisStore::connect(options).await.unwrap();
-        let register = RedisRegister::of(&store, &FleetName::default());
+        let register = RedisRegister::new(&store, &FleetName::default());
         let register: Arc<dyn Register> = Arc::new(register.with_deadline(Duration::from_secs(4)));
         let membership = Membership::new(secret, MembershipSettings::default());
-        let (stop, stopping) = Stop::new();
+        let (stop, stopping) = ShutdownTrigger::new();
         let mut task = JoinSet::new();
         let node = Arc::clone(app.envoy());
         task.spawn(Arc::clone(&membership).run(register, node, stopping.wait()));
-        membership.settled().await;
-        let place = Place::Tcp(([127, 0, 0, 1], 0).into());
-        let admin = Admin::new(Arc::clone(&app), &place, Tokens::default()).unwrap();
+        membership.wait_until_synced().await;
+        let place = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
+        let admin = AdminApi::new(Arc::clone(&app), &place, AdminTokens::default()).unwrap();
         let admin = Arc::new(admin.with_fleet(Arc::clone(&membership)));
         let running =
-            Running::start(|listener, end| admin.run(listener, Limits::default(), end)).await;
+            RunningServer::start(|listener, end| admin.run(listener, HttpLimits::default(), end))
+                .await;
         Self {
             app,
             membership,
@@ -74,15 +75,15 @@ impl Member {
         }
     }
 
-    async fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
-        let mut connection = Connection::to(self.address).await;
+    async fn ask(&self, method: &str, path: &str, body: &str) -> HttpReply {
+        let mut connection = HttpClient::to(self.address).await;
         let length = body.len();
         connection
             .send(&format!(
                 "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:8088\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
             ))
             .await;
-        connection.answer(false).await
+        connection.read_response(false).await
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -109,7 +110,7 @@ impl Member {
     }
 
     async fn stop(mut self) {
-        self.stop.say();
+        self.stop.trigger();
         self.task.join_next().await.unwrap().unwrap();
     }
 }
@@ -130,8 +131,11 @@ async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut()
 async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all() {
     let redis = Server::start(Kind::Redis);
     let url = redis.url();
-    let one = Member::start(&url).await;
-    let (two, three) = (Member::start(&url).await, Member::start(&url).await);
+    let one = FleetMember::start(&url).await;
+    let (two, three) = (
+        FleetMember::start(&url).await,
+        FleetMember::start(&url).await,
+    );
     for member in [&one, &two, &three] {
         until("three are there", || async { member.count().await == 3 }).await;
     }
@@ -188,15 +192,15 @@ async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_ready() {
     let redis = Server::start(Kind::Redis);
-    let first = Member::start(&redis.url()).await;
+    let first = FleetMember::start(&redis.url()).await;
     let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
     first.change("PUT", "/v1/overrides", body).await;
     until("it is told", || async {
-        first.app.envoy().unheard().0 == 0
+        first.app.envoy().pending_counts().0 == 0
     })
     .await;
     first.stop().await;
-    let next = Member::start(&redis.url()).await;
+    let next = FleetMember::start(&redis.url()).await;
     let overrides = next.get("/v1/overrides").await;
     assert_eq!(overrides["overrides"][0]["quota"], "100/h");
 }
@@ -209,12 +213,12 @@ async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
     for _ in 0..2 {
         let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-        let app = App::by_envoys_files(files, 1_000, clock).unwrap();
-        let secret = Secret::shared(SECRET.as_bytes()).unwrap();
-        members.push(Member::start_app(&redis.url(), secret, app).await);
+        let app = App::from_envoy_policy(files, 1_000, clock).unwrap();
+        let secret = Secret::from_shared_text(SECRET.as_bytes()).unwrap();
+        members.push(FleetMember::start_app(&redis.url(), secret, app).await);
     }
     let (one, two) = (&members[0], &members[1]);
-    let grpc = Grpc::new(Arc::clone(two.app.envoy()));
+    let grpc = GrpcServer::new(Arc::clone(two.app.envoy()));
     // A RateLimitRequest: the domain, and one descriptor with one entry. The first field of the answer is the code.
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let is_admitted = async || {
@@ -233,8 +237,8 @@ async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_another_secret_is_seen_and_told_of() {
     let redis = Server::start(Kind::Redis);
-    let one = Member::start(&redis.url()).await;
-    let stray = Member::start_with(&redis.url(), "not the secret at all").await;
+    let one = FleetMember::start(&redis.url()).await;
+    let stray = FleetMember::start_with(&redis.url(), "not the secret at all").await;
     for member in [&one, &stray] {
         until("it alarms", || async {
             member
@@ -261,12 +265,12 @@ async fn a_server_with_another_secret_is_seen_and_told_of() {
 async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_back_empty() {
     let mut redis = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
     let (one, two) = (
-        Member::start(&redis.url()).await,
-        Member::start(&redis.url()).await,
+        FleetMember::start(&redis.url()).await,
+        FleetMember::start(&redis.url()).await,
     );
     let block = |address: &str| format!(r#""address": "{address}""#);
     one.change("PUT", "/v1/blocks", &block("192.0.2.1")).await;
-    let blocks = async |member: &Member| {
+    let blocks = async |member: &FleetMember| {
         let blocks = member.get("/v1/blocks").await;
         blocks["blocks"].as_array().unwrap().len()
     };
@@ -288,7 +292,7 @@ async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_ba
         })
         .await;
     }
-    let late = Member::start(&redis.url()).await;
+    let late = FleetMember::start(&redis.url()).await;
     assert_eq!(blocks(&late).await, 3, "what was lost was told again");
 }
 
@@ -296,7 +300,7 @@ async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_ba
 async fn s_03_a_server_that_starts_without_redis_is_ready_and_joins_when_it_can() {
     let mut redis = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
     redis.kill();
-    let one = Member::start(&redis.url()).await;
+    let one = FleetMember::start(&redis.url()).await;
     let fleet = one.get("/fleet").await;
     assert_eq!(fleet["nodes"]["known"], "unknown");
     assert_eq!(fleet["nodes"]["count"], 1);

@@ -2,9 +2,9 @@
 //!
 //! Real servers are given seconds to answer, so that a busy machine changes nothing that is decided here.
 
-mod away;
 mod membership;
-mod sharing;
+mod shared_quota;
+mod store_outage;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,114 +14,126 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_redis::Options;
-use tollgate_server::admin::{Admin, Tokens};
-use tollgate_server::fleet::{Shared, Tending};
-use tollgate_server::grpc::{Grpc, GrpcLimits};
-use tollgate_server::listen::Place;
-use tollgate_server::resp::{Checker, Resp, RespLimits};
-use tollgate_server::{App, Limits, Secret};
+use tollgate_redis::RedisOptions;
+use tollgate_server::admin::{AdminApi, AdminTokens};
+use tollgate_server::fleet::{FleetConnection, StoreMonitor};
+use tollgate_server::grpc::{GrpcLimits, GrpcServer};
+use tollgate_server::listen::ListenAddress;
+use tollgate_server::resp::{Checker, RespLimits, RespServer};
+use tollgate_server::{App, HttpLimits, Secret};
 use tollgate_service::RateLimitService;
-use tollgate_store::{Clock as _, Memory, SystemClock};
+use tollgate_store::{Clock as _, MemoryStore, SystemClock};
 
-use crate::grpc::client::{Client, Descriptor, Response, request};
-use crate::harness::{Answer, Connection, policy};
-use crate::running::Running;
+use crate::grpc::client::{Client, Descriptor, RlsResponse, request};
+use crate::harness::{HttpClient, HttpReply, policy};
+use crate::running_server::RunningServer;
 
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// One server of a fleet, with all it speaks.
-struct Instance {
+struct FleetServer {
     app: Arc<App<SystemClock>>,
-    http: Running,
-    grpc: Running,
-    resp: Running,
+    http: RunningServer,
+    grpc: RunningServer,
+    resp: RunningServer,
     /// Looks after the store until the instance is dropped.
     _tending: JoinSet<()>,
 }
 
 /// A server that shares the Redis at this address.
-async fn instance(url: &str, text: &str) -> Instance {
+async fn start_server(url: &str, text: &str) -> FleetServer {
     let policy = policy(text);
-    let app = |secret| App::keyed(&policy, 1_000, SystemClock::new(), secret).unwrap();
-    instance_of(url, app).await
+    let app = |secret| App::new_with_secret(&policy, 1_000, SystemClock::new(), secret).unwrap();
+    start_server_of(url, app).await
 }
 
 /// The same of any app.
-async fn instance_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) -> Instance {
-    let secret = Secret::shared(b"the fleet's own secret").unwrap();
-    let mut options = Options::new(url, tollgate_redis::Secret::new(secret.for_names()));
+async fn start_server_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) -> FleetServer {
+    let secret = Secret::from_shared_text(b"the fleet's own secret").unwrap();
+    let mut options = RedisOptions::new(
+        url,
+        tollgate_redis::KeyHashSecret::new(secret.derive_key_name_secret()),
+    );
     options.deadline = Duration::from_secs(5);
-    let shared = Shared::connect(options, SystemClock::new().now())
+    let shared = FleetConnection::connect(options, SystemClock::new().now())
         .await
         .unwrap();
     let app = Arc::new(app(secret));
     assert!(app.join(shared.fleet()));
     let resp =
-        Resp::new(Memory::for_keys(1_000).unwrap())
+        RespServer::new(MemoryStore::for_keys(1_000).unwrap())
             .unwrap()
             .with_checker(
                 Arc::<RateLimitService<SystemClock>>::clone(app.service()) as Arc<dyn Checker>
             )
             .with_fleet(Arc::clone(shared.fleet()));
-    let (resp, grpc) = (Arc::new(resp), Arc::new(Grpc::new(Arc::clone(app.envoy()))));
+    let (resp, grpc) = (
+        Arc::new(resp),
+        Arc::new(GrpcServer::new(Arc::clone(app.envoy()))),
+    );
     let serving = Arc::clone(&app);
     let mut tending = JoinSet::new();
-    tending.spawn(Arc::new(Tending::of(&shared)).run(|| SystemClock::new().now()));
-    Instance {
-        http: Running::start(|listener, end| serving.run(listener, Limits::default(), end)).await,
-        grpc: Running::start(|listener, end| grpc.run(listener, GrpcLimits::default(), end)).await,
-        resp: Running::start(|listener, end| resp.run(listener, RespLimits::default(), end)).await,
+    tending.spawn(Arc::new(StoreMonitor::new(&shared)).run(|| SystemClock::new().now()));
+    FleetServer {
+        http: RunningServer::start(|listener, end| {
+            serving.run(listener, HttpLimits::default(), end)
+        })
+        .await,
+        grpc: RunningServer::start(|listener, end| grpc.run(listener, GrpcLimits::default(), end))
+            .await,
+        resp: RunningServer::start(|listener, end| resp.run(listener, RespLimits::default(), end))
+            .await,
         app,
         _tending: tending,
     }
 }
 
-impl Instance {
+impl FleetServer {
     /// Asks about a key over HTTP.
-    async fn check(&self, key: &str) -> Answer {
+    async fn check(&self, key: &str) -> HttpReply {
         let body = format!(r#"{{"key": "{key}"}}"#);
         self.post("/v1/check", &body).await
     }
 
-    async fn post(&self, target: &str, body: &str) -> Answer {
-        let mut connection = Connection::to(self.http.address).await;
+    async fn post(&self, target: &str, body: &str) -> HttpReply {
+        let mut connection = HttpClient::to(self.http.address).await;
         connection.post(target, body).await
     }
 
     /// Asks about a key as Envoy does.
-    async fn should_rate_limit(&self, key: &str) -> Result<Response, i32> {
-        let descriptors = [Descriptor::of(&[("header.x-api-key", key)])];
+    async fn should_rate_limit(&self, key: &str) -> Result<RlsResponse, i32> {
+        let descriptors = [Descriptor::new(&[("header.x-api-key", key)])];
         let request = request("edge", &descriptors, 0);
-        let mut client = Client::to(self.grpc.address).await;
+        let mut client = Client::connect(self.grpc.address).await;
         let ending = client
             .call(crate::grpc::client::SHOULD_RATE_LIMIT, &request)
             .await;
         match ending.status {
-            Some(0) => Ok(Response::read(&ending.answers[0])),
+            Some(0) => Ok(RlsResponse::read(&ending.answers[0])),
             other => Err(other.unwrap()),
         }
     }
 
     /// What an operator asks on the admin listener.
-    async fn operate(&self, method: &str, target: &str, body: &str) -> Answer {
-        let place = Place::Tcp(([127, 0, 0, 1], 0).into());
-        let admin = Admin::new(Arc::clone(&self.app), &place, Tokens::default()).unwrap();
+    async fn operate(&self, method: &str, target: &str, body: &str) -> HttpReply {
+        let place = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
+        let admin = AdminApi::new(Arc::clone(&self.app), &place, AdminTokens::default()).unwrap();
         let admin = Arc::new(admin);
         let running =
-            Running::start(|listener, end| admin.run(listener, Limits::default(), end)).await;
-        let mut connection = Connection::to(running.address).await;
+            RunningServer::start(|listener, end| admin.run(listener, HttpLimits::default(), end))
+                .await;
+        let mut connection = HttpClient::to(running.address).await;
         let (host, length) = ("host: 127.0.0.1:8088", body.len());
         let json = "content-type: application/json";
         let head = format!("{method} {target} HTTP/1.1\r\n{host}\r\n{json}");
         let request = format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}");
         connection.send(&request).await;
-        connection.answer(false).await
+        connection.read_response(false).await
     }
 
     /// Sends commands in one write, and answers all that is said until `QUIT`.
-    async fn say(&self, commands: &[&str]) -> String {
+    async fn send_commands(&self, commands: &[&str]) -> String {
         say(self.resp.address, &commands.join("\r\n")).await
     }
 }
@@ -146,7 +158,7 @@ async fn say_until_closed(address: SocketAddr, commands: &str) -> String {
 }
 
 /// Asks again and again until something has happened.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !is_so().await {
             tokio::task::yield_now().await;
@@ -157,7 +169,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// What an answer over HTTP says that it was decided without.
-fn degraded(answer: &Answer) -> Vec<String> {
+fn degraded(answer: &HttpReply) -> Vec<String> {
     let said = answer.json()["degraded"].as_array().cloned();
     let words = said.unwrap_or_default().into_iter();
     words

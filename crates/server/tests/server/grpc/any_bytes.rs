@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tollgate_core::Timestamp;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::App;
-use tollgate_server::grpc::Grpc;
+use tollgate_server::grpc::GrpcServer;
 use tollgate_store::ManualClock;
 
 /// What random bytes hardly ever are: pieces that mean something.
@@ -37,8 +37,8 @@ const PIECES: [&[u8]; 20] = [
 
 /// The same app for every input: what was decided before must not matter either.
 pub(crate) struct Both {
-    by_files: Grpc<Arc<ManualClock>>,
-    by_policy: Grpc<Arc<ManualClock>>,
+    by_files: GrpcServer<Arc<ManualClock>>,
+    by_policy: GrpcServer<Arc<ManualClock>>,
 }
 
 impl Both {
@@ -49,12 +49,12 @@ impl Both {
         let files = tollgate_envoy::config::load(&[("d.yaml", file)]).unwrap();
         let text = "limits: [{ name: a, key: descriptor.a, rate: 9/m }, { name: in-flight, concurrency: 2 }, \
                     { name: later, key: descriptor.e, rate: 9/m, charge: always, overdraft: 9 }]";
-        let policy = tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap();
-        let by_files = App::by_envoys_files(files, 64, clock()).unwrap();
+        let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
+        let by_files = App::from_envoy_policy(files, 64, clock()).unwrap();
         let by_policy = App::new(&policy, 64, clock()).unwrap();
         Self {
-            by_files: Grpc::new(Arc::clone(by_files.envoy())),
-            by_policy: Grpc::new(Arc::clone(by_policy.envoy())),
+            by_files: GrpcServer::new(Arc::clone(by_files.envoy())),
+            by_policy: GrpcServer::new(Arc::clone(by_policy.envoy())),
         }
     }
 

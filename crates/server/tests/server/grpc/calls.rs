@@ -2,8 +2,8 @@
 
 use tollgate_core::Nanos;
 
-use super::by_file;
-use super::client::{Descriptor, Status, Value, read, request};
+use super::client::{Descriptor, FieldValue, RlsDescriptorResult, read, request};
+use super::serve_file;
 use super::{OK, OVER};
 
 const MINUTE: u64 = 2;
@@ -34,36 +34,36 @@ descriptors:
 ";
 
 fn ip(address: &str) -> Descriptor {
-    Descriptor::of(&[("remote_address", address)])
+    Descriptor::new(&[("remote_address", address)])
 }
 
 #[tokio::test]
 async fn one_status_for_each_descriptor_in_order() {
-    let serving = by_file(FILE).await;
+    let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let descriptors = [
-        Descriptor::of(&[("nobody", "knows")]),
+        Descriptor::new(&[("nobody", "knows")]),
         ip("10.0.0.1"),
-        Descriptor::of(&[("plan", "free")]),
+        Descriptor::new(&[("plan", "free")]),
     ];
     let question = request("edge", &descriptors, 0);
-    let response = client.ask(&question).await;
+    let response = client.should_rate_limit(&question).await;
     assert_eq!(response.overall, OK);
     // The clock stands at 20 seconds past a minute.
-    let counted = Status {
+    let counted = RlsDescriptorResult {
         code: OK,
         limit: Some((2, MINUTE, "per-address".to_owned())),
         remaining: 1,
         reset: Some(40),
     };
-    let free = Status {
+    let free = RlsDescriptorResult {
         code: OK,
-        ..Status::default()
+        ..RlsDescriptorResult::default()
     };
-    let unlimited = Status {
+    let unlimited = RlsDescriptorResult {
         code: OK,
         remaining: u32::MAX.into(),
-        ..Status::default()
+        ..RlsDescriptorResult::default()
     };
     assert_eq!(response.statuses, [free, counted.clone(), unlimited]);
     assert_eq!(
@@ -71,15 +71,15 @@ async fn one_status_for_each_descriptor_in_order() {
         Some("\"per-address\";q=2;w=60")
     );
     assert_eq!(response.header("retry-after"), None);
-    client.ask(&question).await;
+    client.should_rate_limit(&question).await;
     // Half a second before the end there is still a second to wait.
     serving.clock.advance(Nanos::from_millis(39_500));
-    let response = client.ask(&question).await;
+    let response = client.should_rate_limit(&question).await;
     assert_eq!(
         (response.overall, response.codes()),
         (OVER, vec![OK, OVER, OK])
     );
-    let over = Status {
+    let over = RlsDescriptorResult {
         code: OVER,
         remaining: 0,
         reset: Some(1),
@@ -95,9 +95,9 @@ async fn one_status_for_each_descriptor_in_order() {
 
 #[tokio::test]
 async fn hits_are_the_descriptors_own_or_the_requests_and_at_least_one() {
-    let serving = by_file(FILE).await;
+    let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
-    let tokens = Descriptor::of(&[("tokens", "bob")]);
+    let tokens = Descriptor::new(&[("tokens", "bob")]);
     for (descriptor, by_request, remaining) in [
         (tokens.clone(), 0, 99),
         (tokens.clone(), 1, 98),
@@ -105,10 +105,10 @@ async fn hits_are_the_descriptors_own_or_the_requests_and_at_least_one() {
         (tokens.clone().hits(5), 0, 85),
         (tokens.clone().hits(5), 80, 80),
         (tokens.clone().hits(0), 80, 80),
-        (tokens.clone().hits(30).back(), 0, 100),
+        (tokens.clone().hits(30).refund(), 0, 100),
     ] {
         let response = client
-            .ask(&request("edge", &[descriptor], by_request))
+            .should_rate_limit(&request("edge", &[descriptor], by_request))
             .await;
         assert_eq!(response.overall, OK);
         assert_eq!(response.statuses[0].remaining, remaining);
@@ -118,52 +118,52 @@ async fn hits_are_the_descriptors_own_or_the_requests_and_at_least_one() {
 /// What was done is charged when it is over, however much it is, and whoever looks is told.
 #[tokio::test]
 async fn work_that_is_paid_for_later_is_charged_beyond_the_limit_and_given_back_by_refunds() {
-    let serving = by_file(FILE).await;
+    let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
-    let tokens = Descriptor::of(&[("tokens", "bob")]);
+    let tokens = Descriptor::new(&[("tokens", "bob")]);
     let look = request("edge", &[tokens.clone().hits(0)], 0);
-    assert_eq!(client.ask(&look).await.overall, OK);
+    assert_eq!(client.should_rate_limit(&look).await.overall, OK);
     let done = request("edge", &[tokens.clone().hits(280)], 0);
-    assert_eq!(client.ask(&done).await.overall, OVER);
-    assert_eq!(client.ask(&look).await.overall, OVER);
-    let back = |hits| request("edge", &[tokens.clone().hits(hits).back()], 0);
+    assert_eq!(client.should_rate_limit(&done).await.overall, OVER);
+    assert_eq!(client.should_rate_limit(&look).await.overall, OVER);
+    let back = |hits| request("edge", &[tokens.clone().hits(hits).refund()], 0);
     assert_eq!(
-        client.ask(&back(179)).await.overall,
+        client.should_rate_limit(&back(179)).await.overall,
         OK,
         "never over when giving back"
     );
     assert_eq!(
-        client.ask(&look).await.overall,
+        client.should_rate_limit(&look).await.overall,
         OVER,
         "101 of 100 are counted"
     );
-    client.ask(&back(1)).await;
-    assert_eq!(client.ask(&look).await.overall, OK);
+    client.should_rate_limit(&back(1)).await;
+    assert_eq!(client.should_rate_limit(&look).await.overall, OK);
 }
 
 #[tokio::test]
 async fn a_limit_that_comes_with_a_descriptor_takes_the_place_of_the_files() {
-    let serving = by_file(FILE).await;
+    let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let own = ip("10.0.0.9").limit(1, HOUR);
     let question = request("edge", std::slice::from_ref(&own), 0);
-    let response = client.ask(&question).await;
+    let response = client.should_rate_limit(&question).await;
     assert_eq!(
         response.statuses[0].limit,
         Some((1, HOUR, String::new())),
         "{response:?}"
     );
-    assert_eq!(client.ask(&question).await.overall, OVER);
+    assert_eq!(client.should_rate_limit(&question).await.overall, OVER);
     assert_eq!(
         client
-            .ask(&request("edge", &[ip("10.0.0.9")], 0))
+            .should_rate_limit(&request("edge", &[ip("10.0.0.9")], 0))
             .await
             .overall,
         OK
     );
     for unit in [0, 8, 1 << 40] {
         let (code, message) = client
-            .refused(&request("edge", &[ip("a").limit(1, unit)], 0))
+            .expect_error(&request("edge", &[ip("a").limit(1, unit)], 0))
             .await;
         assert_eq!(code, 3);
         assert!(message.starts_with("limit.unit: "), "{message}");
@@ -172,52 +172,58 @@ async fn a_limit_that_comes_with_a_descriptor_takes_the_place_of_the_files() {
 
 #[tokio::test]
 async fn shadows_quotas_and_metadata_are_as_in_the_files() {
-    let serving = by_file(FILE).await;
+    let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
-    let quiet = request("edge", &[Descriptor::of(&[("quiet", "a")])], 0);
+    let quiet = request("edge", &[Descriptor::new(&[("quiet", "a")])], 0);
     for _ in 0..3 {
-        let response = client.ask(&quiet).await;
+        let response = client.should_rate_limit(&quiet).await;
         assert_eq!((response.overall, response.codes()), (OK, vec![OK]));
     }
     // Quotas deny only all together.
     let both = [
-        Descriptor::of(&[("first", "a")]),
-        Descriptor::of(&[("second", "a")]),
+        Descriptor::new(&[("first", "a")]),
+        Descriptor::new(&[("second", "a")]),
     ];
     let both = request("edge", &both, 0);
     let overall = [
-        client.ask(&both).await,
-        client.ask(&both).await,
-        client.ask(&both).await,
+        client.should_rate_limit(&both).await,
+        client.should_rate_limit(&both).await,
+        client.should_rate_limit(&both).await,
     ];
     assert_eq!(overall.each_ref().map(|it| it.overall), [OK, OK, OVER]);
     assert_eq!(overall[1].codes(), [OVER, OK]);
-    let told = request("edge", &[Descriptor::of(&[("told", "a")])], 0);
-    let metadata = client.ask(&told).await.metadata.unwrap();
+    let told = request("edge", &[Descriptor::new(&[("told", "a")])], 0);
+    let metadata = client.should_rate_limit(&told).await.metadata.unwrap();
     let names: Vec<String> = read(metadata)
         .into_iter()
         .map(|field| match field {
-            (1, Value::Bytes(pair)) => match &read(pair)[0] {
-                (1, Value::Bytes(name)) => String::from_utf8(name.to_vec()).unwrap(),
+            (1, FieldValue::Bytes(pair)) => match &read(pair)[0] {
+                (1, FieldValue::Bytes(name)) => String::from_utf8(name.to_vec()).unwrap(),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(names, ["plan", "n", "deep"]);
-    assert_eq!(client.ask(&told).await.metadata, None, "it was denied");
+    assert_eq!(
+        client.should_rate_limit(&told).await.metadata,
+        None,
+        "it was denied"
+    );
 }
 
 #[tokio::test]
 async fn what_is_not_known_is_admitted_and_what_makes_no_sense_is_refused() {
-    let serving = by_file(FILE).await;
+    let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
-    let unknown = client.ask(&request("elsewhere", &[ip("a")], 0)).await;
+    let unknown = client
+        .should_rate_limit(&request("elsewhere", &[ip("a")], 0))
+        .await;
     assert_eq!((unknown.overall, unknown.codes()), (OK, vec![OK]));
     assert_eq!(unknown.statuses[0].limit, None);
     assert!(unknown.headers.is_empty());
     let many = vec![ip("a"); 33];
-    let deep = [Descriptor::of(&[("a", "b"); 17])];
+    let deep = [Descriptor::new(&[("a", "b"); 17])];
     let long_key = "k".repeat(1_025);
     let long_value = "v".repeat(16_385);
     let cases = [
@@ -227,11 +233,11 @@ async fn what_is_not_known_is_admitted_and_what_makes_no_sense_is_refused() {
         (request("edge", &many, 0), "descriptors: 33 are too many"),
         (request("edge", &deep, 0), "entries: 17 are too many"),
         (
-            request("edge", &[Descriptor::of(&[(&long_key, "v")])], 0),
+            request("edge", &[Descriptor::new(&[(&long_key, "v")])], 0),
             "bytes of a key: 1025 are too many",
         ),
         (
-            request("edge", &[Descriptor::of(&[("k", &long_value)])], 0),
+            request("edge", &[Descriptor::new(&[("k", &long_value)])], 0),
             "bytes of a value: 16385 are too many",
         ),
         (vec![0x0a, 0x02, 0xff, 0xfe], "domain: it is not UTF-8"),
@@ -246,7 +252,7 @@ async fn what_is_not_known_is_admitted_and_what_makes_no_sense_is_refused() {
         (vec![0x0f], "the message has a field of no known type"),
     ];
     for (question, reason) in cases {
-        let (code, message) = client.refused(&question).await;
+        let (code, message) = client.expect_error(&question).await;
         assert_eq!(code, 3, "{message}");
         assert!(message.starts_with(reason), "{message}");
     }

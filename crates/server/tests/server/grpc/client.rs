@@ -23,7 +23,7 @@ pub(crate) struct Client {
 
 /// How a call ended.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct CallResult {
     pub(crate) http: u16,
     pub(crate) status: Option<i32>,
     pub(crate) message: String,
@@ -31,7 +31,7 @@ pub(crate) struct Ending {
 }
 
 impl Client {
-    pub(crate) async fn to(address: SocketAddr) -> Self {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let (send, connection) = h2::client::handshake(stream).await.unwrap();
         #[expect(
@@ -43,7 +43,7 @@ impl Client {
     }
 
     /// One message to a method, and everything that is answered.
-    pub(crate) async fn call(&mut self, path: &str, message: &[u8]) -> Ending {
+    pub(crate) async fn call(&mut self, path: &str, message: &[u8]) -> CallResult {
         self.call_with(path, framed(message).into(), "application/grpc", true)
             .await
             .unwrap()
@@ -56,7 +56,7 @@ impl Client {
         body: Bytes,
         content_type: &str,
         is_all: bool,
-    ) -> Result<Ending, h2::Error> {
+    ) -> Result<CallResult, h2::Error> {
         let request = Request::post(format!("http://localhost{path}"))
             .header("content-type", content_type)
             .header("te", "trailers")
@@ -84,28 +84,28 @@ impl Client {
     }
 
     /// What a `RateLimitRequest` is answered with.
-    pub(crate) async fn ask(&mut self, request: &[u8]) -> Response {
+    pub(crate) async fn should_rate_limit(&mut self, request: &[u8]) -> RlsResponse {
         let ending = self.call(SHOULD_RATE_LIMIT, request).await;
         assert_eq!((ending.http, ending.status), (200, Some(0)), "{ending:?}");
         assert_eq!(ending.answers.len(), 1);
-        Response::read(&ending.answers[0])
+        RlsResponse::read(&ending.answers[0])
     }
 
     /// The code and the sentence that a `RateLimitRequest` is refused with.
-    pub(crate) async fn refused(&mut self, request: &[u8]) -> (i32, String) {
+    pub(crate) async fn expect_error(&mut self, request: &[u8]) -> (i32, String) {
         let ending = self.call(SHOULD_RATE_LIMIT, request).await;
         assert_eq!((ending.http, ending.answers.len()), (200, 0), "{ending:?}");
         (ending.status.unwrap(), ending.message)
     }
 
     /// Waits until the connection has ended.
-    pub(crate) async fn closed(self) -> Result<(), h2::Error> {
+    pub(crate) async fn wait_closed(self) -> Result<(), h2::Error> {
         drop(self.send);
         timeout(DEADLINE, self.connection).await.unwrap().unwrap()
     }
 }
 
-pub(crate) async fn ending(response: h2::client::ResponseFuture) -> Result<Ending, h2::Error> {
+pub(crate) async fn ending(response: h2::client::ResponseFuture) -> Result<CallResult, h2::Error> {
     let (head, mut body) = response.await?.into_parts();
     let mut all = BytesMut::new();
     while let Some(bytes) = body.data().await {
@@ -115,7 +115,7 @@ pub(crate) async fn ending(response: h2::client::ResponseFuture) -> Result<Endin
     }
     let trailers = body.trailers().await?;
     let fields = trailers.as_ref().unwrap_or(&head.headers);
-    Ok(Ending {
+    Ok(CallResult {
         http: head.status.as_u16(),
         status: field(fields, "grpc-status").map(|text| text.parse().unwrap()),
         message: field(fields, "grpc-message").unwrap_or_default(),
@@ -177,7 +177,7 @@ pub(crate) fn number_field(number: u64, value: u64) -> Vec<u8> {
 pub(crate) struct Descriptor(Vec<u8>);
 
 impl Descriptor {
-    pub(crate) fn of(entries: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(entries: &[(&str, &str)]) -> Self {
         let entry = |(key, value): &(&str, &str)| {
             let entry = [
                 bytes_field(1, key.as_bytes()),
@@ -199,7 +199,7 @@ impl Descriptor {
         self
     }
 
-    pub(crate) fn back(mut self) -> Self {
+    pub(crate) fn refund(mut self) -> Self {
         self.0.extend(number_field(4, 1));
         self
     }
@@ -225,13 +225,13 @@ pub(crate) fn request(domain: &str, descriptors: &[Descriptor], hits: u64) -> Ve
 
 /// A message as its fields.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum FieldValue {
     Number(u64),
     Bytes(Bytes),
     Double(f64),
 }
 
-pub(crate) fn read(mut bytes: Bytes) -> Vec<(u64, Value)> {
+pub(crate) fn read(mut bytes: Bytes) -> Vec<(u64, FieldValue)> {
     let number = |bytes: &mut Bytes| {
         let (mut number, mut shift) = (0, 0);
         loop {
@@ -247,13 +247,13 @@ pub(crate) fn read(mut bytes: Bytes) -> Vec<(u64, Value)> {
     while !bytes.is_empty() {
         let tag = number(&mut bytes);
         let value = match tag & 7 {
-            0 => Value::Number(number(&mut bytes)),
-            1 => Value::Double(f64::from_le_bytes(
+            0 => FieldValue::Number(number(&mut bytes)),
+            1 => FieldValue::Double(f64::from_le_bytes(
                 bytes.split_to(8)[..].try_into().unwrap(),
             )),
             2 => {
                 let length = number(&mut bytes);
-                Value::Bytes(bytes.split_to(usize::try_from(length).unwrap()))
+                FieldValue::Bytes(bytes.split_to(usize::try_from(length).unwrap()))
             }
             other => panic!("type {other}"),
         };
@@ -264,16 +264,16 @@ pub(crate) fn read(mut bytes: Bytes) -> Vec<(u64, Value)> {
 
 /// A `RateLimitResponse`.
 #[derive(Debug, Default)]
-pub(crate) struct Response {
+pub(crate) struct RlsResponse {
     pub(crate) overall: u64,
-    pub(crate) statuses: Vec<Status>,
+    pub(crate) statuses: Vec<RlsDescriptorResult>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) metadata: Option<Bytes>,
 }
 
 /// `(code, limit, remaining, seconds)`; a limit is `(requests, unit, name)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub(crate) struct RlsDescriptorResult {
     pub(crate) code: u64,
     pub(crate) limit: Option<(u64, u64, String)>,
     pub(crate) remaining: u64,
@@ -284,21 +284,24 @@ fn text(bytes: &Bytes) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-impl Response {
+impl RlsResponse {
     pub(crate) fn read(bytes: &Bytes) -> Self {
         let mut response = Self::default();
         for field in read(bytes.clone()) {
             match field {
-                (1, Value::Number(code)) => response.overall = code,
-                (2, Value::Bytes(bytes)) => response.statuses.push(Status::read(bytes)),
-                (3, Value::Bytes(bytes)) => {
+                (1, FieldValue::Number(code)) => response.overall = code,
+                (2, FieldValue::Bytes(bytes)) => {
+                    response.statuses.push(RlsDescriptorResult::read(bytes))
+                }
+                (3, FieldValue::Bytes(bytes)) => {
                     let parts = read(bytes);
-                    let [(1, Value::Bytes(key)), (2, Value::Bytes(value))] = &parts[..] else {
+                    let [(1, FieldValue::Bytes(key)), (2, FieldValue::Bytes(value))] = &parts[..]
+                    else {
                         panic!("{parts:?}");
                     };
                     response.headers.push((text(key), text(value)));
                 }
-                (6, Value::Bytes(bytes)) => response.metadata = Some(bytes),
+                (6, FieldValue::Bytes(bytes)) => response.metadata = Some(bytes),
                 other => panic!("{other:?}"),
             }
         }
@@ -315,27 +318,27 @@ impl Response {
     }
 }
 
-impl Status {
+impl RlsDescriptorResult {
     fn read(bytes: Bytes) -> Self {
         let mut status = Self::default();
         for field in read(bytes) {
             match field {
-                (1, Value::Number(code)) => status.code = code,
-                (2, Value::Bytes(bytes)) => {
+                (1, FieldValue::Number(code)) => status.code = code,
+                (2, FieldValue::Bytes(bytes)) => {
                     let limit = status.limit.get_or_insert_default();
                     for field in read(bytes) {
                         match field {
-                            (1, Value::Number(requests)) => limit.0 = requests,
-                            (2, Value::Number(unit)) => limit.1 = unit,
-                            (3, Value::Bytes(name)) => limit.2 = text(&name),
+                            (1, FieldValue::Number(requests)) => limit.0 = requests,
+                            (2, FieldValue::Number(unit)) => limit.1 = unit,
+                            (3, FieldValue::Bytes(name)) => limit.2 = text(&name),
                             other => panic!("{other:?}"),
                         }
                     }
                 }
-                (3, Value::Number(remaining)) => status.remaining = remaining,
-                (4, Value::Bytes(bytes)) => {
+                (3, FieldValue::Number(remaining)) => status.remaining = remaining,
+                (4, FieldValue::Bytes(bytes)) => {
                     let seconds = read(bytes).into_iter().map(|field| match field {
-                        (1, Value::Number(seconds)) => seconds,
+                        (1, FieldValue::Number(seconds)) => seconds,
                         other => panic!("{other:?}"),
                     });
                     status.reset = Some(seconds.sum());

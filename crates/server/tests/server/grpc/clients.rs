@@ -4,12 +4,12 @@ use std::process::{Command, Stdio};
 
 use tollgate_testkit::redis::python_packages;
 
-use super::by_policy;
+use super::serve_policy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn grpcio_asks_watches_reflects_and_is_admitted_exactly_to_the_limit() {
     let text = "limits: [{ name: per-user, key: descriptor.user, rate: 10/h }]";
-    let serving = by_policy(text).await;
+    let serving = serve_policy(text).await;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/grpc/grpcio.py");
     let output = Command::new("python3")
         .args([script, &serving.address.to_string()])

@@ -4,7 +4,7 @@ mod any_bytes;
 mod calls;
 pub(crate) mod client;
 mod clients;
-mod hostile;
+mod hostile_clients;
 mod policies;
 mod services;
 
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tollgate_core::Timestamp;
 use tollgate_server::App;
-use tollgate_server::grpc::{Grpc, GrpcLimits};
-use tollgate_server::listen::Ended;
+use tollgate_server::grpc::{GrpcLimits, GrpcServer};
+use tollgate_server::listen::DrainOutcome;
 use tollgate_store::ManualClock;
 
 use crate::harness::policy;
-use crate::running::Running;
+use crate::running_server::RunningServer;
 use client::Client;
 
 pub(crate) const OK: u64 = 1;
@@ -27,48 +27,53 @@ pub(crate) const OVER: u64 = 2;
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 /// A server that speaks gRPC on a free port, on a clock that stands still.
-pub(crate) struct Serving {
+pub(crate) struct TestGrpcServer {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) clock: Arc<ManualClock>,
-    running: Running,
+    running: RunningServer,
 }
 
 /// By a policy of ours.
-pub(crate) async fn by_policy(text: &str) -> Serving {
-    by_policy_within(text, GrpcLimits::default()).await
+pub(crate) async fn serve_policy(text: &str) -> TestGrpcServer {
+    serve_policy_with(text, GrpcLimits::default()).await
 }
 
-pub(crate) async fn by_policy_within(text: &str, limits: GrpcLimits) -> Serving {
+pub(crate) async fn serve_policy_with(text: &str, limits: GrpcLimits) -> TestGrpcServer {
     let clock = Arc::new(ManualClock::at(START));
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     serve(app, clock, limits).await
 }
 
 /// By a file of envoyproxy/ratelimit.
-pub(crate) async fn by_file(text: &str) -> Serving {
+pub(crate) async fn serve_file(text: &str) -> TestGrpcServer {
     let clock = Arc::new(ManualClock::at(START));
     let files = tollgate_envoy::config::load(&[("edge.yaml", text)]).unwrap();
-    let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
+    let app = App::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
     serve(app, clock, GrpcLimits::default()).await
 }
 
-async fn serve(app: App<Arc<ManualClock>>, clock: Arc<ManualClock>, limits: GrpcLimits) -> Serving {
-    let grpc = Arc::new(Grpc::new(Arc::clone(app.envoy())));
-    let running = Running::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
-    Serving {
+async fn serve(
+    app: App<Arc<ManualClock>>,
+    clock: Arc<ManualClock>,
+    limits: GrpcLimits,
+) -> TestGrpcServer {
+    let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
+    let running =
+        RunningServer::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
+    TestGrpcServer {
         address: running.address,
         clock,
         running,
     }
 }
 
-impl Serving {
+impl TestGrpcServer {
     pub(crate) async fn connect(&self) -> Client {
-        Client::to(self.address).await
+        Client::connect(self.address).await
     }
 
     /// Tells the server to stop.
-    pub(crate) fn begin_to_stop(self) -> JoinHandle<Ended> {
-        self.running.begin_to_stop()
+    pub(crate) fn start_stopping(self) -> JoinHandle<DrainOutcome> {
+        self.running.start_stopping()
     }
 }

@@ -3,25 +3,25 @@
 use tollgate_core::Nanos;
 
 use super::client::{Descriptor, request};
-use super::{OK, OVER, by_policy};
+use super::{OK, OVER, serve_policy};
 
 const SECOND: u64 = 1;
 const MINUTE: u64 = 2;
 
 fn user(name: &str) -> Descriptor {
-    Descriptor::of(&[("user", name)])
+    Descriptor::new(&[("user", name)])
 }
 
 #[tokio::test]
 async fn a_policy_of_ours_answers_too() {
-    let serving = by_policy(
+    let serving = serve_policy(
         "limits: [{ name: per-user, key: descriptor.user, rate: 2/s, match: { domain: edge } }]",
     )
     .await;
     let mut client = serving.connect().await;
     let question = request("edge", &[user("alice")], 0);
     for remaining in [1, 0] {
-        let response = client.ask(&question).await;
+        let response = client.should_rate_limit(&question).await;
         let limit = Some((2, SECOND, "per-user".to_owned()));
         assert_eq!(
             (response.overall, response.statuses[0].remaining),
@@ -29,7 +29,7 @@ async fn a_policy_of_ours_answers_too() {
         );
         assert_eq!(response.statuses[0].limit, limit);
     }
-    let response = client.ask(&question).await;
+    let response = client.should_rate_limit(&question).await;
     assert_eq!((response.overall, response.codes()), (OVER, vec![OVER]));
     assert_eq!(response.statuses[0].reset, Some(1));
     assert_eq!(response.header("retry-after"), Some("1"));
@@ -39,7 +39,9 @@ async fn a_policy_of_ours_answers_too() {
             .unwrap()
             .starts_with("\"per-user\";r=0;t=1")
     );
-    let elsewhere = client.ask(&request("elsewhere", &[user("alice")], 0)).await;
+    let elsewhere = client
+        .should_rate_limit(&request("elsewhere", &[user("alice")], 0))
+        .await;
     assert_eq!(
         (elsewhere.overall, &elsewhere.statuses[0].limit),
         (OK, &None)
@@ -48,7 +50,7 @@ async fn a_policy_of_ours_answers_too() {
         (request("", &[user("a")], 0), "domain: must not be empty"),
         (request("edge", &[], 0), "descriptors: must not be empty"),
     ] {
-        assert_eq!(client.refused(&wrong).await, (3, reason.to_owned()));
+        assert_eq!(client.expect_error(&wrong).await, (3, reason.to_owned()));
     }
 }
 
@@ -56,19 +58,27 @@ async fn a_policy_of_ours_answers_too() {
 /// refuses.
 #[tokio::test]
 async fn i11_all_descriptors_of_a_request_are_charged_or_none() {
-    let serving = by_policy(
+    let serving = serve_policy(
         "limits:
   - { name: broad, match: { descriptor.scope: all }, rate: 10/h }
   - { name: narrow, match: { descriptor.user: { present: true } }, key: descriptor.user, rate: 2/h }",
     )
     .await;
     let mut client = serving.connect().await;
-    let all = Descriptor::of(&[("scope", "all")]);
+    let all = Descriptor::new(&[("scope", "all")]);
     for descriptors in [[all.clone(), user("bob")], [user("bob"), all.clone()]] {
-        assert_eq!(client.ask(&request("d", &descriptors, 0)).await.overall, OK);
+        assert_eq!(
+            client
+                .should_rate_limit(&request("d", &descriptors, 0))
+                .await
+                .overall,
+            OK
+        );
     }
     for descriptors in [[all.clone(), user("bob")], [user("bob"), all.clone()]] {
-        let response = client.ask(&request("d", &descriptors, 0)).await;
+        let response = client
+            .should_rate_limit(&request("d", &descriptors, 0))
+            .await;
         assert_eq!(response.overall, OVER);
         let (broad, narrow) = match response.codes()[..] {
             [OK, OVER] => (&response.statuses[0], &response.statuses[1]),
@@ -83,73 +93,97 @@ async fn i11_all_descriptors_of_a_request_are_charged_or_none() {
     }
     // Each counts what it says.
     let hits = [all.clone().hits(7), user("carl").hits(2)];
-    let response = client.ask(&request("d", &hits, 0)).await;
+    let response = client.should_rate_limit(&request("d", &hits, 0)).await;
     let remaining: Vec<u64> = response.statuses.iter().map(|it| it.remaining).collect();
     assert_eq!((response.overall, remaining), (OK, vec![1, 0]));
 }
 
 #[tokio::test]
 async fn who_only_looks_is_told_and_work_that_is_paid_for_later_is_charged_into_debt() {
-    let serving = by_policy(
+    let serving = serve_policy(
         "limits: [{ name: tokens, key: descriptor.user, rate: 60/h, charge: always, overdraft: 600 }]",
     )
     .await;
     let mut client = serving.connect().await;
     let look = request("d", &[user("bob").hits(0)], 0);
-    let first = client.ask(&look).await;
+    let first = client.should_rate_limit(&look).await;
     assert_eq!((first.overall, first.statuses[0].remaining), (OK, 60));
     // Twice as much as there is: it has happened, so it is charged.
-    let done = client.ask(&request("d", &[user("bob").hits(120)], 0)).await;
+    let done = client
+        .should_rate_limit(&request("d", &[user("bob").hits(120)], 0))
+        .await;
     assert_eq!((done.overall, done.statuses[0].remaining), (OK, 0));
-    let denied = client.ask(&look).await;
+    let denied = client.should_rate_limit(&look).await;
     assert_eq!((denied.overall, denied.codes()), (OVER, vec![OVER]));
     // An hour of debt, and a minute for one more.
     assert_eq!(denied.statuses[0].reset, Some(3_660));
     assert_eq!(denied.header("retry-after"), Some("3660"));
     serving.clock.advance(Nanos::from_secs(3_659));
-    assert_eq!(client.ask(&look).await.overall, OVER);
+    assert_eq!(client.should_rate_limit(&look).await.overall, OVER);
     serving.clock.advance(Nanos::SECOND);
-    assert_eq!(client.ask(&look).await.overall, OK);
+    assert_eq!(client.should_rate_limit(&look).await.overall, OK);
     // Beside another descriptor it is the same.
     let both = [user("bob").hits(0), user("carl").hits(0)];
-    assert_eq!(client.ask(&request("d", &both, 0)).await.overall, OK);
+    assert_eq!(
+        client
+            .should_rate_limit(&request("d", &both, 0))
+            .await
+            .overall,
+        OK
+    );
 }
 
 #[tokio::test]
 async fn refunds_give_back_and_never_more_than_there_was() {
-    let serving = by_policy("limits: [{ name: per-user, key: descriptor.user, rate: 10/h }]").await;
+    let serving =
+        serve_policy("limits: [{ name: per-user, key: descriptor.user, rate: 10/h }]").await;
     let mut client = serving.connect().await;
     let remaining = async |client: &mut super::client::Client, descriptor: Descriptor| {
-        let response = client.ask(&request("d", &[descriptor], 0)).await;
+        let response = client
+            .should_rate_limit(&request("d", &[descriptor], 0))
+            .await;
         (response.overall, response.statuses[0].remaining)
     };
     assert_eq!(remaining(&mut client, user("bob").hits(10)).await, (OK, 0));
     assert_eq!(remaining(&mut client, user("bob")).await, (OVER, 0));
     assert_eq!(
-        remaining(&mut client, user("bob").hits(4).back()).await,
+        remaining(&mut client, user("bob").hits(4).refund()).await,
         (OK, 4)
     );
     assert_eq!(
-        remaining(&mut client, user("bob").hits(99).back()).await,
+        remaining(&mut client, user("bob").hits(99).refund()).await,
         (OK, 10)
     );
     assert_eq!(remaining(&mut client, user("bob")).await, (OK, 9));
     // A refund beside a charge is given when the charge is admitted.
-    let both = [user("bob").hits(1).back(), user("carl").hits(11)];
-    assert_eq!(client.ask(&request("d", &both, 0)).await.overall, OVER);
+    let both = [user("bob").hits(1).refund(), user("carl").hits(11)];
+    assert_eq!(
+        client
+            .should_rate_limit(&request("d", &both, 0))
+            .await
+            .overall,
+        OVER
+    );
     assert_eq!(remaining(&mut client, user("bob").hits(0)).await, (OK, 9));
-    let both = [user("bob").hits(1).back(), user("carl").hits(10)];
-    assert_eq!(client.ask(&request("d", &both, 0)).await.overall, OK);
+    let both = [user("bob").hits(1).refund(), user("carl").hits(10)];
+    assert_eq!(
+        client
+            .should_rate_limit(&request("d", &both, 0))
+            .await
+            .overall,
+        OK
+    );
     assert_eq!(remaining(&mut client, user("bob").hits(0)).await, (OK, 10));
 }
 
 #[tokio::test]
 async fn a_limit_that_comes_with_a_descriptor_is_counted_beside_the_policy() {
-    let serving = by_policy("limits: [{ name: per-user, key: descriptor.user, rate: 1/h }]").await;
+    let serving =
+        serve_policy("limits: [{ name: per-user, key: descriptor.user, rate: 1/h }]").await;
     let mut client = serving.connect().await;
     let own = request("d", &[user("bob").limit(2, MINUTE)], 0);
     for (overall, remaining) in [(OK, 1), (OK, 0), (OVER, 0)] {
-        let response = client.ask(&own).await;
+        let response = client.should_rate_limit(&own).await;
         let status = &response.statuses[0];
         assert_eq!((response.overall, status.remaining), (overall, remaining));
         assert_eq!(status.limit, Some((2, MINUTE, String::new())));
@@ -157,19 +191,19 @@ async fn a_limit_that_comes_with_a_descriptor_is_counted_beside_the_policy() {
     }
     // In another domain it is another counter, and the policy's own limit is not charged.
     let elsewhere = request("e", &[user("bob").limit(2, MINUTE)], 0);
-    assert_eq!(client.ask(&elsewhere).await.overall, OK);
+    assert_eq!(client.should_rate_limit(&elsewhere).await.overall, OK);
     let mine = request("d", &[user("bob")], 0);
-    assert_eq!(client.ask(&mine).await.overall, OK);
+    assert_eq!(client.should_rate_limit(&mine).await.overall, OK);
     // What such a limit refuses is not charged elsewhere.
     let both = [user("carl"), user("bob").limit(2, MINUTE)];
-    let response = client.ask(&request("d", &both, 0)).await;
+    let response = client.should_rate_limit(&request("d", &both, 0)).await;
     assert_eq!((response.overall, response.codes()), (OVER, vec![OK, OVER]));
     assert_eq!(response.statuses[0].remaining, 1);
 }
 
 #[tokio::test]
 async fn entries_that_are_called_like_attributes_are_those() {
-    let serving = by_policy(
+    let serving = serve_policy(
         "limits:
   - { name: by-address, key: ip, rate: 1/h, match: { ip: { present: true } } }
   - { name: by-key, key: header.x-api-key, rate: 1/h, match: { header.x-api-key: { present: true }, method: POST } }",
@@ -186,22 +220,38 @@ async fn entries_that_are_called_like_attributes_are_those() {
         ),
         (&[("header.x-api-key", "a"), ("method", "GET")], None),
     ] {
-        let question = request("d", &[Descriptor::of(entries)], 0);
-        let response = client.ask(&question).await;
+        let question = request("d", &[Descriptor::new(entries)], 0);
+        let response = client.should_rate_limit(&question).await;
         let named = response.statuses[0].limit.as_ref().map(|it| &*it.2);
         assert_eq!((response.overall, named), (OK, limit), "{entries:?}");
     }
-    let again = request("d", &[Descriptor::of(&[("ip", "203.0.113.7")])], 0);
-    assert_eq!(client.ask(&again).await.overall, OVER, "the same address");
+    let again = request("d", &[Descriptor::new(&[("ip", "203.0.113.7")])], 0);
+    assert_eq!(
+        client.should_rate_limit(&again).await.overall,
+        OVER,
+        "the same address"
+    );
 }
 
 #[tokio::test]
 async fn places_are_given_back_at_once_because_nobody_says_when_a_request_ends() {
-    let serving = by_policy("limits: [{ name: at-once, concurrency: 1 }]").await;
+    let serving = serve_policy("limits: [{ name: at-once, concurrency: 1 }]").await;
     let mut client = serving.connect().await;
     for _ in 0..3 {
-        assert_eq!(client.ask(&request("d", &[user("a")], 0)).await.overall, OK);
+        assert_eq!(
+            client
+                .should_rate_limit(&request("d", &[user("a")], 0))
+                .await
+                .overall,
+            OK
+        );
         let both = [user("a"), user("b").hits(0)];
-        assert_eq!(client.ask(&request("d", &both, 0)).await.overall, OK);
+        assert_eq!(
+            client
+                .should_rate_limit(&request("d", &both, 0))
+                .await
+                .overall,
+            OK
+        );
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::client::{SHOULD_RATE_LIMIT, bytes_field, ending, framed, read, request};
-use super::{OK, by_policy};
+use super::{OK, serve_policy};
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
@@ -11,7 +11,7 @@ const POLICY: &str = "limits: [{ name: all, rate: 1000/s }]";
 
 #[tokio::test]
 async fn health_is_checked_listed_and_unknown_where_there_is_no_such_service() {
-    let serving = by_policy(POLICY).await;
+    let serving = serve_policy(POLICY).await;
     let mut client = serving.connect().await;
     for service in [
         "",
@@ -32,7 +32,7 @@ async fn health_is_checked_listed_and_unknown_where_there_is_no_such_service() {
 
 #[tokio::test]
 async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finish() {
-    let serving = by_policy(POLICY).await;
+    let serving = serve_policy(POLICY).await;
     let mut client = serving.connect().await;
     let (watched, mut question) = client.open(WATCH).await;
     question.send_data(framed(b"").into(), true).unwrap();
@@ -42,14 +42,14 @@ async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finis
     let (response, mut slow) = client.open(SHOULD_RATE_LIMIT).await;
     let message = framed(&request(
         "d",
-        &[super::client::Descriptor::of(&[("a", "b")])],
+        &[super::client::Descriptor::new(&[("a", "b")])],
         0,
     ));
     slow.send_data(Bytes::copy_from_slice(&message[..7]), false)
         .unwrap();
     // The answer to a later call means that the server has seen the earlier one.
     client.call(CHECK, b"").await;
-    let run = serving.begin_to_stop();
+    let run = serving.start_stopping();
     assert_eq!(watched.data().await.unwrap().unwrap(), framed(&[8, 2]));
     assert!(watched.data().await.is_none());
     let trailers = watched.trailers().await.unwrap().unwrap();
@@ -59,16 +59,16 @@ async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finis
     let ending = ending(response).await.unwrap();
     assert_eq!(ending.status, Some(0));
     assert_eq!(
-        super::client::Response::read(&ending.answers[0]).overall,
+        super::client::RlsResponse::read(&ending.answers[0]).overall,
         OK
     );
-    client.closed().await.unwrap();
-    assert_eq!(run.await.unwrap().cut, 0);
+    client.wait_closed().await.unwrap();
+    assert_eq!(run.await.unwrap().aborted, 0);
 }
 
 #[tokio::test]
 async fn reflection_answers_question_after_question_in_both_versions() {
-    let serving = by_policy(POLICY).await;
+    let serving = serve_policy(POLICY).await;
     let mut client = serving.connect().await;
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
@@ -104,7 +104,7 @@ async fn reflection_answers_question_after_question_in_both_versions() {
 
 #[tokio::test]
 async fn what_is_no_call_is_refused_as_http_and_grpc_say() {
-    let serving = by_policy(POLICY).await;
+    let serving = serve_policy(POLICY).await;
     let mut client = serving.connect().await;
     let unknown = client.call("/nowhere.Service/Method", b"").await;
     assert_eq!((unknown.http, unknown.status), (200, Some(12)));

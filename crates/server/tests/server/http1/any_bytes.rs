@@ -12,9 +12,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf, duplex};
 use tokio::runtime::Runtime;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_policy::source::Format;
-use tollgate_server::listen::{Peer, Reached, Stop};
-use tollgate_server::{App, Limits};
+use tollgate_policy::source::SourceFormat;
+use tollgate_server::listen::{LocalEndpoint, Peer, ShutdownTrigger};
+use tollgate_server::{App, HttpLimits};
 use tollgate_store::ManualClock;
 
 /// Large enough for everything that one input sends and is answered.
@@ -92,7 +92,7 @@ pub(crate) fn both(packets: &[&[u8]]) -> (String, String) {
 
 /// What the server answers to these packets, with its fast path or by hyper alone.
 pub(crate) fn run(fast_path: bool, packets: &[&[u8]]) -> String {
-    let mut limits = Limits::default();
+    let mut limits = HttpLimits::default();
     limits.fast_path = fast_path;
     comparable(&answers(&app(), limits, packets))
 }
@@ -111,7 +111,7 @@ pub(crate) fn app() -> Arc<App<Arc<ManualClock>>> {
 fn new_app() -> (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) {
     let text = "limits: [{ name: per-key, key: header.x-api-key, rate: 2/m, missing: skip }, \
                 { name: per-ip, key: ip, rate: 3/m, missing: skip }, { name: in-flight, key: ip, concurrency: 3, missing: skip }]";
-    let policy = tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap();
+    let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::new(&policy, 64, Arc::clone(&clock)).unwrap();
     (clock, Arc::new(app))
@@ -122,7 +122,7 @@ pub(crate) fn peer() -> Peer {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     Peer {
         address: Some(address),
-        local: Reached::Tcp(address),
+        local: LocalEndpoint::Tcp(address),
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn peer() -> Peer {
 /// client leaves.
 pub(crate) fn answers(
     app: &Arc<App<Arc<ManualClock>>>,
-    limits: Limits,
+    limits: HttpLimits,
     packets: &[&[u8]],
 ) -> Vec<u8> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -141,7 +141,7 @@ pub(crate) fn answers(
     // Timers can be made and never run out: nobody runs the runtime.
     let _entered = runtime.enter();
     let (mut client, server) = duplex(PIPE_LEN);
-    let (_stop, stopping) = Stop::new();
+    let (_stop, stopping) = ShutdownTrigger::new();
     let mut connection = pin!(Arc::clone(app).serve_connection(server, peer(), limits, stopping));
     let mut answers = Vec::new();
     let mut is_over = poll_until_idle(connection.as_mut());

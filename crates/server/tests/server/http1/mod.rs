@@ -4,7 +4,7 @@
 //! servers, on random pipelines, and on any bytes. `controls.rs` shows that the comparison notices a wrong parser.
 
 mod any_bytes;
-mod controls;
+mod negative_controls;
 mod requests;
 
 use proptest::prelude::*;
@@ -210,7 +210,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
     #[test]
-    fn random_pipelines_are_answered_as_by_hyper(sent in requests::sent()) {
+    fn random_pipelines_are_answered_as_by_hyper(sent in requests::pipelined_requests()) {
         let (fast, by_hyper) = both(&sent.packets());
         prop_assert_eq!(fast, by_hyper);
     }

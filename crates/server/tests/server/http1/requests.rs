@@ -8,12 +8,12 @@ use proptest::sample::select;
 
 /// What a client sends on one connection, in packets.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct PipelinedRequests {
     pub(crate) bytes: Vec<u8>,
     cuts: Vec<usize>,
 }
 
-impl Sent {
+impl PipelinedRequests {
     pub(crate) fn packets(&self) -> Vec<&[u8]> {
         let mut packets = Vec::new();
         let mut rest = self.bytes.as_slice();
@@ -28,7 +28,7 @@ impl Sent {
 }
 
 /// A few requests one behind another, cut anywhere, and at times with a byte changed.
-pub(crate) fn sent() -> impl Strategy<Value = Sent> {
+pub(crate) fn pipelined_requests() -> impl Strategy<Value = PipelinedRequests> {
     let damage = prop_oneof![
         8 => Just(None),
         1 => (any::<usize>(), any::<u8>()).prop_map(Some),
@@ -43,7 +43,7 @@ pub(crate) fn sent() -> impl Strategy<Value = Sent> {
             let at = at % bytes.len();
             bytes[at] = byte;
         }
-        Sent { bytes, cuts }
+        PipelinedRequests { bytes, cuts }
     })
 }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_server::resp::{Pipeline, Resp, Session, Then};
-use tollgate_store::{ManualClock, Memory};
+use tollgate_server::resp::{NextAction, Pipeline, RespServer, RespSession};
+use tollgate_store::{ManualClock, MemoryStore};
 
 /// What random bytes hardly ever are: pieces that mean something.
 const PIECES: [&[u8]; 24] = [
@@ -61,8 +61,8 @@ fn check(bytes: &[u8]) {
 
 fn answers(bytes: &[u8], cut: usize) -> Vec<u8> {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1)));
-    let server = Resp::new(Memory::with_clock(16, clock).unwrap()).unwrap();
-    let mut session: Session = server.session(None);
+    let server = RespServer::new(MemoryStore::with_clock(16, clock).unwrap()).unwrap();
+    let mut session: RespSession = server.session(None);
     let (mut pending, mut answers) = (Vec::new(), Vec::new());
     for packet in bytes.chunks(cut.max(1)) {
         pending.extend_from_slice(packet);
@@ -77,11 +77,11 @@ fn answers(bytes: &[u8], cut: usize) -> Vec<u8> {
                 answers.len() - before < 1 << 20,
                 "one turn's answers are bounded"
             );
-            match fed.then {
-                Then::Read => break,
-                Then::GoOn => {}
-                Then::Drain => panic!("nothing is awaited over memory and without tickets"),
-                Then::Close => return answers,
+            match fed.next {
+                NextAction::Read => break,
+                NextAction::FeedAgain => {}
+                NextAction::Drain => panic!("nothing is awaited over memory and without tickets"),
+                NextAction::Close => return answers,
             }
         }
         assert!(

@@ -6,13 +6,13 @@ use tollgate_core::Nanos;
 use tollgate_engine::Engine;
 use tollgate_policy::load;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::App;
-use tollgate_server::resp::{Checker, Resp};
+use tollgate_server::resp::{Checker, RespServer};
 use tollgate_service::RateLimitService;
-use tollgate_store::{ManualClock, Memory};
+use tollgate_store::{ManualClock, MemoryStore};
 
-use super::{Line, Manual, NOW, server};
+use super::{InMemoryClient, Manual, NOW, server};
 
 const POLICY: &str = "
 limits:
@@ -29,11 +29,11 @@ deny:
   - match: { ip: 203.0.113.0/24 }
 ";
 
-fn by_policy(policy: &str) -> (Resp<Manual>, Manual) {
+fn by_policy(policy: &str) -> (RespServer<Manual>, Manual) {
     let (server, clock) = server();
-    let policy = load(policy, "policy.yaml", Format::Yaml).unwrap();
+    let policy = load(policy, "policy.yaml", SourceFormat::Yaml).unwrap();
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
-    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
     let engine = Engine::new(rules, store).unwrap();
     (server.with_checker(Arc::new(engine)), clock)
 }
@@ -66,29 +66,29 @@ fn verdict(answer: &str) -> [&str; 6] {
 #[test]
 fn a_policy_decides_by_the_attributes_that_are_sent() {
     let (server, clock) = by_policy(POLICY);
-    let mut line = Line::new(&server);
+    let mut line = InMemoryClient::new(&server);
     let login = "TG.CHECK method POST route /login ip 192.0.2.1";
     assert_eq!(
-        verdict(&line.say(login)),
+        verdict(&line.line(login)),
         ["1", "logins", "1", "0", "60000", "0"]
     );
     assert_eq!(
-        verdict(&line.say("tg.check PEEK method POST route /login ip 192.0.2.1")),
+        verdict(&line.line("tg.check PEEK method POST route /login ip 192.0.2.1")),
         ["1", "logins", "1", "0", "60000", "0"]
     );
     assert_eq!(
-        verdict(&line.say(login)),
+        verdict(&line.line(login)),
         ["1", "logins", "0", "0", "120000", "0"]
     );
     assert_eq!(
-        verdict(&line.say(login)),
+        verdict(&line.line(login)),
         ["0", "logins", "0", "60000", "120000", "0"]
     );
     clock.advance(Nanos::MINUTE);
-    assert_eq!(verdict(&line.say(login))[0], "1");
+    assert_eq!(verdict(&line.line(login))[0], "1");
     let other = "TG.CHECK method POST route /login ip 192.0.2.2";
     assert_eq!(
-        verdict(&line.say(other))[2],
+        verdict(&line.line(other))[2],
         "1",
         "another address has its own"
     );
@@ -97,27 +97,27 @@ fn a_policy_decides_by_the_attributes_that_are_sent() {
 #[test]
 fn costs_are_what_the_caller_says_and_headers_do_not_mind_their_case() {
     let (server, _clock) = by_policy(POLICY);
-    let mut line = Line::new(&server);
-    let answer = line.say("TG.CHECK COST 7 header.X-Api-Key alice");
+    let mut line = InMemoryClient::new(&server);
+    let answer = line.line("TG.CHECK COST 7 header.X-Api-Key alice");
     assert_eq!(verdict(&answer), ["1", "per-user", "3", "0", "700", "0"]);
-    let answer = line.say("TG.CHECK cost 4 peek header.x-api-key alice");
+    let answer = line.line("TG.CHECK cost 4 peek header.x-api-key alice");
     assert_eq!(verdict(&answer), ["0", "per-user", "3", "100", "700", "0"]);
-    let answer = line.say("TG.CHECK PEEK COST 11 header.x-api-key alice");
+    let answer = line.line("TG.CHECK PEEK COST 11 header.x-api-key alice");
     assert_eq!(verdict(&answer)[3], "-1", "never");
 }
 
 #[test]
 fn version_3_says_it_as_a_map_with_a_truth() {
     let (server, _clock) = by_policy(POLICY);
-    let mut line = Line::new(&server);
-    line.say("HELLO 3");
-    let answer = line.say("TG.CHECK header.x-api-key bob");
+    let mut line = InMemoryClient::new(&server);
+    line.line("HELLO 3");
+    let answer = line.line("TG.CHECK header.x-api-key bob");
     assert_eq!(
         answer,
         "%6\r\n$7\r\nallowed\r\n#t\r\n$5\r\nlimit\r\n$8\r\nper-user\r\n$9\r\nremaining\r\n:9\r\n\
          $14\r\nretry_after_ms\r\n:0\r\n$14\r\nreset_after_ms\r\n:100\r\n$7\r\nwait_ms\r\n:0\r\n"
     );
-    let answer = line.say("TG.CHECK ip 203.0.113.9 header.x-api-key bob");
+    let answer = line.line("TG.CHECK ip 203.0.113.9 header.x-api-key bob");
     assert!(
         answer.starts_with("%6\r\n$7\r\nallowed\r\n#f\r\n$5\r\nlimit\r\n_\r\n"),
         "{answer}"
@@ -127,7 +127,7 @@ fn version_3_says_it_as_a_map_with_a_truth() {
 #[test]
 fn what_cannot_be_understood_is_named() {
     let (server, _clock) = by_policy(POLICY);
-    let mut line = Line::new(&server);
+    let mut line = InMemoryClient::new(&server);
     let cases = [
         ("TG.CHECK", "-ERR attributes come as pairs: "),
         ("TG.CHECK ip", "-ERR attributes come as pairs: "),
@@ -158,11 +158,11 @@ fn what_cannot_be_understood_is_named() {
         ),
     ];
     for (ask, expected) in cases {
-        let answer = line.say(ask);
+        let answer = line.line(ask);
         assert!(answer.starts_with(expected), "{ask}: {answer}");
     }
     let (without, _clock) = super::server();
-    let answer = Line::new(&without).say("TG.CHECK ip ::1");
+    let answer = InMemoryClient::new(&without).line("TG.CHECK ip ::1");
     assert_eq!(
         answer,
         "-ERR TG.CHECK needs a policy, and this server runs without one\r\n"
@@ -174,20 +174,23 @@ fn what_cannot_be_understood_is_named() {
 fn the_engine_of_the_http_api_answers_too() {
     let (server, _clock) = server();
     let text = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
-    let policy = load(text, "demo.yaml", Format::Yaml).unwrap();
+    let policy = load(text, "demo.yaml", SourceFormat::Yaml).unwrap();
     let app = App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap();
     let engine: Arc<dyn Checker> = Arc::<Engine<_>>::clone(app.engine());
     let server = server.with_checker(engine);
-    let mut line = Line::new(&server);
+    let mut line = InMemoryClient::new(&server);
     assert_eq!(
-        verdict(&line.say("TG.CHECK COST 19 header.x-api-key alice")),
+        verdict(&line.line("TG.CHECK COST 19 header.x-api-key alice")),
         ["1", "demo", "1", "0", "1900", "0"]
     );
     assert_eq!(
-        verdict(&line.say("TG.CHECK PEEK COST 2 header.x-api-key alice")),
+        verdict(&line.line("TG.CHECK PEEK COST 2 header.x-api-key alice")),
         ["0", "demo", "1", "100", "1900", "0"]
     );
-    assert_eq!(verdict(&line.say("TG.CHECK header.x-api-key bob"))[2], "19");
+    assert_eq!(
+        verdict(&line.line("TG.CHECK header.x-api-key bob"))[2],
+        "19"
+    );
 }
 
 /// A place that a Redis client has taken is given back by its ticket, on this connection or another, and over HTTP too: the
@@ -196,32 +199,36 @@ fn the_engine_of_the_http_api_answers_too() {
 fn places_are_acquired_renewed_and_released_under_a_ticket() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
-    let policy = load(text, "places.yaml", Format::Yaml).unwrap();
+    let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
     let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
-    let mut line = Line::new(&server);
-    let answer = line.say("TG.ACQUIRE header.x-api-key alice");
+    let mut line = InMemoryClient::new(&server);
+    let answer = line.line("TG.ACQUIRE header.x-api-key alice");
     let (_, ticket) = answer.split_once("$6\r\nticket\r\n$32\r\n").unwrap();
     let ticket = ticket.trim_end().to_owned();
     assert!(
         answer.starts_with("*14\r\n$7\r\nallowed\r\n:1\r\n"),
         "{answer}"
     );
-    let denied = line.say("TG.ACQUIRE header.x-api-key alice");
+    let denied = line.line("TG.ACQUIRE header.x-api-key alice");
     assert!(
         denied.starts_with("*14\r\n$7\r\nallowed\r\n:0\r\n"),
         "{denied}"
     );
     assert!(denied.ends_with("$6\r\nticket\r\n$-1\r\n"), "{denied}");
-    assert_eq!(line.say(&format!("TG.RENEW {ticket}")), ":1\r\n");
-    let mut other = Line::new(&server);
-    assert_eq!(other.say(&format!("TG.RELEASE {ticket}")), ":1\r\n");
-    assert_eq!(other.say(&format!("tg.release {ticket}")), ":0\r\n", "once");
+    assert_eq!(line.line(&format!("TG.RENEW {ticket}")), ":1\r\n");
+    let mut other = InMemoryClient::new(&server);
+    assert_eq!(other.line(&format!("TG.RELEASE {ticket}")), ":1\r\n");
+    assert_eq!(
+        other.line(&format!("tg.release {ticket}")),
+        ":0\r\n",
+        "once"
+    );
     let gone =
         format!("-ERR ticket: '{ticket}' is not open: it has expired, or was never given\r\n");
-    assert_eq!(line.say(&format!("TG.RENEW {ticket}")), gone);
-    let again = line.say("TG.ACQUIRE header.x-api-key alice");
+    assert_eq!(line.line(&format!("TG.RENEW {ticket}")), gone);
+    let again = line.line("TG.ACQUIRE header.x-api-key alice");
     assert!(
         again.starts_with("*14\r\n$7\r\nallowed\r\n:1\r\n"),
         "{again}"
@@ -236,11 +243,11 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
     let address = ([127, 0, 0, 1], 1).into();
     let peer = tollgate_server::listen::Peer {
         address: Some(address),
-        local: tollgate_server::listen::Reached::Tcp(address),
+        local: tollgate_server::listen::LocalEndpoint::Tcp(address),
     };
-    let released = crate::harness::at_once(app.respond(&request, &peer));
+    let released = crate::harness::ready_now(app.respond(&request, &peer));
     assert_eq!(released.status(), 200);
-    let answer = line.say("TG.CHECK header.x-api-key alice");
+    let answer = line.line("TG.CHECK header.x-api-key alice");
     assert_eq!(verdict(&answer)[0], "1", "the place was free");
 }
 
@@ -249,12 +256,12 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
 fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
-    let policy = load(text, "places.yaml", Format::Yaml).unwrap();
+    let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
     let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
-    let mut line = Line::new(&server);
-    let answer = line.say("TG.ACQUIRE header.x-api-key alice");
+    let mut line = InMemoryClient::new(&server);
+    let answer = line.line("TG.ACQUIRE header.x-api-key alice");
     let (_, ticket) = answer.split_once("$6\r\nticket\r\n$32\r\n").unwrap();
     let ticket = ticket.trim_end();
     let packet = format!(
@@ -279,7 +286,7 @@ fn wrong_reports_about_tickets_are_named() {
     let unknown = "0".repeat(32);
     let release = format!("TG.RELEASE {unknown}");
     let not_open = format!("-ERR ticket: '{unknown}' is not open");
-    let mut line = Line::new(&server);
+    let mut line = InMemoryClient::new(&server);
     for (command, expected) in [
         (
             "TG.RELEASE",
@@ -304,7 +311,7 @@ fn wrong_reports_about_tickets_are_named() {
         ),
         ("TG.ACQUIRE ip ::1", "-ERR TG.ACQUIRE needs a policy"),
     ] {
-        let answer = line.say(command);
+        let answer = line.line(command);
         assert!(answer.starts_with(expected), "{command}: {answer}");
     }
 }

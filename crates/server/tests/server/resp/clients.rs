@@ -6,9 +6,9 @@ use tollgate_server::resp::RespLimits;
 use tollgate_testkit::peers::python_packages;
 use tollgate_testkit::redis::tool;
 
-use super::{Listening, Manual, listen, server};
+use super::{Manual, TestRespServer, listen, server};
 
-async fn listening() -> Listening<Manual> {
+async fn listening() -> TestRespServer<Manual> {
     listen(server().0, RespLimits::default()).await
 }
 
@@ -21,7 +21,7 @@ fn output(command: &mut Command) -> String {
     said
 }
 
-fn redis_cli(listening: &Listening<Manual>, arguments: &[&str]) -> String {
+fn redis_cli(listening: &TestRespServer<Manual>, arguments: &[&str]) -> String {
     let mut command = Command::new(tool("redis-cli"));
     command
         .args(["-p", &listening.address.port().to_string()])

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, pause};
 use tollgate_core::Timestamp;
-use tollgate_server::listen::Ended;
-use tollgate_server::resp::{Resp, RespLimits};
-use tollgate_store::{Clock, Memory};
+use tollgate_server::listen::DrainOutcome;
+use tollgate_server::resp::{RespLimits, RespServer};
+use tollgate_store::{Clock, MemoryStore};
 
 use super::{NOW, listen, server};
 
@@ -23,35 +23,39 @@ async fn many_connections_together_are_admitted_exactly_the_limit() {
                 .send(&b"CL.THROTTLE shared 99 1 60\r\n".repeat(10))
                 .await;
             client.send(b"QUIT\r\n").await;
-            client.closed().await.matches("*5\r\n:0\r\n").count()
+            client
+                .read_until_closed()
+                .await
+                .matches("*5\r\n:0\r\n")
+                .count()
         });
     }
     assert_eq!(clients.join_all().await.iter().sum::<usize>(), 100);
-    assert_eq!(listening.stop().await, Ended { cut: 0 });
+    assert_eq!(listening.stop().await, DrainOutcome { aborted: 0 });
 }
 
 #[tokio::test]
 async fn connections_above_the_limit_are_told_so_and_the_others_served() {
     let mut limits = RespLimits::default();
-    limits.bounds.connections = 2;
+    limits.listener.max_connections = 2;
     let listening = listen(server().0, limits).await;
     let (mut one, mut two) = (listening.connect().await, listening.connect().await);
     one.pong().await;
     two.pong().await;
-    let refused = listening.connect().await.closed().await;
+    let refused = listening.connect().await.read_until_closed().await;
     assert!(
         refused.is_empty() || refused == "-ERR max number of clients reached\r\n",
         "{refused}"
     );
     assert_eq!(listening.server.counters().refused_connections(), 1);
     one.send(b"QUIT\r\n").await;
-    assert_eq!(one.closed().await, "+OK\r\n");
+    assert_eq!(one.read_until_closed().await, "+OK\r\n");
     drop(one);
     loop {
         // The client may see the end before the server's own bookkeeping does.
         let mut three = listening.connect().await;
         three.send(b"QUIT\r\n").await;
-        if three.closed().await == "+OK\r\n" {
+        if three.read_until_closed().await == "+OK\r\n" {
             break;
         }
     }
@@ -62,7 +66,7 @@ async fn connections_above_the_limit_are_told_so_and_the_others_served() {
 #[tokio::test]
 async fn a_silent_connection_is_closed_after_its_time_and_not_before() {
     let mut limits = RespLimits::default();
-    limits.idle = Duration::from_secs(10);
+    limits.idle_timeout = Duration::from_secs(10);
     let listening = listen(server().0, limits).await;
     let mut silent = listening.connect().await;
     silent.pong().await;
@@ -70,7 +74,7 @@ async fn a_silent_connection_is_closed_after_its_time_and_not_before() {
     silent.send(b"*1\r\n$4\r\nPI").await;
     pause();
     let begun = Instant::now();
-    assert_eq!(silent.closed().await, "");
+    assert_eq!(silent.read_until_closed().await, "");
     let waited = begun.elapsed();
     assert!(waited > Duration::from_secs(9), "{waited:?}");
     assert!(waited < Duration::from_secs(21), "{waited:?}");
@@ -84,9 +88,9 @@ async fn stopping_answers_what_was_asked_and_does_not_wait_for_idle_connections(
     half.pong().await;
     half.send(b"*1\r\n$4\r\nPI").await;
     let address = listening.address;
-    assert_eq!(listening.stop().await, Ended { cut: 0 });
-    assert_eq!(idle.closed().await, "");
-    assert_eq!(half.closed().await, "");
+    assert_eq!(listening.stop().await, DrainOutcome { aborted: 0 });
+    assert_eq!(idle.read_until_closed().await, "");
+    assert_eq!(half.read_until_closed().await, "");
     let refused = tokio::net::TcpStream::connect(address).await;
     assert_eq!(
         refused.unwrap_err().kind(),
@@ -107,16 +111,16 @@ async fn a_panic_costs_one_connection_and_nothing_else() {
         }
     }
     let clock = std::sync::Arc::new(Fragile(AtomicBool::new(false)));
-    let store = Memory::with_clock(1_000, std::sync::Arc::clone(&clock)).unwrap();
-    let listening = listen(Resp::new(store).unwrap(), RespLimits::default()).await;
+    let store = MemoryStore::with_clock(1_000, std::sync::Arc::clone(&clock)).unwrap();
+    let listening = listen(RespServer::new(store).unwrap(), RespLimits::default()).await;
     let (mut one, mut two) = (listening.connect().await, listening.connect().await);
     two.pong().await;
     clock.0.store(true, Ordering::SeqCst);
     one.send(b"CL.THROTTLE k 0 1 60\r\n").await;
-    assert_eq!(one.closed().await, "");
+    assert_eq!(one.read_until_closed().await, "");
     clock.0.store(false, Ordering::SeqCst);
     two.send(b"CL.THROTTLE k 0 1 60\r\n").await;
     two.expect("*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n").await;
     assert_eq!(listening.server.counters().panics(), 1);
-    assert_eq!(listening.stop().await, Ended { cut: 0 });
+    assert_eq!(listening.stop().await, DrainOutcome { aborted: 0 });
 }

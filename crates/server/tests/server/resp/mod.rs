@@ -6,10 +6,10 @@ mod any_bytes;
 mod checks;
 mod clients;
 mod connections;
-mod golden;
-mod hostile;
-mod splits;
-mod traces;
+mod golden_replies;
+mod hostile_clients;
+mod random_traces;
+mod split_packets;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
-use tollgate_server::listen::Ended;
-use tollgate_server::resp::{Pipeline, Resp, RespLimits, Session, Then};
-use tollgate_store::{Clock, ManualClock, Memory};
+use tollgate_server::listen::DrainOutcome;
+use tollgate_server::resp::{NextAction, Pipeline, RespLimits, RespServer, RespSession};
+use tollgate_store::{Clock, ManualClock, MemoryStore};
 
-use crate::harness::at_once;
-use crate::running::Running;
+use crate::harness::ready_now;
+use crate::running_server::RunningServer;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
@@ -34,23 +34,23 @@ const DEADLINE: Duration = Duration::from_secs(30);
 type Manual = Arc<ManualClock>;
 
 /// A server on a clock that stands still.
-fn server() -> (Resp<Manual>, Manual) {
+fn server() -> (RespServer<Manual>, Manual) {
     let clock = Arc::new(ManualClock::at(NOW));
-    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
-    (Resp::new(store).unwrap(), clock)
+    let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    (RespServer::new(store).unwrap(), clock)
 }
 
 /// One connection without a socket.
-struct Line<'a, C> {
-    server: &'a Resp<C>,
-    session: Session,
+struct InMemoryClient<'a, C> {
+    server: &'a RespServer<C>,
+    session: RespSession,
     pipeline: Pipeline<'a>,
     pending: Vec<u8>,
     is_closed: bool,
 }
 
-impl<'a, C: Clock> Line<'a, C> {
-    fn new(server: &'a Resp<C>) -> Self {
+impl<'a, C: Clock> InMemoryClient<'a, C> {
+    fn new(server: &'a RespServer<C>) -> Self {
         Self {
             session: server.session(None),
             server,
@@ -70,34 +70,34 @@ impl<'a, C: Clock> Line<'a, C> {
             let fed = self
                 .server
                 .feed(session, &mut self.pending, pipeline, &mut out);
-            if fed.then == Then::Drain {
-                at_once(self.server.drain(session, pipeline, &mut out));
+            if fed.next == NextAction::Drain {
+                ready_now(self.server.drain(session, pipeline, &mut out));
             }
             self.pending.drain(..fed.consumed);
             answers.append(&mut out);
-            match fed.then {
-                Then::Read => break,
-                Then::GoOn | Then::Drain => {}
-                Then::Close => self.is_closed = true,
+            match fed.next {
+                NextAction::Read => break,
+                NextAction::FeedAgain | NextAction::Drain => {}
+                NextAction::Close => self.is_closed = true,
             }
         }
         answers
     }
 
     /// Sends one command as words and returns the answer as text.
-    fn ask(&mut self, words: &[&str]) -> String {
+    fn command(&mut self, words: &[&str]) -> String {
         String::from_utf8(self.send(&command(words))).unwrap()
     }
 
     /// The same for a line of words.
-    fn say(&mut self, line: &str) -> String {
+    fn line(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
-        self.ask(&words)
+        self.command(&words)
     }
 
     /// Five numbers.
     fn numbers(&mut self, line: &str) -> [i64; 5] {
-        let answer = self.say(line);
+        let answer = self.line(line);
         let rest = answer
             .strip_prefix("*5\r\n:")
             .unwrap_or_else(|| panic!("{line}: {answer}"));
@@ -120,37 +120,40 @@ fn command(words: &[&str]) -> Vec<u8> {
 }
 
 /// A server that listens.
-struct Listening<C> {
+struct TestRespServer<C> {
     address: SocketAddr,
-    server: Arc<Resp<C>>,
-    running: Running,
+    server: Arc<RespServer<C>>,
+    running: RunningServer,
 }
 
-async fn listen<C: Clock + 'static>(server: Resp<C>, limits: RespLimits) -> Listening<C> {
+async fn listen<C: Clock + 'static>(
+    server: RespServer<C>,
+    limits: RespLimits,
+) -> TestRespServer<C> {
     let server = Arc::new(server);
     let serving = Arc::clone(&server);
     let running =
-        Running::start(|listener, shutdown| serving.run(listener, limits, shutdown)).await;
-    Listening {
+        RunningServer::start(|listener, shutdown| serving.run(listener, limits, shutdown)).await;
+    TestRespServer {
         address: running.address,
         server,
         running,
     }
 }
 
-impl<C> Listening<C> {
-    async fn connect(&self) -> Client {
-        Client(TcpStream::connect(self.address).await.unwrap())
+impl<C> TestRespServer<C> {
+    async fn connect(&self) -> SocketClient {
+        SocketClient(TcpStream::connect(self.address).await.unwrap())
     }
 
-    async fn stop(self) -> Ended {
+    async fn stop(self) -> DrainOutcome {
         self.running.stop().await
     }
 }
 
-struct Client(TcpStream);
+struct SocketClient(TcpStream);
 
-impl Client {
+impl SocketClient {
     async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
     }
@@ -169,7 +172,7 @@ impl Client {
     }
 
     /// Everything until the server closes, whichever way.
-    async fn closed(&mut self) -> String {
+    async fn read_until_closed(&mut self) -> String {
         let mut rest = Vec::new();
         match timeout(DEADLINE, self.0.read_to_end(&mut rest)).await {
             Ok(Ok(_)) => {}

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use h2::{RecvStream, SendStream};
 use tokio::time::timeout;
 
-use crate::grpc::client::{self, Value, bytes_field, framed, number_field, read};
+use crate::grpc::client::{self, FieldValue, bytes_field, framed, number_field, read};
 
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -16,17 +16,17 @@ pub(super) const PATH: &str =
     "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
 
 /// One stream on a connection of its own.
-pub(super) struct Client {
+pub(super) struct RlqsClient {
     pub(super) connection: client::Client,
     sending: SendStream<Bytes>,
     receiving: RecvStream,
     come: BytesMut,
-    actions: VecDeque<Action>,
+    actions: VecDeque<QuotaAction>,
 }
 
 /// What is said about a bucket, named by its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum QuotaAction {
     Allow(String),
     Deny(String),
     /// The most, how many in how many seconds, and for how long.
@@ -35,9 +35,9 @@ pub(super) enum Action {
 }
 
 /// A report: its pairs, the seconds since the last one, allowed and denied.
-pub(super) type Report<'a> = (&'a [(&'a str, &'a str)], u64, u64, u64);
+pub(super) type UsageReport<'a> = (&'a [(&'a str, &'a str)], u64, u64, u64);
 
-pub(super) fn reports(domain: &str, reports: &[Report<'_>]) -> Vec<u8> {
+pub(super) fn reports(domain: &str, reports: &[UsageReport<'_>]) -> Vec<u8> {
     let mut out = bytes_field(1, domain.as_bytes());
     for (pairs, seconds, allowed, denied) in reports {
         let pair = |(key, value): &(&str, &str)| {
@@ -59,9 +59,9 @@ pub(super) fn reports(domain: &str, reports: &[Report<'_>]) -> Vec<u8> {
     out
 }
 
-impl Client {
-    pub(super) async fn to(address: SocketAddr) -> Self {
-        let mut connection = client::Client::to(address).await;
+impl RlqsClient {
+    pub(super) async fn connect(address: SocketAddr) -> Self {
+        let mut connection = client::Client::connect(address).await;
         let (response, sending) = connection.open(PATH).await;
         let response = timeout(DEADLINE, response).await.unwrap().unwrap();
         assert_eq!(response.status(), 200);
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    pub(super) fn report(&mut self, domain: &str, all: &[Report<'_>]) {
+    pub(super) fn report(&mut self, domain: &str, all: &[UsageReport<'_>]) {
         self.send(&framed(&reports(domain, all)));
     }
 
@@ -85,7 +85,7 @@ impl Client {
     }
 
     /// The next action.
-    pub(super) async fn told(&mut self) -> Action {
+    pub(super) async fn next_action(&mut self) -> QuotaAction {
         loop {
             if let Some(action) = self.actions.pop_front() {
                 return action;
@@ -97,14 +97,14 @@ impl Client {
     }
 
     /// The first thing that is said; nothing if the stream ends first.
-    pub(super) async fn told_or_ended(&mut self) -> Option<Action> {
+    pub(super) async fn next_action_or_end(&mut self) -> Option<QuotaAction> {
         let more = timeout(DEADLINE, self.receiving.data()).await.unwrap();
         self.take(&more?.ok()?);
         self.actions.pop_front()
     }
 
     /// Everything that was said until the stream's end, and its status.
-    pub(super) async fn ended(mut self) -> (Vec<Action>, Option<i32>) {
+    pub(super) async fn read_to_end(mut self) -> (Vec<QuotaAction>, Option<i32>) {
         while let Some(Ok(bytes)) = timeout(DEADLINE, self.receiving.data()).await.unwrap() {
             self.take(&bytes);
         }
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// The status of the stream's end, of which nothing was let go that came before.
-    pub(super) async fn ended_without_room(mut self) -> Option<i32> {
+    pub(super) async fn status_without_window(mut self) -> Option<i32> {
         while let Some(Ok(_)) = timeout(DEADLINE, self.receiving.data()).await.unwrap() {}
         self.status().await
     }
@@ -138,10 +138,10 @@ impl Client {
             }
             let message = self.come.split_to(length + 5).freeze().slice(5..);
             for field in read(message) {
-                let (1, Value::Bytes(action)) = field else {
+                let (1, FieldValue::Bytes(action)) = field else {
                     panic!("{field:?}");
                 };
-                self.actions.push_back(Action::read(&action));
+                self.actions.push_back(QuotaAction::read(&action));
             }
         }
     }
@@ -151,7 +151,7 @@ fn part(message: &Bytes, number: u64) -> Option<Bytes> {
     read(message.clone())
         .into_iter()
         .find_map(|field| match field {
-            (found, Value::Bytes(bytes)) if found == number => Some(bytes),
+            (found, FieldValue::Bytes(bytes)) if found == number => Some(bytes),
             _ => None,
         })
 }
@@ -160,16 +160,16 @@ fn number(message: &Bytes, number: u64) -> Option<u64> {
     read(message.clone())
         .into_iter()
         .find_map(|field| match field {
-            (found, Value::Number(value)) if found == number => Some(value),
+            (found, FieldValue::Number(value)) if found == number => Some(value),
             _ => None,
         })
 }
 
-impl Action {
+impl QuotaAction {
     fn read(action: &Bytes) -> Self {
         let id = part(action, 1).unwrap();
         let values = read(id).into_iter().map(|field| match field {
-            (1, Value::Bytes(pair)) => {
+            (1, FieldValue::Bytes(pair)) => {
                 String::from_utf8(part(&pair, 2).unwrap_or_default().to_vec()).unwrap()
             }
             other => panic!("{other:?}"),

@@ -1,53 +1,54 @@
 //! Quotas for Envoy: what a client is told on a clock that the test moves, what nobody should send, and real Envoys that
 //! share a limit.
 
-mod assigned;
+mod assignments;
 mod client;
-mod envoys;
-mod hostile;
-mod rig;
+mod harness;
+mod hostile_clients;
+mod with_envoy;
 
 use std::sync::Arc;
 
-use tollgate_server::grpc::{Grpc, GrpcLimits};
+use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::{App, QuotaBounds};
 use tollgate_store::ManualClock;
 
 use crate::grpc::START;
 use crate::harness::policy;
-use crate::running::Running;
-use client::Client;
+use crate::running_server::RunningServer;
+use client::RlqsClient;
 
 /// A server on a clock that stands still.
-struct Serving {
+struct TestRlqsServer {
     app: Arc<App<Arc<ManualClock>>>,
     clock: Arc<ManualClock>,
-    running: Running,
+    running: RunningServer,
 }
 
 /// One that was never there before, so that it may give out everything at once.
-fn first() -> QuotaBounds {
+fn first_start() -> QuotaBounds {
     let mut bounds = QuotaBounds::default();
-    bounds.is_first = true;
+    bounds.is_first_process = true;
     bounds
 }
 
-async fn serving(text: &str, bounds: QuotaBounds) -> Serving {
+async fn serve_policy(text: &str, bounds: QuotaBounds) -> TestRlqsServer {
     let clock = Arc::new(ManualClock::at(START));
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
-    let app = Arc::new(app.sharing(bounds));
-    let grpc = Arc::new(Grpc::new(Arc::clone(app.envoy())));
+    let app = Arc::new(app.with_quota_bounds(bounds));
+    let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
     let limits = GrpcLimits::default();
-    let running = Running::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
-    Serving {
+    let running =
+        RunningServer::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
+    TestRlqsServer {
         app,
         clock,
         running,
     }
 }
 
-impl Serving {
-    async fn client(&self) -> Client {
-        Client::to(self.running.address).await
+impl TestRlqsServer {
+    async fn client(&self) -> RlqsClient {
+        RlqsClient::connect(self.running.address).await
     }
 }

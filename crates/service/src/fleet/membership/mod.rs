@@ -4,10 +4,10 @@
 //! it: without a register the node decides as before, by what it last saw. Must not know: where the register is, how
 //! decisions are made.
 
-mod alarm;
-mod exchange;
-mod node;
-mod run;
+mod heartbeat;
+mod local_node;
+mod mismatch;
+mod register_sync;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tollgate_store::register::{FleetName, NodeId};
 
-pub use alarm::Mismatch;
-pub use node::{Node, NodeTotals};
+pub use local_node::{LocalNode, NodeTotals};
+pub use mismatch::Mismatch;
 pub use view::{FleetNode, FleetView};
 
 use crate::secret::Secret;
@@ -41,11 +41,11 @@ pub struct MembershipSettings {
     /// How many nodes there are, for as long as nobody was seen.
     pub nodes: Option<NonZeroU32>,
     /// How often a node says that it is there. In fleets of more than 64 nodes up to three times as rarely.
-    pub beat_every: Duration,
+    pub heartbeat_interval: Duration,
     /// For how many beats other nodes may have another secret before that is an alarm.
-    pub secret_patience: u32,
+    pub secret_alarm_after_beats: u32,
     /// For how many beats other nodes may have another policy: reloads do not happen everywhere at once.
-    pub policy_patience: u32,
+    pub policy_alarm_after_beats: u32,
 }
 
 impl Default for MembershipSettings {
@@ -53,39 +53,39 @@ impl Default for MembershipSettings {
         Self {
             fleet: FleetName::default(),
             nodes: None,
-            beat_every: Duration::from_millis(500),
-            secret_patience: 4,
-            policy_patience: 20,
+            heartbeat_interval: Duration::from_millis(500),
+            secret_alarm_after_beats: 4,
+            policy_alarm_after_beats: 20,
         }
     }
 }
 
 /// How many nodes there are, and how that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nodes {
+pub enum FleetSize {
     /// So many were seen last.
-    Seen(NonZeroU32),
+    Observed(NonZeroU32),
     /// Nobody was seen yet; so many are said to be there.
     Configured(NonZeroU32),
     /// Nobody knows. Whoever divides by it takes it for one, and then every node has the whole limit.
     Unknown,
 }
 
-impl Nodes {
+impl FleetSize {
     /// What to divide by.
     #[must_use]
     pub const fn count(self) -> NonZeroU32 {
         match self {
-            Self::Seen(nodes) | Self::Configured(nodes) => nodes,
+            Self::Observed(nodes) | Self::Configured(nodes) => nodes,
             Self::Unknown => NonZeroU32::MIN,
         }
     }
 
     /// As pages call it.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Seen(_) => "seen",
+            Self::Observed(_) => "seen",
             Self::Configured(_) => "configured",
             Self::Unknown => "unknown",
         }
@@ -97,12 +97,12 @@ pub struct Membership {
     id: NodeId,
     settings: MembershipSettings,
     fingerprint: u64,
-    seen: Mutex<FleetState>,
+    state: Mutex<FleetState>,
     /// Whether the register was heard, or did not answer, since the start.
-    begun: watch::Sender<bool>,
-    nudge: Arc<Notify>,
+    is_synced: watch::Sender<bool>,
+    wake: Arc<Notify>,
     /// The number of what was put last. It outlives the task that counts it.
-    puts: AtomicU64,
+    put_counter: AtomicU64,
     panics: AtomicU64,
 }
 
@@ -115,10 +115,10 @@ impl Membership {
             id: NodeId(RandomState::new().hash_one(0_u8)),
             settings,
             fingerprint: secret.fingerprint(),
-            seen: Mutex::default(),
-            begun: watch::Sender::new(false),
-            nudge: Arc::default(),
-            puts: AtomicU64::new(0),
+            state: Mutex::default(),
+            is_synced: watch::Sender::new(false),
+            wake: Arc::default(),
+            put_counter: AtomicU64::new(0),
             panics: AtomicU64::new(0),
         })
     }
@@ -137,26 +137,26 @@ impl Membership {
 
     /// How many nodes there are: as last seen, else as configured, else nobody knows.
     #[must_use]
-    pub fn nodes(&self) -> Nodes {
-        match (self.seen().nodes(), self.settings.nodes) {
-            (Some(nodes), _) => Nodes::Seen(nodes),
-            (None, Some(nodes)) => Nodes::Configured(nodes),
-            (None, None) => Nodes::Unknown,
+    pub fn fleet_size(&self) -> FleetSize {
+        match (self.state().nodes(), self.settings.nodes) {
+            (Some(nodes), _) => FleetSize::Observed(nodes),
+            (None, Some(nodes)) => FleetSize::Configured(nodes),
+            (None, None) => FleetSize::Unknown,
         }
     }
 
     /// Completes once everything that operators have said was taken over, or the register did not answer. A server that
     /// waits for it before it is ready does not let those through who are blocked.
-    pub async fn settled(&self) {
+    pub async fn wait_until_synced(&self) {
         // An error would mean that the sender is gone, which is this.
-        let mut begun = self.begun.subscribe();
+        let mut begun = self.is_synced.subscribe();
         let _settled = begun.wait_for(|begun| *begun).await.is_ok();
     }
 
     /// Everything that is known now.
     #[must_use]
     pub fn view(&self) -> FleetView {
-        self.seen().view(self.id, self.fingerprint)
+        self.state().view(self.id, self.fingerprint)
     }
 
     /// How often the task that talks to the register died of a bug and was started again.
@@ -165,9 +165,9 @@ impl Membership {
         self.panics.load(Ordering::Relaxed)
     }
 
-    fn seen(&self) -> MutexGuard<'_, FleetState> {
+    fn state(&self) -> MutexGuard<'_, FleetState> {
         // Every field is written by itself, so a thread that died left nothing that could mislead.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,17 +7,19 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_engine::control::{Adopted, By, Controls, Halt, Switch, ToPut, Wake};
-use tollgate_policy::source::Format;
+use tollgate_engine::control::{
+    Attribution, Halt, OperatorState, RegisterChanges, Switch, SyncOutcome, WakeCallback,
+};
+use tollgate_policy::source::SourceFormat;
 use tollgate_store::ManualClock;
-use tollgate_store::register::{NodeId, Register, Said};
+use tollgate_store::register::{NodeId, Register, RegisterSnapshot};
 use tollgate_testkit::register::{ModelRegister, Mood};
 
-use super::exchange::Exchange;
-use super::{Membership, MembershipSettings, Node, NodeTotals, Nodes};
+use super::register_sync::RegisterSync;
+use super::{FleetSize, LocalNode, Membership, MembershipSettings, NodeTotals};
 use crate::{RateLimitService, Secret};
 
-const BY: By<'_> = By {
+const BY: Attribution<'_> = Attribution {
     who: "ada",
     why: "a test",
 };
@@ -27,9 +29,9 @@ const OTHER_POLICY: &str = "limits: [{ name: api, key: header.x-api-key, rate: 1
 type TestService = RateLimitService<Arc<ManualClock>>;
 
 fn service_with(policy: &str, secret: &str) -> Arc<TestService> {
-    let policy = tollgate_policy::load(policy, "policy.yaml", Format::Yaml).unwrap();
+    let policy = tollgate_policy::load(policy, "policy.yaml", SourceFormat::Yaml).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let secret = Secret::shared(secret.as_bytes()).unwrap();
+    let secret = Secret::from_shared_text(secret.as_bytes()).unwrap();
     Arc::new(RateLimitService::new(&policy, 1_000, clock, secret).unwrap())
 }
 
@@ -47,17 +49,17 @@ struct Member {
 
 impl Member {
     fn start(register: &Arc<ModelRegister>, service: Arc<TestService>, secret: &str) -> Self {
-        let node: Arc<dyn Node> = Arc::<TestService>::clone(&service);
+        let node: Arc<dyn LocalNode> = Arc::<TestService>::clone(&service);
         Self::start_as(register, service, node, secret)
     }
 
     fn start_as(
         register: &Arc<ModelRegister>,
         service: Arc<TestService>,
-        node: Arc<dyn Node>,
+        node: Arc<dyn LocalNode>,
         secret: &str,
     ) -> Self {
-        let secret = Secret::shared(secret.as_bytes()).unwrap();
+        let secret = Secret::from_shared_text(secret.as_bytes()).unwrap();
         let membership = Membership::new(secret, MembershipSettings::default());
         let (stop, stopping) = oneshot::channel::<()>();
         let register: Arc<dyn Register> = Arc::<ModelRegister>::clone(register);
@@ -78,7 +80,7 @@ impl Member {
     }
 
     fn seen(&self) -> usize {
-        self.membership.view().fellows.len()
+        self.membership.view().nodes.len()
     }
 
     async fn stop(mut self) {
@@ -92,7 +94,12 @@ impl Member {
     }
 
     fn blocks(&self) -> usize {
-        self.service.engine().control().controls().blocks.len()
+        self.service
+            .engine()
+            .control()
+            .operator_state()
+            .blocks
+            .len()
     }
 }
 
@@ -116,20 +123,20 @@ async fn nodes_see_who_is_there_who_leaves_and_who_dies() {
         Member::plain(&register),
         Member::plain(&register),
     );
-    assert_eq!(one.membership.nodes(), Nodes::Unknown);
+    assert_eq!(one.membership.fleet_size(), FleetSize::Unknown);
     pass(&register, TWO_SECONDS).await;
     for member in [&one, &two, &three] {
         assert_eq!(
-            member.membership.nodes(),
-            Nodes::Seen(3.try_into().unwrap())
+            member.membership.fleet_size(),
+            FleetSize::Observed(3.try_into().unwrap())
         );
         let view = member.membership.view();
-        assert_eq!(view.fellows.iter().filter(|one| one.is_self).count(), 1);
+        assert_eq!(view.nodes.iter().filter(|one| one.is_self).count(), 1);
         // Their last beat and our last look are each at most a beat and a tenth old, in steps of 50 ms. The bound was a second,
         // which one run in thirty missed.
         let oldest = Nanos::from_millis(1_200);
-        assert!(view.fellows.iter().all(|one| one.age < oldest));
-        assert_eq!((view.mismatches, view.trouble), ([0, 0], None));
+        assert!(view.nodes.iter().all(|one| one.age < oldest));
+        assert_eq!((view.mismatches, view.error), ([0, 0], None));
     }
     two.stop().await;
     pass(&register, Duration::from_secs(1)).await;
@@ -179,7 +186,7 @@ async fn another_secret_or_policy_alarms_after_a_while_and_until_it_is_mended() 
     );
     pass(&register, Duration::from_secs(10)).await;
     assert_eq!(one.membership.view().mismatches, [0, 1]);
-    let same = tollgate_policy::load(POLICY, "policy.yaml", Format::Yaml).unwrap();
+    let same = tollgate_policy::load(POLICY, "policy.yaml", SourceFormat::Yaml).unwrap();
     other.service.replace(&same).unwrap();
     pass(&register, TWO_SECONDS).await;
     assert_eq!(one.membership.view().mismatches, [0, 0]);
@@ -197,7 +204,7 @@ async fn what_is_said_on_one_node_holds_on_all_within_two_seconds_and_after_all_
         .unwrap();
     pass(&register, TWO_SECONDS).await;
     for member in [&one, &two] {
-        let controls = member.service.engine().control().controls();
+        let controls = member.service.engine().control().operator_state();
         assert_eq!(controls.everything, Switch::halted(Halt::Shadow));
         assert_eq!(controls.blocks.len(), 1);
     }
@@ -206,7 +213,7 @@ async fn what_is_said_on_one_node_holds_on_all_within_two_seconds_and_after_all_
     one.stop().await;
     drop(two);
     let late = Member::plain(&register);
-    late.membership.settled().await;
+    late.membership.wait_until_synced().await;
     assert_eq!(late.blocks(), 1, "before it says that it is ready");
 }
 
@@ -215,14 +222,14 @@ async fn s_03_without_a_register_a_node_starts_and_what_is_said_waits() {
     let register = Arc::new(ModelRegister::default());
     register.be(Mood::Gone);
     let one = Member::plain(&register);
-    one.membership.settled().await;
-    assert_eq!(one.membership.nodes(), Nodes::Unknown);
+    one.membership.wait_until_synced().await;
+    assert_eq!(one.membership.fleet_size(), FleetSize::Unknown);
     one.block("mallory");
     assert_eq!(one.blocks(), 1, "here it holds at once");
     pass(&register, Duration::from_secs(60)).await;
     let view = one.membership.view();
-    assert!(view.trouble.unwrap().contains("cannot be reached"));
-    assert_eq!(view.waiting, 1);
+    assert!(view.error.unwrap().contains("cannot be reached"));
+    assert_eq!(view.pending_changes, 1);
     assert!(view.beat_age >= Nanos::from_secs(60));
     // Each attempt tells and beats.
     let calls = register.calls();
@@ -232,7 +239,7 @@ async fn s_03_without_a_register_a_node_starts_and_what_is_said_waits() {
     pass(&register, Duration::from_secs(3)).await;
     assert_eq!((one.seen(), two.seen(), two.blocks()), (2, 2, 1));
     let view = one.membership.view();
-    assert_eq!((view.trouble, view.waiting), (None, 0));
+    assert_eq!((view.error, view.pending_changes), (None, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,15 +250,18 @@ async fn nodes_that_are_configured_count_until_some_are_seen_and_those_last_seen
         ..MembershipSettings::default()
     };
     let membership = Membership::new(Secret::random(), settings);
-    assert_eq!(membership.nodes(), Nodes::Configured(5.try_into().unwrap()));
+    assert_eq!(
+        membership.fleet_size(),
+        FleetSize::Configured(5.try_into().unwrap())
+    );
     let (one, two) = (Member::plain(&register), Member::plain(&register));
     pass(&register, TWO_SECONDS).await;
     register.be(Mood::Gone);
     drop(two);
     pass(&register, Duration::from_secs(60)).await;
     assert_eq!(
-        one.membership.nodes(),
-        Nodes::Seen(2.try_into().unwrap()),
+        one.membership.fleet_size(),
+        FleetSize::Observed(2.try_into().unwrap()),
         "as last seen"
     );
 }
@@ -276,7 +286,7 @@ async fn s_08_what_was_put_without_an_answer_is_put_once() {
     newer.shadow(&register);
     pass(&register, Duration::from_secs(4)).await;
     for member in [&one, &two] {
-        let controls = member.service.engine().control().controls();
+        let controls = member.service.engine().control().operator_state();
         assert_eq!(controls.limits["api"], Switch::halted(Halt::Shadow));
     }
 }
@@ -287,13 +297,13 @@ struct ToldBy(NodeId);
 impl ToldBy {
     fn shadow(&self, register: &ModelRegister) {
         let service = service();
-        service.engine().control().share(Arc::new(|| {}));
+        service.engine().control().start_sharing(Arc::new(|| {}));
         let control = service.engine().control();
         control
             .switch(Some("api"), Switch::halted(Halt::Shadow), BY)
             .unwrap();
         register
-            .put_now(self.0, 1, control.to_put().changes())
+            .put_now(self.0, 1, control.next_changes().changes())
             .unwrap();
     }
 }
@@ -318,53 +328,53 @@ struct Buggy {
     bugs: AtomicU64,
 }
 
-impl Node for Buggy {
+impl LocalNode for Buggy {
     fn policy(&self) -> u64 {
         let left = self
             .bugs
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         assert!(left.is_err(), "a bug");
-        Node::policy(&*self.service)
+        LocalNode::policy(&*self.service)
     }
 
     fn generation(&self) -> u64 {
-        Node::generation(&*self.service)
+        LocalNode::generation(&*self.service)
     }
 
-    fn tally(&self) -> NodeTotals {
-        self.service.tally()
+    fn totals(&self) -> NodeTotals {
+        self.service.totals()
     }
 
-    fn share_among(&self, nodes: std::num::NonZeroU32) {
-        self.service.share_among(nodes);
+    fn set_fleet_size(&self, nodes: std::num::NonZeroU32) {
+        self.service.set_fleet_size(nodes);
     }
 
-    fn share(&self, wake: Wake) {
-        self.service.share(wake);
+    fn start_sharing(&self, wake: WakeCallback) {
+        self.service.start_sharing(wake);
     }
 
-    fn to_put(&self) -> ToPut {
-        self.service.to_put()
+    fn pending_changes(&self) -> RegisterChanges {
+        self.service.pending_changes()
     }
 
-    fn was_put(&self, put: &ToPut) {
-        self.service.was_put(put);
+    fn confirm_changes(&self, put: &RegisterChanges) {
+        self.service.confirm_changes(put);
     }
 
-    fn give_up(&self, put: &ToPut) {
-        self.service.give_up(put);
+    fn discard_changes(&self, put: &RegisterChanges) {
+        self.service.discard_changes(put);
     }
 
-    fn tell_again(&self, lost_after: Option<u64>) {
-        self.service.tell_again(lost_after);
+    fn resend_changes(&self, lost_after: Option<u64>) {
+        self.service.resend_changes(lost_after);
     }
 
-    fn adopt(&self, said: &Said) -> Adopted {
-        self.service.adopt(said)
+    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome {
+        self.service.apply_snapshot(said)
     }
 
-    fn unheard(&self) -> (usize, u64) {
-        self.service.unheard()
+    fn pending_counts(&self) -> (usize, u64) {
+        self.service.pending_counts()
     }
 }
 
@@ -378,7 +388,7 @@ async fn i13_a_bug_in_the_task_is_counted_and_the_task_goes_on() {
         bugs,
     });
     let member = Member::start_as(&register, service, node, "the secret of this fleet");
-    member.membership.settled().await;
+    member.membership.wait_until_synced().await;
     pass(&register, Duration::from_secs(10)).await;
     assert_eq!((member.membership.panics(), member.seen()), (2, 1));
 }
@@ -398,7 +408,7 @@ impl Dice {
 /// One node of a fleet whose rounds are taken by hand.
 struct Stepped<'a> {
     service: Arc<TestService>,
-    exchange: Exchange<'a>,
+    exchange: RegisterSync<'a>,
 }
 
 impl Stepped<'_> {
@@ -410,19 +420,19 @@ impl Stepped<'_> {
             0 => control.block_key("api", &[key], None, BY),
             1 => control.unblock_key("api", &[key], BY),
             2 => control.override_key("api", &[key], ["5/s", "6/s"][dice.below(2)], None, BY),
-            3 => control.lift_override("api", &[key], BY),
+            3 => control.remove_override("api", &[key], BY),
             4 => control.switch(Some("api"), Switch::halted(Halt::Off), BY),
             _ => control.switch(Some("api"), Switch::default(), BY),
         };
     }
 
     async fn round(&mut self, register: &ModelRegister) {
-        let _told = self.exchange.tell(register, &*self.service).await;
+        let _told = self.exchange.push_changes(register, &*self.service).await;
         // Asked without a beat, which is about lives.
         if let Ok(said) = register.entries_now(None) {
             let _heard = self
                 .exchange
-                .hear(register, &*self.service, said.mark)
+                .pull_changes(register, &*self.service, said.cursor)
                 .await;
         }
     }
@@ -430,12 +440,12 @@ impl Stepped<'_> {
 
 /// What holds, however keys are shown: where they were named they are shown by name.
 fn held(service: &TestService) -> String {
-    let Controls {
+    let OperatorState {
         everything,
         limits,
         mut overrides,
         mut blocks,
-    } = service.engine().control().controls();
+    } = service.engine().control().operator_state();
     for one in &mut overrides {
         one.key.shown = one.key.key.clone();
     }
@@ -459,8 +469,8 @@ async fn story(seed: u64, rounds_at_the_end: u32) -> (Vec<String>, bool) {
         .zip(&puts)
         .map(|(id, puts)| {
             let service = service();
-            service.engine().control().share(Arc::new(|| {}));
-            let exchange = Exchange::new(NodeId(id), puts);
+            service.engine().control().start_sharing(Arc::new(|| {}));
+            let exchange = RegisterSync::new(NodeId(id), puts);
             Stepped { service, exchange }
         })
         .collect();
@@ -476,7 +486,7 @@ async fn story(seed: u64, rounds_at_the_end: u32) -> (Vec<String>, bool) {
             }
             _ => {
                 register.be(Mood::Well);
-                let version = register.entries_now(None).unwrap().mark.version;
+                let version = register.entries_now(None).unwrap().cursor.version;
                 if dice.below(3) == 0 && version > 1 {
                     has_lost = true;
                     register.lose_after(version - 1);

@@ -15,10 +15,10 @@
 //!
 //! Must not know: what keys or states mean, who asks for a snapshot and when.
 
-mod boxes;
-mod known;
+mod checksummed;
+mod limits_and_overflow;
 mod tables;
-mod words;
+mod variable_states;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -26,11 +26,11 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::words::{Reader, Writer};
-use super::Memory;
-use super::hash::Secret;
+use self::checksummed::{ChecksumReader, ChecksumWriter};
+use super::MemoryStore;
+use super::hash::HashSeed;
 use crate::clock::Clock;
-use crate::error::InvalidSize;
+use crate::invalid_size::InvalidSize;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
 const VERSION: u64 = 2;
@@ -44,17 +44,17 @@ pub enum SnapshotError {
     /// The file could not be read or written.
     Io(io::Error),
     /// The file is something else.
-    Foreign,
+    NotASnapshot,
     /// The file is of another version of the format.
-    Version(u64),
+    UnknownVersion(u64),
     /// The file was saved by a store for another number of keys.
-    OtherSize,
+    SizeMismatch,
     /// The file ends too early.
     Truncated,
     /// The file is not as it was written.
-    Damaged,
+    Corrupted,
     /// There is no store to read it into.
-    Size(InvalidSize),
+    InvalidSize(InvalidSize),
 }
 
 impl fmt::Display for SnapshotError {
@@ -62,17 +62,17 @@ impl fmt::Display for SnapshotError {
         f.write_str("snapshot: ")?;
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Foreign => f.write_str("the file is not a snapshot of a store"),
-            Self::Version(version) => {
+            Self::NotASnapshot => f.write_str("the file is not a snapshot of a store"),
+            Self::UnknownVersion(version) => {
                 write!(
                     f,
                     "version {version} of the format is not known; versions {TABLES_ONLY} to {VERSION} are"
                 )
             }
-            Self::OtherSize => f.write_str("it was saved by a store for another number of keys"),
+            Self::SizeMismatch => f.write_str("it was saved by a store for another number of keys"),
             Self::Truncated => f.write_str("the file is cut short"),
-            Self::Damaged => f.write_str("the file is damaged"),
-            Self::Size(error) => error.fmt(f),
+            Self::Corrupted => f.write_str("the file is damaged"),
+            Self::InvalidSize(error) => error.fmt(f),
         }
     }
 }
@@ -88,7 +88,7 @@ impl From<io::Error> for SnapshotError {
     }
 }
 
-impl<C: Clock> Memory<C> {
+impl<C: Clock> MemoryStore<C> {
     /// Saves what is live to a file that only its owner may read, whole or not at all. Decisions go on meanwhile: each
     /// state is as it was at some moment of the call, and a reservation made or closed during it cannot be settled after a
     /// restart. Saved while nobody decides, a restored store decides exactly as this one.
@@ -127,7 +127,7 @@ impl<C: Clock> Memory<C> {
     /// # Errors
     /// There is no such file, or it is not what was saved by a store of this size.
     pub fn restore(path: &Path, keys: usize, clock: C) -> Result<Self, SnapshotError> {
-        let mut memory = Self::with_clock(keys, clock).map_err(SnapshotError::Size)?;
+        let mut memory = Self::with_clock(keys, clock).map_err(SnapshotError::InvalidSize)?;
         memory.read_from(path)?;
         Ok(memory)
     }
@@ -154,18 +154,18 @@ impl<C: Clock> Memory<C> {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut out = Writer::new(BufWriter::new(options.open(path)?));
+        let mut out = ChecksumWriter::new(BufWriter::new(options.open(path)?));
         let now = self.now();
         out.put_all([MAGIC, VERSION])?;
-        out.put_all([self.words.groups(), self.pairs.groups()].map(wide))?;
+        out.put_all([self.word_table.groups(), self.pair_table.groups()].map(to_u64))?;
         out.put_all(self.sizes())?;
         out.put_all(self.secret.words())?;
-        known::write_limits(&mut out, &self.worths)?;
-        boxes::write(&mut out, &self.shelves, now)?;
-        tables::write(&mut out, &self.words, &self.worths, now)?;
-        tables::write(&mut out, &self.pairs, &self.worths, now)?;
-        boxes::write_open(&mut out, &self.shelves, now)?;
-        known::write_overflow(&mut out, &self.overflow, now)?;
+        limits_and_overflow::write_limits(&mut out, &self.priorities)?;
+        variable_states::write(&mut out, &self.variable_states, now)?;
+        tables::write(&mut out, &self.word_table, &self.priorities, now)?;
+        tables::write(&mut out, &self.pair_table, &self.priorities, now)?;
+        variable_states::write_open(&mut out, &self.variable_states, now)?;
+        limits_and_overflow::write_overflow(&mut out, &self.overflow, now)?;
         let file = out
             .finish()?
             .into_inner()
@@ -174,37 +174,37 @@ impl<C: Clock> Memory<C> {
     }
 
     fn read_from(&mut self, path: &Path) -> Result<(), SnapshotError> {
-        let mut input = Reader::new(BufReader::new(File::open(path)?));
+        let mut input = ChecksumReader::new(BufReader::new(File::open(path)?));
         if input.take()? != MAGIC {
-            return Err(SnapshotError::Foreign);
+            return Err(SnapshotError::NotASnapshot);
         }
         let version = input.take()?;
         if !(TABLES_ONLY..=VERSION).contains(&version) {
-            return Err(SnapshotError::Version(version));
+            return Err(SnapshotError::UnknownVersion(version));
         }
         let has_all = version > TABLES_ONLY;
-        if input.take_all()? != [self.words.groups(), self.pairs.groups()].map(wide)
+        if input.take_all()? != [self.word_table.groups(), self.pair_table.groups()].map(to_u64)
             || has_all && input.take_all()? != self.sizes()
         {
-            return Err(SnapshotError::OtherSize);
+            return Err(SnapshotError::SizeMismatch);
         }
-        self.secret = Secret::from_words(input.take_all()?);
+        self.secret = HashSeed::from_words(input.take_all()?);
         if has_all {
-            known::read_limits(&mut input, &self.worths)?;
-            boxes::read(&mut input, &self.shelves)?;
+            limits_and_overflow::read_limits(&mut input, &self.priorities)?;
+            variable_states::read(&mut input, &self.variable_states)?;
         }
-        tables::read(&mut input, &self.words)?;
-        tables::read(&mut input, &self.pairs)?;
+        tables::read(&mut input, &self.word_table)?;
+        tables::read(&mut input, &self.pair_table)?;
         if has_all {
-            boxes::read_open(&mut input, &self.shelves)?;
-            known::read_overflow(&mut input, &self.overflow)?;
+            variable_states::read_open(&mut input, &self.variable_states)?;
+            limits_and_overflow::read_overflow(&mut input, &self.overflow)?;
         }
         input.finish()
     }
 
     /// How many shelves there are and how many cells the overflow has.
     fn sizes(&self) -> [u64; 2] {
-        [self.shelves.count(), self.overflow.cells()].map(wide)
+        [self.variable_states.count(), self.overflow.cells()].map(to_u64)
     }
 }
 
@@ -220,6 +220,6 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn wide(number: usize) -> u64 {
+fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -6,18 +6,18 @@ use std::io::{self, Read, Write};
 
 use tollgate_core::Timestamp;
 
-use super::words::{Reader, Writer};
-use super::{SnapshotError, wide};
+use super::checksummed::{ChecksumReader, ChecksumWriter};
+use super::{SnapshotError, to_u64};
 use crate::memory::eviction_priority::{EvictionPriorities, EvictionPriority};
 use crate::memory::hash::limit_of;
-use crate::memory::table::Table;
+use crate::memory::slot_table::SlotTable;
 
 /// No slot has this number.
 const END: u64 = u64::MAX;
 
 pub(super) fn write<const W: usize>(
-    out: &mut Writer<impl Write>,
-    table: &Table<W>,
+    out: &mut ChecksumWriter<impl Write>,
+    table: &SlotTable<W>,
     worths: &EvictionPriorities,
     now: Timestamp,
 ) -> io::Result<()> {
@@ -26,11 +26,11 @@ pub(super) fn write<const W: usize>(
             continue;
         };
         let (tag, state) = {
-            let owned = slot.take();
+            let owned = slot.lock();
             (owned.tag(), owned.state())
         };
-        if tag != 0 && worths.of(limit_of(tag), state, now) != EvictionPriority::Nothing {
-            out.put_all([wide(number), tag])?;
+        if tag != 0 && worths.priority_of(limit_of(tag), state, now) != EvictionPriority::Free {
+            out.put_all([to_u64(number), tag])?;
             out.put_all(state)?;
         }
     }
@@ -41,8 +41,8 @@ pub(super) fn write<const W: usize>(
 
 /// Reads no more than the table has room for: slots come in ascending order.
 pub(super) fn read<const W: usize>(
-    input: &mut Reader<impl Read>,
-    table: &Table<W>,
+    input: &mut ChecksumReader<impl Read>,
+    table: &SlotTable<W>,
 ) -> Result<(), SnapshotError> {
     let mut least = 0;
     loop {
@@ -55,12 +55,14 @@ pub(super) fn read<const W: usize>(
         let index = usize::try_from(number).unwrap_or(usize::MAX);
         let slot = table.slot(index).filter(|_| index >= least);
         let slot = slot.filter(|_| limit_of(tag) != 0);
-        slot.ok_or(SnapshotError::Damaged)?.take().house(tag, state);
+        slot.ok_or(SnapshotError::Corrupted)?
+            .lock()
+            .insert(tag, state);
         least = index.saturating_add(1);
     }
     for group in 0..table.groups() {
         if input.take_flag()? {
-            table.spill(group);
+            table.mark_spilled(group);
         }
     }
     Ok(())

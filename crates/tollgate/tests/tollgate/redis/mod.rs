@@ -1,22 +1,22 @@
 //! The limiter over a real server. Nobody sleeps: what takes time is asked for again until a deadline.
 
-mod down;
-mod gates;
-mod identity;
-mod same;
-mod verbs;
-mod waiting;
+mod concurrency;
+mod limit_ids;
+mod memory_parity;
+mod operations;
+mod outages;
+mod wait;
 
 use std::time::Duration;
 
-use tollgate::redis::{Options, Redis, Secret};
+use tollgate::redis::{KeyHashSecret, Redis, RedisOptions};
 use tollgate_testkit::redis::{Kind, Server};
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-fn options(address: impl Into<String>) -> Options {
-    let mut options = Options::new(address, Secret::new(*b"tests of a limit"));
+fn options(address: impl Into<String>) -> RedisOptions {
+    let mut options = RedisOptions::new(address, KeyHashSecret::new(*b"tests of a limit"));
     options.deadline = LONG;
     options.connect_deadline = LONG;
     options

@@ -2,9 +2,9 @@
 
 use tollgate_testkit::beside;
 
-use super::{Kind, story};
+use super::{GatewayKind, shared_checks};
 
-const CADDY: Kind = Kind {
+const CADDY: GatewayKind = GatewayKind {
     name: "caddy",
     program: || beside::file("caddy", "bin/caddy"),
     arguments: &["run", "--config", "Caddyfile"],
@@ -12,26 +12,26 @@ const CADDY: Kind = Kind {
 
 #[test]
 fn exactly_the_limit_passes_and_refusals_can_be_acted_on() {
-    let scene = story::exactly_the_limit_passes_and_refusals_can_be_acted_on(&CADDY);
-    story::what_we_cannot_read_does_not_pass(&scene, &[431]);
+    let scene = shared_checks::exactly_the_limit_passes_and_refusals_can_be_acted_on(&CADDY);
+    shared_checks::what_we_cannot_read_does_not_pass(&scene, &[431]);
 }
 
 #[test]
 fn a_crowd_is_admitted_exactly_to_the_limit() {
-    story::a_crowd_is_admitted_exactly_to_the_limit(&CADDY);
+    shared_checks::a_crowd_is_admitted_exactly_to_the_limit(&CADDY);
 }
 
 #[test]
 fn what_an_admission_says_reaches_the_upstream_and_not_the_client() {
-    story::what_an_admission_says_reaches_the_upstream_and_not_the_client(&CADDY);
+    shared_checks::what_an_admission_says_reaches_the_upstream_and_not_the_client(&CADDY);
 }
 
 #[test]
 fn it_says_502_while_the_server_is_gone() {
-    story::nothing_passes_while_the_server_is_gone(&CADDY, 502);
+    shared_checks::nothing_passes_while_the_server_is_gone(&CADDY, 502);
 }
 
 #[test]
 fn it_says_504_while_the_server_is_silent() {
-    story::nothing_passes_while_the_server_is_silent(&CADDY, 504);
+    shared_checks::nothing_passes_while_the_server_is_silent(&CADDY, 504);
 }

@@ -2,9 +2,9 @@
 
 use tollgate_testkit::beside;
 
-use super::{ALICE, BOB, Kind, Scene, order, story};
+use super::{ALICE, BOB, GatewayFixture, GatewayKind, order, shared_checks};
 
-const HAPROXY: Kind = Kind {
+const HAPROXY: GatewayKind = GatewayKind {
     name: "haproxy",
     program: || beside::program("haproxy"),
     arguments: &["-db", "-f", "haproxy.cfg"],
@@ -12,18 +12,18 @@ const HAPROXY: Kind = Kind {
 
 #[test]
 fn exactly_the_limit_passes_and_refusals_can_be_acted_on() {
-    let scene = story::exactly_the_limit_passes_and_refusals_can_be_acted_on(&HAPROXY);
-    story::what_we_cannot_read_does_not_pass(&scene, &[400, 431, 503]);
+    let scene = shared_checks::exactly_the_limit_passes_and_refusals_can_be_acted_on(&HAPROXY);
+    shared_checks::what_we_cannot_read_does_not_pass(&scene, &[400, 431, 503]);
 }
 
 #[test]
 fn a_crowd_is_admitted_exactly_to_the_limit() {
-    story::a_crowd_is_admitted_exactly_to_the_limit(&HAPROXY);
+    shared_checks::a_crowd_is_admitted_exactly_to_the_limit(&HAPROXY);
 }
 
 #[test]
 fn what_an_admission_says_reaches_the_client() {
-    let scene = Scene::of(&HAPROXY);
+    let scene = GatewayFixture::new(&HAPROXY);
     let passed = order(ALICE).ask(scene.gateway.address);
     let stands = passed.field("RateLimit").unwrap();
     assert!(stands.contains(r#""orders";r=2;"#), "{stands}");
@@ -33,12 +33,12 @@ fn what_an_admission_says_reaches_the_client() {
 
 #[test]
 fn it_says_503_while_the_server_is_gone() {
-    story::nothing_passes_while_the_server_is_gone(&HAPROXY, 503);
+    shared_checks::nothing_passes_while_the_server_is_gone(&HAPROXY, 503);
 }
 
 #[test]
 fn it_says_503_while_the_server_is_silent() {
-    story::nothing_passes_while_the_server_is_silent(&HAPROXY, 503);
+    shared_checks::nothing_passes_while_the_server_is_silent(&HAPROXY, 503);
 }
 
 /// The other setting of the example: what is not answered passes, and still nothing that Tollgate refuses.
@@ -49,8 +49,8 @@ fn told_to_stay_open_it_lets_through_what_nobody_answers_and_nothing_else() {
         .iter()
         .any(|(_, text)| text.contains(closed));
     assert!(is_there, "the example has another name for it");
-    let mut scene = Scene::with(&HAPROXY, |text| text.replace(closed, open));
-    story::what_we_cannot_read_does_not_pass(&scene, &[400, 431, 503]);
+    let mut scene = GatewayFixture::with(&HAPROXY, |text| text.replace(closed, open));
+    shared_checks::what_we_cannot_read_does_not_pass(&scene, &[400, 431, 503]);
     for expected in [200, 200, 200, 429] {
         assert_eq!(order(ALICE).ask(scene.gateway.address).status, expected);
     }

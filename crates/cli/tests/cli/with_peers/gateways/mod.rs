@@ -4,7 +4,7 @@
 
 mod caddy;
 mod haproxy;
-mod story;
+mod shared_checks;
 mod traefik;
 
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use tollgate_testkit::process::{Folder, Process, free_address};
 
-use super::client::Request;
+use super::client::RawRequest;
 use super::server::Server;
 use super::upstream::Upstream;
 use crate::harness::repository;
@@ -31,7 +31,7 @@ const ALICE: u8 = 2;
 const BOB: u8 = 3;
 const CROWD: u8 = 4;
 /// Who looks whether a gateway is up.
-const WATCHMAN: u8 = 99;
+const PROBE: u8 = 99;
 
 /// A limit that a request falls under only if every field that the gateway says of it is the client's real one.
 const POLICY: &str = "
@@ -46,7 +46,7 @@ limits:
 ";
 
 /// Which gateway, and how it is started.
-struct Kind {
+struct GatewayKind {
     /// Its folder in `examples`.
     name: &'static str,
     program: fn() -> PathBuf,
@@ -61,20 +61,20 @@ struct Gateway {
 }
 
 /// Everything that a request passes.
-struct Scene {
+struct GatewayFixture {
     gateway: Gateway,
     server: Server,
     upstream: Upstream,
 }
 
-impl Scene {
+impl GatewayFixture {
     /// The gateway as its example has it.
-    fn of(kind: &Kind) -> Self {
+    fn new(kind: &GatewayKind) -> Self {
         Self::with(kind, |text| text)
     }
 
     /// The gateway with its files changed.
-    fn with(kind: &Kind, change: impl Fn(String) -> String) -> Self {
+    fn with(kind: &GatewayKind, change: impl Fn(String) -> String) -> Self {
         let server = Server::start(POLICY);
         let upstream = Upstream::start();
         let settings = |text: String, listen: SocketAddr| {
@@ -108,7 +108,7 @@ impl Scene {
 
 impl Gateway {
     fn start(
-        kind: &Kind,
+        kind: &GatewayKind,
         settings: &impl Fn(String, SocketAddr) -> String,
     ) -> Result<Self, String> {
         let address = free_address()?;
@@ -126,7 +126,7 @@ impl Gateway {
             .env_remove("XDG_DATA_HOME");
         let process = Process::start(kind.name, &mut command, folder)?;
         process.until("an answer from the upstream", || {
-            let answer = Request::get("/").from(WATCHMAN).try_ask(address)?;
+            let answer = RawRequest::get("/").from(PROBE).try_ask(address)?;
             (answer.status == 200).then_some(())
         })?;
         Ok(Self {
@@ -148,8 +148,8 @@ pub(crate) fn example(gateway: &str) -> Vec<(String, String)> {
 }
 
 /// An order, as this client sends it. It lies in every field in which gateways say what they hold: nobody may believe it.
-fn order(client: u8) -> Request {
-    Request::post("/orders?page=1", "two lamps")
+fn order(client: u8) -> RawRequest {
+    RawRequest::post("/orders?page=1", "two lamps")
         .from(client)
         .with("host", "shop.example")
         .with("x-forwarded-for", "203.0.113.9")

@@ -1,0 +1,128 @@
+//! `tollgate test`: tests of policies, run on the real engine over memory, in time that steps move.
+//!
+//! The way of a file: `read` makes the model of it, `policies` loads what it is about, `run` takes each step and `compare`s,
+//! `report` says what came of it. Must not know: how anything is decided.
+
+mod compare;
+mod envoy;
+mod expect;
+mod model;
+mod native;
+mod read;
+mod report;
+mod request_template;
+mod run;
+mod start_time;
+mod target;
+mod tested_policy;
+
+use std::path::{Path, PathBuf};
+
+use tollgate_policy::source::{Diagnostics, parse};
+
+use crate::input::{self, FileKind, InputOptions, SourceFile};
+use crate::json;
+use crate::output::{Color, CommandError, print};
+use model::TestFile;
+use report::TestFileResult;
+use run::TestResult;
+use tested_policy::{TestedPolicy, TestedPolicyError};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Files of tests
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Run only tests whose names have this in them
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs tests. Answers whether all of them passed.
+pub(crate) fn test(options: &Options, color: Color) -> Result<bool, CommandError> {
+    let only = options.only.as_deref().unwrap_or_default();
+    let colour = color.is_enabled(&std::io::stdout());
+    let mut files = Vec::with_capacity(options.files.len());
+    for path in &options.files {
+        let file = run_file(path, only);
+        if !options.json {
+            print(&report::render(&file, colour))?;
+        }
+        files.push(file);
+    }
+    let (passed, failed) = report::counts(&files);
+    if passed + failed == 0 {
+        return Err(CommandError::Usage(format!(
+            "--only: no test has {only:?} in its name"
+        )));
+    }
+    if options.json {
+        json::print_json(&report::test_report(&files))?;
+    } else {
+        print(&report::summary((passed, failed)))?;
+    }
+    Ok(failed == 0)
+}
+
+fn run_file(path: &Path, only: &str) -> TestFileResult {
+    match input::read(path, InputOptions::DEFAULT) {
+        Err(problems) => TestFileResult {
+            file: problems.file.to_string(),
+            text: String::new(),
+            result: Err(vec![problems]),
+        },
+        Ok(source) => TestFileResult {
+            result: run_source(path, &source, only),
+            file: source.name,
+            text: source.text,
+        },
+    }
+}
+
+/// Checks a file of tests and the policy that it names, without running them. Answers how many tests there are.
+pub(crate) fn check(path: &Path, source: &SourceFile) -> Result<usize, Vec<Diagnostics>> {
+    load_tests(path, source).map(|(file, _)| file.tests.len())
+}
+
+fn run_source(
+    path: &Path,
+    source: &SourceFile,
+    only: &str,
+) -> Result<Vec<TestResult>, Vec<Diagnostics>> {
+    let (file, policy) = load_tests(path, source)?;
+    let chosen = file
+        .tests
+        .iter()
+        .filter(|test| test.name.value.contains(only));
+    Ok(chosen.map(|test| run::run(test, &policy)).collect())
+}
+
+/// A file of tests and its policy, both in order.
+fn load_tests(
+    path: &Path,
+    source: &SourceFile,
+) -> Result<(TestFile, TestedPolicy), Vec<Diagnostics>> {
+    let wrong = |list| vec![Diagnostics::new(&source.name, &source.text, list)];
+    let tree = parse(&source.text, source.format).map_err(wrong)?;
+    if source.kind != FileKind::Tests {
+        return Err(vec![input::file_problem(
+            &source.name,
+            "this is no file of tests: it has no `tests`",
+            "a file of tests names a policy after `policy:` and has `tests:`; to check a policy, say `tollgate check`",
+        )]);
+    }
+    let file = read::read_tests(&tree).map_err(wrong)?;
+    let policy = TestedPolicy::load(path, &file.policy).map_err(|error| match error {
+        TestedPolicyError::Policy(problems) => problems,
+        TestedPolicyError::Reference(problem) => wrong(vec![problem]),
+    })?;
+    let mut misfits = run::unknown_names(&file.tests, &policy.names());
+    misfits.extend(policy.unsupported_fields(&file.tests));
+    if !misfits.is_empty() {
+        return Err(wrong(misfits));
+    }
+    Ok((file, policy))
+}

@@ -1,0 +1,57 @@
+//! Why a server cannot start, in words that say what to change.
+//!
+//! Must not know: how it was found out.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use tollgate_policy::source::Diagnostics;
+use tollgate_server::listen::ListenAddress;
+
+/// A policy that cannot be put in force.
+#[derive(Debug)]
+pub(super) struct InvalidPolicy(pub(super) Vec<Diagnostics>);
+
+impl fmt::Display for InvalidPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(files) = self;
+        let count: usize = files.iter().map(|file| file.list.len() + file.more).sum();
+        let are = if count == 1 {
+            "is 1 problem"
+        } else {
+            "are problems"
+        };
+        write!(f, "there {are} with the policy\n\n")?;
+        files.iter().try_for_each(|problems| problems.fmt(f))
+    }
+}
+
+impl Error for InvalidPolicy {}
+
+/// The address cannot be listened on.
+#[derive(Debug)]
+pub(super) struct BindError {
+    pub(super) place: ListenAddress,
+    pub(super) option: &'static str,
+    pub(super) error: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            place,
+            option,
+            error,
+        } = self;
+        match error.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                f,
+                "cannot listen on {place}: another program does; choose another place with {option}"
+            ),
+            _ => write!(f, "cannot listen on {place}: {error}"),
+        }
+    }
+}
+
+impl Error for BindError {}

@@ -1,0 +1,81 @@
+//! What a server says on its terminal: where it listens and what to try, and at the end what came of it.
+//!
+//! Must not know: how anything is served.
+
+use std::io::{self, Write};
+
+use tollgate_server::listen::LocalEndpoint;
+use tollgate_server::resp::RespServer;
+use tollgate_server::{HttpApi, ListenerCounters};
+use tollgate_store::SystemClock;
+
+/// Where each listener is reached, if it is there.
+#[derive(Debug, Default)]
+pub(super) struct ListenerAddresses {
+    pub(super) api: Option<LocalEndpoint>,
+    pub(super) grpc: Option<LocalEndpoint>,
+    pub(super) resp: Option<LocalEndpoint>,
+    pub(super) admin: Option<LocalEndpoint>,
+}
+
+/// Says where it listens and what to try.
+pub(super) fn print_startup_message(app: &HttpApi<SystemClock>, places: &ListenerAddresses) {
+    let mut text = String::new();
+    if let Some(grpc) = &places.grpc {
+        text.push_str(&format!("listening on {}\n", listener_url("grpc", grpc)));
+    }
+    if let Some(resp) = &places.resp {
+        text.push_str(&format!("listening on {}\n", listener_url("redis", resp)));
+    }
+    if let Some(admin) = &places.admin {
+        text.push_str(&format!("admin pages on {}\n", listener_url("http", admin)));
+    }
+    // Last, because whoever waits for a server that is ready waits for this line.
+    if let Some(api) = &places.api {
+        text.push_str(&format!("listening on {}\n\n", listener_url("http", api)));
+        let redis = places.resp.as_ref();
+        let redis = redis.map(|at| format!("{} CL.THROTTLE user1 15 30 60 1", at.redis_cli()));
+        let admin = places.admin.as_ref();
+        let admin = admin.map(|at| format!("{} {}/metrics", at.curl(), at.url()));
+        let also: Vec<String> = redis.into_iter().chain(admin).collect();
+        text.push_str(&app.welcome_text(api, &also));
+    }
+    let mut stdout = io::stdout().lock();
+    let written = writeln!(stdout, "{text}");
+    if let Err(error) = written.and_then(|()| stdout.flush()) {
+        // Nobody reads it; the server is no worse for that.
+        tracing::warn!(%error, "could not write to stdout");
+    }
+}
+
+fn listener_url(scheme: &str, place: &LocalEndpoint) -> String {
+    match place {
+        LocalEndpoint::Tcp(address) => format!("{scheme}://{address}"),
+        // `https` and `rediss` alike.
+        LocalEndpoint::Tls(address) => format!("{scheme}s://{address}"),
+        LocalEndpoint::Unix(_) => format!("{place} ({scheme})"),
+    }
+}
+
+/// What came of it all, in one line.
+pub(super) fn log_shutdown_totals(
+    app: &HttpApi<SystemClock>,
+    resp: &RespServer<SystemClock>,
+    of_all: [&ListenerCounters; 3],
+    cut: usize,
+) {
+    let sum = |count: fn(&ListenerCounters) -> u64| of_all.into_iter().map(count).sum::<u64>();
+    tracing::info!(
+        cut,
+        forgiven = app
+            .service()
+            .live_evictions()
+            .saturating_add(resp.forgiven_keys()),
+        tickets_given_up = app.service().ticket_usage().0,
+        refused_connections = sum(ListenerCounters::refused_connections),
+        accept_errors = sum(ListenerCounters::accept_errors),
+        failed_handshakes = sum(ListenerCounters::failed_handshakes),
+        panics = sum(ListenerCounters::panics),
+        "stopped"
+    );
+}

@@ -1,0 +1,121 @@
+//! What others have told of their limiters, as tests of ours with whole servers.
+
+use std::time::Duration;
+
+use tollgate_testkit::history::times_to_live;
+use tollgate_testkit::redis::{Cluster, Kind, Node, until};
+
+use super::client::Client;
+use super::{LONG_DEADLINE, Server, TestFleet, run_exclusively};
+
+/// What names of a fleet's register begin with, which are no states of limits.
+const REGISTER: &str = "tg1:{fleet:";
+
+/// "All keys of one script must be in one slot": a user's limits lie under one tag, and are decided by one call.
+#[test]
+fn the_limits_of_one_user_lie_in_one_slot_and_no_call_has_keys_of_two() {
+    const POLICY: &str = "
+limits:
+  - { name: second, key: header.x-api-key, rate: 100/s, colocate: header.x-api-key }
+  - { name: hour, key: header.x-api-key, rate: 1000/h, colocate: header.x-api-key }
+  - { name: by-route, key: [header.x-api-key, method], rate: 500/h, colocate: header.x-api-key }
+";
+    let _alone = run_exclusively();
+    let cluster = Cluster::start_with(Kind::Redis, 1_000, 0);
+    let server = Server::start(&cluster.url(), 1, POLICY, &[LONG_DEADLINE]);
+    let mut client = Client::new(server.http);
+    for number in 0..30 {
+        let body =
+            format!(r#"{{"attributes": {{"header.x-api-key": "user{number}", "method": "GET"}}}}"#);
+        let answer = client.post("/v1/check", &body).unwrap();
+        assert!(answer.status == 200 && !answer.is_degraded(), "{answer:?}");
+        assert_eq!(answer.body["limits"].as_array().unwrap().len(), 3);
+    }
+    let mut slots = 0;
+    let mut names = 0;
+    for node in &cluster.nodes {
+        let mut here: Vec<String> = Vec::new();
+        let of_limits = |name: &&str| !name.starts_with(REGISTER);
+        for name in node.ask(&["KEYS", "tg1:*"]).lines().filter(of_limits) {
+            names += 1;
+            here.push(node.ask(&["CLUSTER", "KEYSLOT", name]));
+        }
+        here.sort();
+        here.dedup();
+        slots += here.len();
+        assert_eq!(node.info("errorstat_CROSSSLOT"), None);
+    }
+    assert!(slots <= 30, "{slots} slots for 30 users");
+    // The limit of a second may be full again, and gone.
+    assert!((60..=90).contains(&names), "{names}");
+    let calls = server.metric("tollgate_store_calls_total");
+    assert!(
+        (calls - 30.0).abs() < 0.5,
+        "one call for each request: {calls}"
+    );
+}
+
+/// "The reset wobbled by a second": it was computed from two clocks. Ours is told by the store's state alone, so in one
+/// window, on whichever server, whatever second it is asked in, it is one number.
+#[test]
+fn a_reset_never_wobbles_across_the_boundary_of_a_second() {
+    const POLICY: &str = "
+limits: [{ name: window, key: header.x-api-key, rate: 1000/day, algorithm: fixed_window }]
+";
+    let _alone = run_exclusively();
+    let rig =
+        TestFleet::start_with_policy(POLICY, 2, &[LONG_DEADLINE, "--words=x-ratelimit-epoch"], 1);
+    let mut clients: Vec<Client> = rig.servers.iter().map(|s| Client::new(s.http)).collect();
+    let began = tollgate_testkit::clock::monotonic();
+    let mut resets: Vec<String> = Vec::new();
+    let mut asked = 0;
+    // Over two boundaries, wherever the first second began.
+    until("more than two seconds have passed", || {
+        for client in &mut clients {
+            let answer = client.check("alice").unwrap();
+            assert!(answer.status == 200 && !answer.is_degraded(), "{answer:?}");
+            resets.push(answer.field("x-ratelimit-reset").unwrap().to_owned());
+            asked += 1;
+        }
+        tollgate_testkit::clock::since(began) > Duration::from_millis(2_100)
+    });
+    resets.sort();
+    resets.dedup();
+    // A day may end while this runs, and with it the window.
+    assert!(resets.len() <= 2, "{resets:?}");
+    if let [first, second] = resets.as_slice() {
+        let second: u64 = second.parse().unwrap();
+        assert_eq!(second, first.parse::<u64>().unwrap() + 86_400);
+    }
+    assert!(asked > 50, "{asked}");
+}
+
+/// "The bucket was full again too early": the key of a slow bucket had expired before it was refilled.
+#[test]
+fn the_key_of_a_slow_bucket_lives_until_it_is_full() {
+    const POLICY: &str = "limits: [{ name: slow, key: header.x-api-key, rate: 10/day }]";
+    const DAY: i64 = 86_400_000;
+    let _alone = run_exclusively();
+    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let server = Server::start(&node.url(), 1, POLICY, &[LONG_DEADLINE]);
+    let mut client = Client::new(server.http);
+    for spent in 1..=10 {
+        let answer = client.check("alice").unwrap();
+        assert_eq!(answer.status, 200);
+        let found = node.times_to_live();
+        let states: Vec<&(String, i64)> = found
+            .iter()
+            .filter(|(name, _)| name.starts_with("tg1:") && !name.starts_with(REGISTER))
+            .collect();
+        let [(_, left)] = states.as_slice() else {
+            panic!("{states:?}")
+        };
+        let reset = answer.body["limits"][0]["reset_after_ms"].as_i64().unwrap();
+        // As long as it takes to refill, which is what was told, and a moment more for rounding.
+        assert!(*left >= reset - 5_000, "{left} of {reset}");
+        assert!((DAY / 10 * spent - 60_000..=DAY / 10 * spent + 60_000).contains(left));
+        let longest = Duration::from_hours(25);
+        times_to_live(&found, longest).unwrap();
+    }
+    assert_eq!(client.check("alice").unwrap().status, 429);
+}

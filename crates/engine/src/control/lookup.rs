@@ -1,0 +1,84 @@
+//! Limits, keys and networks as operators name them.
+//!
+//! Must not know: what is done with them.
+
+use tollgate_policy::grammar;
+use tollgate_policy::rules::{KeyBuffer, MeterRef, MeterRole};
+
+use super::operator_error::OperatorError;
+use super::operator_state::{self, KeyIdentity, key_spec_text};
+use crate::generation::Generation;
+
+/// Where the limit of this name stands.
+pub(super) fn rule_index(generation: &Generation, name: &str) -> Result<usize, OperatorError> {
+    generation.rule_index(name).ok_or_else(|| {
+        let names = generation.rules().rules().iter().map(|rule| &*rule.name);
+        OperatorError::UnknownLimit {
+            name: name.into(),
+            nearest: grammar::nearest_name(name, names).map(Box::from),
+        }
+    })
+}
+
+/// The key that these values make, of whichever level they are for.
+pub(super) fn resolve_key(
+    generation: &Generation,
+    index: usize,
+    limit: &str,
+    values: &[&str],
+) -> Result<KeyIdentity, OperatorError> {
+    let rules = generation.rules();
+    let meters = rules
+        .rules()
+        .get(index)
+        .map_or(&[][..], |rule| &rule.meters);
+    let mut buffer = KeyBuffer::new();
+    let mut parts = Vec::new();
+    for (meter, _) in meters
+        .iter()
+        .enumerate()
+        .filter(|(_, of)| of.role == MeterRole::Main)
+    {
+        let place = MeterRef { rule: index, meter };
+        let Some(recipe) = rules.key_spec(place) else {
+            continue;
+        };
+        if rules
+            .write_key_of_values(place, values, &mut buffer)
+            .is_some()
+        {
+            return Ok(KeyIdentity {
+                limit: limit.into(),
+                made_of: key_spec_text(recipe).into(),
+                key: operator_state::hex(&rules.digest(buffer.as_bytes())).into(),
+                shown: recipe.display_key(buffer.as_bytes()).into(),
+            });
+        }
+        let names = recipe
+            .parts
+            .iter()
+            .map(|part| part.attribute.value.to_string());
+        let names: Vec<String> = names.collect();
+        if !parts.contains(&names) {
+            parts.push(names);
+        }
+    }
+    Err(OperatorError::BadKey {
+        limit: limit.into(),
+        value_count: values.len(),
+        parts,
+    })
+}
+
+/// An address or a network, spelt in its one way.
+pub(super) fn normalize_network(text: &str) -> Result<String, OperatorError> {
+    let network = grammar::parse_network(text).map_err(|wrong| OperatorError::InvalidField {
+        field: "address",
+        wrong,
+    })?;
+    Ok(if network.prefix_len() == network.max_prefix_len() {
+        network.addr().to_string()
+    } else {
+        network.to_string()
+    })
+}

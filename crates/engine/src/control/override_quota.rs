@@ -1,0 +1,192 @@
+//! A quota that an operator gives to one key, in the terms of the limit that the key belongs to.
+//!
+//! It is counted in the limit's own states, so it needs the limit's own algorithm and, where that counts in windows, the
+//! same windows. Must not know: keys, how long it holds.
+
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Calendar, Nanos, TokenBucket, Window};
+use tollgate_policy::grammar::{self, GrammarError};
+use tollgate_policy::model::{Burst, Period, RateSpec};
+use tollgate_policy::rules::{
+    AlgorithmSpec, Meter, MeterRole, QuotaBuilder, SelectedQuota, share_state,
+};
+
+use super::operator_error::OperatorError;
+use crate::generation::Generation;
+
+/// Thirty days, and a year of 365: what buckets take for a month and a year.
+const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
+
+/// One window as it was asked for.
+#[derive(Clone, Copy, Debug)]
+enum ParsedQuota {
+    Rate(RateSpec, Option<u64>),
+    Permits(u64),
+}
+
+/// What each meter of a rule grants by this quota: nothing is said about meters that are not the limit's own quota.
+pub(super) fn resolve_override(
+    generation: &Generation,
+    index: usize,
+    text: &str,
+) -> Result<Box<[Option<SelectedQuota>]>, OperatorError> {
+    let rule = generation.rules().rules().get(index);
+    let (name, meters) = rule.map_or(("", &[][..]), |rule| (&*rule.name, &*rule.meters));
+    let refuse = |why: String| OperatorError::InvalidQuota {
+        limit: name.into(),
+        why,
+    };
+    let is_main = |meter: &Meter| meter.role == MeterRole::Main;
+    let mut chosen: Vec<Option<SelectedQuota>> = meters
+        .iter()
+        .map(|meter| is_main(meter).then_some(SelectedQuota::Unlimited))
+        .collect();
+    if meters.iter().any(|meter| meter.level.is_some()) {
+        let why = "it has levels, and it would not be clear which one is meant";
+        return Err(refuse(why.to_owned()));
+    }
+    if text.trim() == "unlimited" {
+        return Ok(chosen.into());
+    }
+    for word in text.split(',') {
+        let mut free = meters.iter().zip(&mut chosen).filter(|(meter, chosen)| {
+            is_main(meter) && matches!(chosen, Some(SelectedQuota::Unlimited))
+        });
+        let asked = parse_part(word, meters).map_err(|wrong| OperatorError::InvalidField {
+            field: "quota",
+            wrong,
+        })?;
+        let fitting =
+            free.find_map(|(meter, chosen)| Some((formula_for(meter, asked)?, meter, chosen)));
+        let Some((formula, meter, place)) = fitting else {
+            return Err(refuse(mismatch_reason(meters, word.trim())));
+        };
+        let units = match asked {
+            ParsedQuota::Rate(rate, _) => rate.units,
+            ParsedQuota::Permits(places) => places,
+        };
+        let limit = formula
+            .build(units)
+            .map_err(|why| refuse(why.to_string()))?;
+        let limit = meter.quotas.iter().fold(limit, share_state);
+        *place = Some(SelectedQuota::Computed(limit));
+    }
+    Ok(chosen.into())
+}
+
+fn parse_part(word: &str, meters: &[Meter]) -> Result<ParsedQuota, GrammarError> {
+    let own = meters.iter().find(|meter| meter.role == MeterRole::Main);
+    let own = own.and_then(|meter| meter.quotas.first());
+    let unit = own.map(Limit::unit).unwrap_or_default();
+    if own.is_some_and(|own| own.lease_duration().is_some()) {
+        return grammar::parse_count(word.trim()).map(ParsedQuota::Permits);
+    }
+    let (rate, burst) = match word.split_once(" burst ") {
+        Some((rate, burst)) => (rate, Some(grammar::parse_amount(burst.trim(), unit)?)),
+        None => (word, None),
+    };
+    Ok(ParsedQuota::Rate(
+        grammar::parse_rate(rate.trim(), unit)?,
+        burst,
+    ))
+}
+
+/// How a meter would count this, if it can.
+fn formula_for(meter: &Meter, asked: ParsedQuota) -> Option<QuotaBuilder> {
+    let own = meter.quotas.first()?;
+    let formula = |shape: AlgorithmSpec| QuotaBuilder::new(shape, own.unit());
+    let (rate, burst) = match (asked, own.quota()) {
+        (ParsedQuota::Permits(_), Quota::Concurrency(places)) => {
+            return Some(formula(AlgorithmSpec::Concurrency(places.lease_duration())));
+        }
+        (ParsedQuota::Permits(_), _) => return None,
+        (ParsedQuota::Rate(rate, burst), _) => (rate, burst),
+    };
+    let span = match rate.period {
+        Period::Span(span) => span,
+        Period::Month => MONTH,
+        Period::Year => Nanos::YEAR,
+    };
+    let in_bucket = |shape: AlgorithmSpec, bucket: &TokenBucket| {
+        let plain = QuotaBuilder {
+            burst: burst.map(Burst::Units),
+            overdraft: overdraft(bucket),
+            ..formula(shape)
+        };
+        plain.with_blocks_for(rate.units)
+    };
+    let in_window = |shape: AlgorithmSpec, overdraft: u64| QuotaBuilder {
+        overdraft,
+        ..formula(shape)
+    };
+    let found = match own.quota() {
+        Quota::TokenBucket(bucket) => in_bucket(AlgorithmSpec::TokenBucket(span), bucket),
+        Quota::LeakyBucket(bucket) if bucket.is_queue() => {
+            in_bucket(AlgorithmSpec::LeakyQueue(span), bucket.as_token_bucket())
+        }
+        Quota::LeakyBucket(bucket) => {
+            in_bucket(AlgorithmSpec::LeakyBucket(span), bucket.as_token_bucket())
+        }
+        Quota::FixedWindow(window) if has_same_period(window.window(), rate.period) => {
+            let overdraft = window.saturation().saturating_sub(window.limit());
+            in_window(AlgorithmSpec::FixedWindow(window.window()), overdraft)
+        }
+        Quota::SlidingCounter(window) if window.window() == span => {
+            let overdraft = u64::from(window.saturation()).saturating_sub(window.limit());
+            let most = rate.units.saturating_add(overdraft);
+            QuotaBuilder {
+                ceiling: most.max(window.ceiling().into()),
+                ..in_window(AlgorithmSpec::SlidingWindow(span), overdraft)
+            }
+        }
+        Quota::SlidingLog(log) if log.window() == span => {
+            let blocks = log.saturation_blocks().saturating_sub(log.limit_blocks());
+            QuotaBuilder {
+                block: log.block(),
+                ..in_window(
+                    AlgorithmSpec::SlidingLog(span),
+                    blocks.saturating_mul(log.block()),
+                )
+            }
+        }
+        _ => return None,
+    };
+    (burst.is_none() || own.bucket().is_some()).then_some(found)
+}
+
+/// How far below zero a bucket goes, in units.
+fn overdraft(bucket: &TokenBucket) -> u64 {
+    let debt = bucket
+        .saturation()
+        .saturating_sub(bucket.refill_time())
+        .as_nanos();
+    let blocks = debt.checked_div(bucket.interval().as_nanos()).unwrap_or(0);
+    blocks.saturating_mul(bucket.block())
+}
+
+fn has_same_period(window: Window, period: Period) -> bool {
+    match (window, period) {
+        (Window::Epoch(length) | Window::FirstHit(length), Period::Span(span)) => length == span,
+        (Window::Calendar(Calendar::Day, _), Period::Span(span)) => span == Nanos::DAY,
+        (Window::Calendar(Calendar::Week, _), Period::Span(span)) => {
+            span == Nanos::from_secs(7 * 86_400)
+        }
+        (Window::Calendar(calendar, _), Period::Month) => calendar == Calendar::Month,
+        (Window::Calendar(calendar, _), Period::Year) => calendar == Calendar::Year,
+        _ => false,
+    }
+}
+
+/// Why no meter counts like this.
+fn mismatch_reason(meters: &[Meter], word: &str) -> String {
+    let own = meters.iter().find(|meter| meter.role == MeterRole::Main);
+    let own = own.and_then(|meter| meter.quotas.first());
+    let what = match own {
+        None => "it limits nobody",
+        Some(own) if own.bucket().is_some() => "it has fewer windows",
+        Some(_) => {
+            "it counts in windows of another length, or has fewer of them, and they have no burst"
+        }
+    };
+    format!("`{word}`: {what}")
+}

@@ -1,0 +1,331 @@
+//! What is between this node and the register of its fleet: what was said here and is not there yet, which version of what is
+//! there is known, and what is there and not understood.
+//!
+//! Everything is bounded, and nothing is noted until a register is there to be told. Must not know: registers, how
+//! anything is put in force.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_store::register::{
+    MAX_BODY_LEN, MAX_ENTRIES, MAX_PUTS, PutMode, RegisterEntry, RegisterPut,
+};
+
+use super::operator_items::{OperatorItem, OperatorItems};
+use super::register_codec::{self, OwnedAttribution};
+
+/// The most that waits for the register. What is said beyond holds here and nowhere else, and is counted.
+const MAX_PENDING: usize = 2 * MAX_ENTRIES;
+/// The most bytes that are put at once, unless a single entry has more.
+const MAX_BATCH_BYTES: usize = 16 * MAX_BODY_LEN;
+
+/// For how long it is told that a key was reset. Who hears nothing for so long has no denials left to forget, or asks for
+/// everything.
+const RESET_TTL: Nanos = Nanos::MINUTE;
+
+/// Told when something waits.
+pub type WakeCallback = Arc<dyn Fn() + Send + Sync>;
+
+/// What to put into the register, and what it answers for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct RegisterChanges {
+    changes: Vec<RegisterPut>,
+    /// Which saying of each name it was.
+    sequences: Vec<u64>,
+}
+
+impl RegisterChanges {
+    /// What is to be put, at most [`MOST_CHANGES`].
+    #[must_use]
+    pub fn changes(&self) -> &[RegisterPut] {
+        &self.changes
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct RegisterOutbox {
+    wake: Option<WakeCallback>,
+    next: u64,
+    pending: BTreeMap<Box<str>, PendingEntry>,
+    known: HashMap<Box<str>, KnownEntry>,
+    /// Resets that the register has not heard: nothing that holds, only news.
+    resets: BTreeMap<Box<str>, OwnedAttribution>,
+    unsupported: BTreeMap<Box<str>, UnsupportedEntry>,
+    dropped: u64,
+}
+
+/// Something that the register has not heard.
+#[derive(Clone, Copy)]
+struct PendingEntry {
+    number: u64,
+    /// Whether it only fills a gap.
+    is_backfill: bool,
+}
+
+/// What is known of an entry besides what it says.
+struct KnownEntry {
+    /// 0 as long as the register has not given it one.
+    version: u64,
+    attribution: OwnedAttribution,
+    is_gone: bool,
+}
+
+/// An entry that is not understood.
+struct UnsupportedEntry {
+    body: Box<[u8]>,
+    until: Option<Timestamp>,
+    version: u64,
+}
+
+impl RegisterOutbox {
+    /// From now on what is said is noted.
+    pub(super) fn start(&mut self, wake: WakeCallback) {
+        self.wake = Some(wake);
+    }
+
+    /// These were said or taken back here.
+    pub(super) fn enqueue(
+        &mut self,
+        names: Vec<Box<str>>,
+        items: &OperatorItems,
+        signed: &OwnedAttribution,
+    ) {
+        let Some(wake) = self.wake.clone() else {
+            return;
+        };
+        for name in names {
+            let version = self.known.get(&name).map_or(0, |known| known.version);
+            let known = KnownEntry {
+                version,
+                attribution: signed.clone(),
+                is_gone: items.get(&name).is_none(),
+            };
+            self.unsupported.remove(&name);
+            self.known.insert(name.clone(), known);
+            self.push(name, false);
+        }
+        wake();
+    }
+
+    /// A key was reset here, and others may remember that it was denied.
+    pub(super) fn enqueue_reset(&mut self, name: Box<str>, signed: OwnedAttribution) {
+        let Some(wake) = self.wake.clone() else {
+            return;
+        };
+        if self.resets.len() < MAX_PENDING {
+            self.resets.insert(name.clone(), signed);
+            self.push(name, false);
+            wake();
+        }
+    }
+
+    fn push(&mut self, name: Box<str>, is_filling: bool) {
+        if self.pending.len() >= MAX_PENDING && !self.pending.contains_key(&name) {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        self.next = self.next.saturating_add(1);
+        let number = self.next;
+        self.pending.insert(
+            name,
+            PendingEntry {
+                number,
+                is_backfill: is_filling,
+            },
+        );
+    }
+
+    /// How much waits.
+    pub(super) fn waiting(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(super) const fn dropped_count(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(super) fn unsupported_count(&self) -> usize {
+        self.unsupported.len()
+    }
+
+    /// Whether something newer was said here of this name.
+    pub(super) fn is_pending(&self, name: &str) -> bool {
+        self.pending.contains_key(name)
+    }
+
+    /// The next of what waits: first what makes room, last what takes some.
+    pub(super) fn next_changes(&self, items: &OperatorItems, now: Timestamp) -> RegisterChanges {
+        let takes_room = |name: &str| {
+            let is_new = self.known.get(name).is_none_or(|known| known.version == 0);
+            (items.get(name).is_some(), is_new)
+        };
+        let mut names: Vec<&Box<str>> = self.pending.keys().collect();
+        names.sort_by_key(|name| takes_room(name));
+        let mut put = RegisterChanges::default();
+        let mut bytes = 0_usize;
+        for name in names {
+            let Some(waiting) = self.pending.get(name) else {
+                continue;
+            };
+            let change = self.put_for(name, items.get(name), waiting.is_backfill, now);
+            bytes = bytes.saturating_add(change.body.len());
+            let is_full = put.changes.len() >= MAX_PUTS || bytes > MAX_BATCH_BYTES;
+            if is_full && !put.changes.is_empty() {
+                break;
+            }
+            put.changes.push(change);
+            put.sequences.push(waiting.number);
+        }
+        put
+    }
+
+    fn put_for(
+        &self,
+        name: &str,
+        item: Option<&OperatorItem>,
+        is_filling: bool,
+        now: Timestamp,
+    ) -> RegisterPut {
+        let left = |until: Timestamp| until.since(now);
+        let how = match is_filling {
+            true => PutMode::SetIfAbsent,
+            false => PutMode::Set,
+        };
+        let name: Box<str> = name.into();
+        if let Some(signed) = self.resets.get(&name) {
+            return RegisterPut {
+                body: register_codec::encode(None, signed),
+                expires_in: Some(RESET_TTL),
+                name,
+                mode: how,
+            };
+        }
+        if let Some(foreign) = self.unsupported.get(&name) {
+            return RegisterPut {
+                body: foreign.body.clone(),
+                expires_in: foreign.until.map(left),
+                name,
+                mode: how,
+            };
+        }
+        let signed = self.attribution_of(&name);
+        RegisterPut {
+            body: register_codec::encode(item, &signed),
+            expires_in: item
+                .and_then(OperatorItem::until)
+                .map(|until| left(Timestamp::from_nanos(until))),
+            mode: item.map_or(PutMode::Remove, |_| how),
+            name,
+        }
+    }
+
+    /// These are in the register, or will never be.
+    pub(super) fn complete(&mut self, put: &RegisterChanges, is_there: bool) {
+        for (change, number) in put.changes.iter().zip(&put.sequences) {
+            let waiting = self.pending.get(&change.name);
+            if waiting.is_some_and(|waiting| waiting.number == *number) {
+                self.pending.remove(&change.name);
+                self.resets.remove(&change.name);
+            }
+        }
+        if !is_there {
+            let lost = u64::try_from(put.changes.len()).unwrap_or(u64::MAX);
+            self.dropped = self.dropped.saturating_add(lost);
+        }
+    }
+
+    /// An entry was read and is understood, or says that something is gone.
+    pub(super) fn record_known(&mut self, entry: &RegisterEntry, signed: OwnedAttribution) {
+        self.unsupported.remove(&entry.name);
+        let known = KnownEntry {
+            version: entry.version,
+            attribution: signed,
+            is_gone: entry.is_tombstone,
+        };
+        self.known.insert(entry.name.clone(), known);
+    }
+
+    /// An entry was read and is not understood. It is kept, to be told again if the register loses it.
+    pub(super) fn record_unsupported(&mut self, entry: &RegisterEntry, now: Timestamp) {
+        self.known.remove(&entry.name);
+        if self.unsupported.len() >= MAX_ENTRIES {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        let foreign = UnsupportedEntry {
+            body: entry.body.clone(),
+            until: entry.expires_in.map(|left| now.after(left)),
+            version: entry.version,
+        };
+        self.unsupported.insert(entry.name.clone(), foreign);
+    }
+
+    /// Forgets what no longer holds, and who said so.
+    pub(super) fn prune(
+        &mut self,
+        items: &OperatorItems,
+        is_told: Option<&dyn Fn(&str) -> bool>,
+        now: Timestamp,
+    ) {
+        let waiting = &self.pending;
+        let is_there = |name: &str| is_told.is_none_or(|told| told(name));
+        self.unsupported.retain(|name, foreign| {
+            let holds = foreign.until.is_none_or(|until| now < until);
+            holds && (is_there(name) || waiting.contains_key(name))
+        });
+        let has_room = self.known.len() <= MAX_PENDING;
+        self.known.retain(|name, known| {
+            let is_held = items.get(name).is_some() || waiting.contains_key(name);
+            is_held || (known.is_gone && has_room && is_there(name))
+        });
+    }
+
+    /// Who said it, as far as that is known.
+    pub(super) fn attribution_of(&self, name: &str) -> OwnedAttribution {
+        let signed = self.known.get(name).map(|known| &known.attribution);
+        let signed = signed.filter(|signed| !signed.who.is_empty());
+        signed.cloned().unwrap_or_else(|| OwnedAttribution {
+            who: "the fleet".into(),
+            why: "nobody knows any more who said it".into(),
+        })
+    }
+
+    /// The register has lost everything, or what was put after a version: it is told again.
+    pub(super) fn backfill(&mut self, items: &OperatorItems, lost_after: Option<u64>) {
+        let is_lost = |version: u64| lost_after.is_none_or(|after| version > after);
+        let held = items.names().filter(|name| {
+            let version = self.known.get(*name).map_or(0, |known| known.version);
+            is_lost(version)
+        });
+        let foreign = self
+            .unsupported
+            .iter()
+            .filter(|(_, foreign)| is_lost(foreign.version));
+        // That something is gone need not be said to a register that has lost that it was there.
+        let gone = self.known.iter().filter(|(_, known)| {
+            known.is_gone && lost_after.is_some_and(|after| known.version > after)
+        });
+        let names: Vec<Box<str>> = held
+            .map(Box::from)
+            .chain(foreign.map(|(name, _)| name.clone()))
+            .chain(gone.map(|(name, _)| name.clone()))
+            .filter(|name| !self.pending.contains_key(name))
+            .collect();
+        for name in names {
+            self.push(name, lost_after.is_none());
+        }
+    }
+}
+
+impl fmt::Debug for RegisterOutbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sharing")
+            .field("waiting", &self.pending.len())
+            .field("known", &self.known.len())
+            .field("not_understood", &self.unsupported.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,220 @@
+//! What a verdict says: reasons, the limit that binds, levels by name, and counters of nearness.
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_policy::model::{Algorithm, Level, LimitRule, Policy};
+use tollgate_policy::rules::Rules;
+
+use crate::DenialReason;
+use crate::testing::{Caller, engine, engine_with, key, limit, matching, per_second, quota};
+
+fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<DenialReason> {
+    let (engine, _clock) = engine(vec![limit("api", quota(algorithm, &[(1, period)]))]);
+    let alice = Caller::named("alice");
+    while engine.decide(&alice).outcome() == Outcome::Allow {}
+    engine.decide(&alice).reason()
+}
+
+#[test]
+fn what_takes_a_day_to_come_back_is_a_quota_and_anything_shorter_a_rate() {
+    let almost = Nanos::from_secs(86_399);
+    for algorithm in [
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingLog,
+    ] {
+        assert_eq!(
+            reason_of(algorithm, almost),
+            Some(DenialReason::Rate),
+            "{algorithm:?}"
+        );
+        assert_eq!(
+            reason_of(algorithm, Nanos::DAY),
+            Some(DenialReason::Quota),
+            "{algorithm:?}"
+        );
+    }
+}
+
+#[test]
+fn the_violated_level_is_named() {
+    let level = |name: &str, part, units| Level {
+        name: Box::<str>::from(name).into(),
+        key: key(&[part]),
+        quota: per_second(units),
+    };
+    let tree = LimitRule {
+        key: Vec::new(),
+        levels: vec![
+            level("org", "header.org", 3),
+            level("user", "header.user", 2),
+        ],
+        ..limit("tree", per_second(1))
+    };
+    let (engine, _clock) = engine(vec![tree]);
+    let decide = |user| engine.decide(&Caller::named(user).with("header.org", "north"));
+    assert!(decide("alice").is_admitted());
+    assert!(decide("alice").is_admitted());
+    let verdict = decide("alice");
+    let binding = verdict.binding().unwrap();
+    assert_eq!(verdict.level(binding), Some("user"));
+    assert!(decide("bob").is_admitted());
+    let verdict = decide("bob");
+    assert_eq!(verdict.level(verdict.binding().unwrap()), Some("org"));
+}
+
+#[test]
+fn the_limit_to_wait_for_longest_binds_and_if_nobody_refuses_the_tightest() {
+    let minute = |name, units| {
+        limit(
+            name,
+            quota(Algorithm::TokenBucket, &[(units, Nanos::MINUTE)]),
+        )
+    };
+    let (engine, _clock) = engine(vec![
+        minute("wide", 60),
+        minute("narrow", 2),
+        minute("slow", 1),
+    ]);
+    let alice = Caller::named("alice");
+    let name = |verdict: &crate::Verdict| {
+        let binding = verdict.binding().unwrap();
+        verdict.rule(binding).unwrap().name.to_string()
+    };
+    let first = engine.decide(&alice);
+    assert_eq!((name(&first), first.rule_name()), ("slow".into(), None));
+    let second = engine.decide(&alice);
+    assert_eq!(
+        (name(&second), second.rule_name()),
+        ("slow".into(), Some("slow"))
+    );
+    assert_eq!((first.status(), second.status()), (None, Some(429)));
+}
+
+#[test]
+fn who_has_used_four_fifths_is_near_the_limit() {
+    let (engine, _clock) = engine(vec![limit(
+        "api",
+        quota(Algorithm::TokenBucket, &[(10, Nanos::HOUR)]),
+    )]);
+    let alice = Caller::named("alice");
+    let near = || engine.totals("api").unwrap().near_limit;
+    let admitted = |times| {
+        (0..times)
+            .filter(|_| engine.decide(&alice).is_admitted())
+            .count()
+    };
+    assert_eq!((admitted(7), near()), (7, 0));
+    assert_eq!(admitted(5), 3);
+    assert_eq!(
+        near(),
+        3,
+        "the eighth, ninth and tenth, and none that was refused"
+    );
+}
+
+#[test]
+fn a_wait_is_promised_once_and_counted() {
+    let mut api = limit("api", per_second(1));
+    api.wait = Some(Nanos::from_secs(2).into());
+    let (engine, _clock) = engine(vec![api]);
+    let alice = Caller::named("alice");
+    let wait = |secs| Outcome::Wait(Nanos::from_secs(secs));
+    let outcomes: Vec<Outcome> = (0..4).map(|_| engine.decide(&alice).outcome()).collect();
+    let denied = Outcome::Deny {
+        retry_after: Nanos::SECOND,
+    };
+    assert_eq!(outcomes, [Outcome::Allow, wait(1), wait(2), denied]);
+    let counted = engine.totals("api").unwrap();
+    assert_eq!((counted.allowed, counted.waited, counted.denied), (3, 2, 1));
+}
+
+#[test]
+fn debugging_a_verdict_shows_what_it_says_and_no_key() {
+    let (engine, _clock) = engine(vec![limit("api", per_second(1))]);
+    let shown = format!("{:?} {:?}", engine.decide(&Caller::named("secret")), engine);
+    assert!(
+        shown.contains("generation: 1") && !shown.contains("secret"),
+        "{shown}"
+    );
+}
+
+/// Matching is sure of nothing that goes by such a path, so being exempt for another reason must not be enough either:
+/// the list may be meant for one path only.
+#[test]
+fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
+    let policy = Policy {
+        limits: vec![LimitRule {
+            matching: matching("path", "/login"),
+            ..limit("login", per_second(1))
+        }],
+        exempt: vec![matching("header.user", "alice")],
+        ..Policy::default()
+    };
+    let (engine, _clock) = engine_with(Rules::compile(&policy, [7; 16]).unwrap());
+    let at = |path: &str| Caller::named("alice").with("path", path);
+    assert_eq!(engine.decide(&at("/login")).outcome(), Outcome::Allow);
+    let verdict = engine.decide(&at(&format!("//{}", "a".repeat(10_000))));
+    assert_eq!(verdict.reason(), Some(DenialReason::Unreadable));
+    assert_eq!(verdict.outcome(), Outcome::Never);
+    assert_eq!(verdict.status(), Some(400));
+}
+
+/// What nobody has a ticket for is given back to limits that count what requests cost, up to what there was, and to no
+/// others.
+#[test]
+fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
+    let hourly = quota(Algorithm::TokenBucket, &[(10, Nanos::from_secs(3_600))]);
+    let in_shadow = LimitRule {
+        mode: tollgate_policy::model::Mode::Shadow,
+        ..limit("shadow", hourly.clone())
+    };
+    let at_once = limit("at-once", crate::testing::places(1));
+    let (engine, _clock) = engine(vec![limit("api", hourly), at_once, in_shadow]);
+    let alice = Caller::named("alice");
+    let remaining = |verdict: &crate::Verdict, name: &str| {
+        let is = |state: &&crate::LimitState| &*verdict.rule(state).unwrap().name == name;
+        let found = verdict.limits().iter().find(is);
+        found.map(|state| state.status.remaining)
+    };
+    let mut spent = engine.decide_with_cost(&alice, 1);
+    assert_eq!(remaining(&spent, "api"), Some(9));
+    assert!(
+        !engine.decide_with_cost(&alice, 1).is_admitted(),
+        "the place is taken"
+    );
+    let given = engine.refund(&alice, 1);
+    assert!(given.is_admitted());
+    assert_eq!(remaining(&given, "api"), Some(10));
+    assert_eq!(remaining(&given, "shadow"), Some(10));
+    assert_eq!(remaining(&given, "at-once"), None, "it is not even asked");
+    assert!(
+        !engine.decide_with_cost(&alice, 1).is_admitted(),
+        "nor given back"
+    );
+    engine.cancel(spent.take_ticket().unwrap()).unwrap();
+    let more = engine.refund(&alice, 100);
+    assert_eq!(
+        remaining(&more, "api"),
+        Some(10),
+        "never more than there was"
+    );
+    assert_eq!(engine.totals("api").unwrap().allowed, 1, "it is no request");
+}
+
+/// Modes were kept for the first 32 limits that apply; those behind them were off, enforced or not.
+#[test]
+fn an_enforced_limit_behind_forty_shadow_limits_is_enforced() {
+    let in_shadow = |n: u32| {
+        let mut shadow = limit(&format!("shadow-{n}"), crate::testing::per_second(100));
+        shadow.mode = tollgate_policy::model::Mode::Shadow;
+        shadow
+    };
+    let mut limits: Vec<_> = (0..40).map(in_shadow).collect();
+    limits.push(limit("last", crate::testing::per_second(1)));
+    let (engine, _clock) = engine(limits);
+    let alice = Caller::named("alice");
+    assert!(engine.decide(&alice).is_admitted());
+    assert_eq!(engine.decide(&alice).rule_name(), Some("last"));
+}

@@ -1,0 +1,311 @@
+//! What files say becomes a policy: the rules that hold across fields, descriptors and files are checked here.
+//!
+//! Must not know: YAML.
+
+use std::collections::HashMap;
+
+use tollgate_policy::source::{Diagnostic, SourceLocation};
+
+use super::descriptor_tree::{DescriptorTree, NodeOptions};
+use super::file::{ConfigFile, DescriptorBlock, RateLimit};
+use super::request::MAX_ENTRIES;
+use super::rule::{EnvoyRule, RuleLevel, RuleQuota, RuleStateIndex};
+use super::window_unit::WindowUnit;
+use super::{EnvoyPolicy, MAX_RULES};
+
+/// A policy in the making.
+pub(super) struct EnvoyPolicyBuilder {
+    policy: EnvoyPolicy,
+    /// Which file and line each domain was first seen in.
+    domains: HashMap<Box<str>, (Box<str>, u32)>,
+    /// Where each node stands, by its number.
+    node_locations: HashMap<u32, (Box<str>, u32)>,
+    name_ids: HashMap<Box<str>, u32>,
+    states: HashMap<Box<str>, RuleStateIndex>,
+    merge_domains: bool,
+}
+
+/// The file that is being added.
+struct FileContext<'a> {
+    file: &'a str,
+    problems: &'a mut Vec<Diagnostic>,
+}
+
+/// Where in the tree something is being added.
+struct ParentNode<'a> {
+    node: u32,
+    name: &'a str,
+    levels: &'a [RuleLevel],
+}
+
+impl EnvoyPolicyBuilder {
+    pub(super) fn new(merge_domains: bool) -> Self {
+        Self {
+            policy: EnvoyPolicy {
+                tree: DescriptorTree::default(),
+                rules: Vec::new(),
+                // Limits that come with descriptors of no rule are counted by unit; these come first.
+                identities: WindowUnit::ALL
+                    .map(|unit| format!("override/{}", unit.name()).into())
+                    .into(),
+            },
+            domains: HashMap::new(),
+            node_locations: HashMap::new(),
+            name_ids: HashMap::new(),
+            states: HashMap::new(),
+            merge_domains,
+        }
+    }
+
+    pub(super) fn finish(self) -> EnvoyPolicy {
+        self.policy
+    }
+
+    /// Adds a file, and says what is wrong with it.
+    pub(super) fn add(&mut self, name: &str, file: ConfigFile, problems: &mut Vec<Diagnostic>) {
+        let domain = &file.domain;
+        let mut adding = FileContext {
+            file: name,
+            problems,
+        };
+        if domain.value.is_empty() {
+            adding.problem(domain.location, "a file must name its `domain`", None);
+        }
+        let known = self.policy.tree.domain(&domain.value);
+        let root = match (known, self.domains.get(&domain.value)) {
+            (Some(root), Some((file, line))) => {
+                if !self.merge_domains {
+                    let message = format!("duplicate domain `{}`", domain.value);
+                    let help = format!(
+                        "it is already in {file}, line {line}; files of one domain are put together only if you ask for it"
+                    );
+                    adding.problem(domain.location, message, Some(help));
+                }
+                root
+            }
+            _ => {
+                let here = (name.into(), domain.location.line);
+                self.domains.insert(domain.value.clone(), here);
+                self.policy.tree.add_domain(&domain.value)
+            }
+        };
+        let above = ParentNode {
+            node: root,
+            name: &domain.value,
+            levels: &[],
+        };
+        self.descriptors(&mut adding, &above, file.descriptors);
+    }
+
+    fn descriptors(
+        &mut self,
+        adding: &mut FileContext<'_>,
+        above: &ParentNode<'_>,
+        list: Vec<DescriptorBlock>,
+    ) {
+        if let Some(first) = list.first().filter(|_| above.levels.len() >= MAX_ENTRIES) {
+            let message = format!("descriptors lie more than {MAX_ENTRIES} deep in each other");
+            adding.problem(first.key.location, message, None);
+            return;
+        }
+        for one in list {
+            self.descriptor(adding, above, one);
+        }
+    }
+
+    fn descriptor(
+        &mut self,
+        adding: &mut FileContext<'_>,
+        above: &ParentNode<'_>,
+        one: DescriptorBlock,
+    ) {
+        if one.key.value.is_empty() {
+            adding.problem(one.key.location, "a descriptor must have a `key`", None);
+        }
+        let reads = match &*one.value.value {
+            "" => one.key.value.to_string(),
+            value => format!("{}_{value}", one.key.value),
+        };
+        let name = format!("{}.{reads}", above.name);
+        let shared = one.share_threshold;
+        if shared.value && !reads.contains('*') {
+            let message = format!(
+                "`share_threshold` needs a `*` in the value, and there is none in `{reads}`"
+            );
+            let help = "values that a pattern matches can count together; a single value, or none, already does";
+            adding.problem(shared.location, message, Some(help.into()));
+        }
+        let traits = NodeOptions {
+            shared: shared.value,
+            value_to_metric: one.value_to_metric,
+        };
+        let node = match self.policy.tree.add(above.node, &reads, traits) {
+            Ok(node) => {
+                let here = (adding.file.into(), one.key.location.line);
+                self.node_locations.insert(node, here);
+                node
+            }
+            Err(known) => {
+                // An empty key has been reported, and a second one is no duplicate of it.
+                if !one.key.value.is_empty() {
+                    let first = self.node_locations.get(&known);
+                    let help = first.map(|(file, line)| {
+                        format!("it is already in {file}, line {line}; key and value are compared as one text")
+                    });
+                    let message = format!("duplicate descriptor composite key `{name}`");
+                    adding.problem(one.key.location, message, help);
+                }
+                known
+            }
+        };
+        let mut levels = above.levels.to_vec();
+        levels.push(RuleLevel {
+            key: one.key.value.clone(),
+            value: one.value.value.clone(),
+            shared: shared.value,
+        });
+        let below = ParentNode {
+            node,
+            name: &name,
+            levels: &levels,
+        };
+        let limit = one.rate_limit.as_ref();
+        if let Some(rule) = limit.and_then(|limit| self.rule(adding, &below, &one, limit)) {
+            self.policy.tree.set_rule(node, rule);
+        }
+        self.descriptors(adding, &below, one.descriptors);
+    }
+
+    fn rule(
+        &mut self,
+        adding: &mut FileContext<'_>,
+        at: &ParentNode<'_>,
+        one: &DescriptorBlock,
+        limit: &RateLimit,
+    ) -> Option<u32> {
+        adding.replaces(limit);
+        let quota = self.quota(adding, at.name, limit)?;
+        let index = self.policy.rules.len();
+        if index == MAX_RULES {
+            let message = format!("there are more than {MAX_RULES} limits");
+            let help = "a descriptor without a value counts every value by itself";
+            adding.problem(limit.place, message, Some(help.into()));
+        }
+        if index >= MAX_RULES {
+            return None;
+        }
+        let replaces: Box<[Box<str>]> = limit.replaces.iter().map(|at| at.value.clone()).collect();
+        let named = (!limit.name.is_empty()).then(|| self.name_id(&limit.name));
+        let rule = EnvoyRule {
+            number: u32::try_from(index).unwrap_or(u32::MAX),
+            name: at.name.into(),
+            quota,
+            limit_name: limit.name.clone(),
+            replaced_ids: replaces.iter().map(|name| self.name_id(name)).collect(),
+            replaces,
+            shadow_mode: one.shadow_mode,
+            quota_mode: one.quota_mode,
+            detailed_metric: one.detailed_metric,
+            metadata: one.metadata.clone(),
+            levels: at.levels.into(),
+            limit_name_id: named,
+        };
+        self.policy.rules.push(rule);
+        u32::try_from(index).ok()
+    }
+
+    fn quota(
+        &mut self,
+        adding: &mut FileContext<'_>,
+        name: &str,
+        limit: &RateLimit,
+    ) -> Option<RuleQuota> {
+        let unit = WindowUnit::from_name(&limit.unit.value);
+        let units = || {
+            WindowUnit::ALL
+                .map(|unit| format!("`{}`", unit.name()))
+                .join(", ")
+        };
+        match (limit.unlimited, unit) {
+            (true, None) => Some(RuleQuota::Unlimited),
+            (true, Some(_)) => {
+                let message = "`unit` must not be given together with `unlimited`";
+                let help = "what is unlimited is not counted; leave one of them out";
+                adding.problem(limit.unit.location, message, Some(help.into()));
+                None
+            }
+            (false, None) => {
+                let message = match &*limit.unit.value {
+                    "" => "a `rate_limit` must have a `unit`, or say `unlimited: true`".into(),
+                    unit => format!("invalid rate limit unit `{unit}`"),
+                };
+                let help = format!("units are {}", units());
+                adding.problem(limit.unit.location, message, Some(help));
+                None
+            }
+            (false, Some(unit)) => {
+                let requests_per_unit = limit.requests_per_unit;
+                let identity = format!("{name}/{}", unit.name());
+                match unit.limit(requests_per_unit) {
+                    Ok(counter) => Some(RuleQuota::Limited {
+                        requests_per_unit,
+                        unit,
+                        counter,
+                        state: self.state(identity.into()),
+                    }),
+                    Err(reason) => {
+                        adding.problem(limit.place, reason.to_string(), None);
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    /// The state of an identity. Names are joined by dots, so two rules may have the same; their counters' keys still
+    /// differ, because these tell domains and entries apart.
+    fn state(&mut self, identity: Box<str>) -> RuleStateIndex {
+        if let Some(state) = self.states.get(&identity) {
+            return *state;
+        }
+        let state = RuleStateIndex(u32::try_from(self.policy.identities.len()).unwrap_or(u32::MAX));
+        self.policy.identities.push(identity.clone());
+        self.states.insert(identity, state);
+        state
+    }
+
+    /// A number for a limit's name, so that requests compare numbers.
+    fn name_id(&mut self, name: &str) -> u32 {
+        let next = u32::try_from(self.name_ids.len()).unwrap_or(u32::MAX);
+        *self.name_ids.entry(name.into()).or_insert(next)
+    }
+}
+
+impl FileContext<'_> {
+    fn problem(
+        &mut self,
+        place: SourceLocation,
+        message: impl Into<Box<str>>,
+        help: Option<String>,
+    ) {
+        self.problems.push(Diagnostic {
+            location: place,
+            message: message.into(),
+            help: help.map(Into::into),
+        });
+    }
+
+    fn replaces(&mut self, limit: &RateLimit) {
+        for replaced in &limit.replaces {
+            if replaced.value.is_empty() {
+                let help = "say which limit with `name:`";
+                let message = "an entry of `replaces` must have a `name`";
+                self.problem(replaced.location, message, Some(help.into()));
+            } else if replaced.value == limit.name {
+                let message = format!("`{}` cannot replace itself", limit.name);
+                let help = "`replaces` names other limits of the same request";
+                self.problem(replaced.location, message, Some(help.into()));
+            }
+        }
+    }
+}

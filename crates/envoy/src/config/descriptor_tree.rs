@@ -1,0 +1,236 @@
+//! The tree of descriptors, and the way of a request's entries through it.
+//!
+//! One level for each entry: first a node that reads exactly `key_value`, then the patterns of that level in the order
+//! of the file, then a node for the key alone. There is no way back: a node that was taken is kept even if nothing below it
+//! fits. Walking allocates nothing. Must not know: files, counters, what rules say.
+
+use std::collections::HashMap;
+
+use super::pattern::{JoinedEntry, Pattern};
+use super::pattern_index::PatternIndex;
+use super::request::{DescriptorEntry, MAX_ENTRIES};
+
+/// All domains.
+#[derive(Debug, Default)]
+pub(super) struct DescriptorTree {
+    nodes: Vec<DescriptorNode>,
+    /// Nodes by their parent and the hash of what they read.
+    index: HashMap<(u32, u64), u32>,
+    domains: HashMap<Box<str>, u32>,
+}
+
+/// One node.
+#[derive(Debug, Default)]
+struct DescriptorNode {
+    text: Box<str>,
+    /// A node with the same parent and the same hash.
+    next_with_same_hash: Option<u32>,
+    patterns: PatternIndex,
+    has_children: bool,
+    rule: Option<u32>,
+    traits: NodeOptions,
+}
+
+/// What a node says besides its limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NodeOptions {
+    /// `share_threshold`: all values that match its pattern count together.
+    pub(super) shared: bool,
+    /// `value_to_metric`
+    pub(super) value_to_metric: bool,
+}
+
+/// The way that entries took, node by node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DescriptorPath {
+    nodes: [u32; MAX_ENTRIES],
+    /// Which entries matched by a pattern; one bit each.
+    by_pattern: u16,
+    /// Which entries matched by the key alone.
+    by_key: u16,
+    /// Which entries count together with all others that match their pattern.
+    shared: u16,
+}
+
+impl DescriptorPath {
+    /// Whether any entry counts by its pattern.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.shared != 0
+    }
+}
+
+impl DescriptorTree {
+    /// The names of all domains, in no order.
+    pub(super) fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.keys().map(|name| &**name)
+    }
+
+    /// The root of a domain, if the domain is known.
+    pub(super) fn domain(&self, name: &str) -> Option<u32> {
+        self.domains.get(name).copied()
+    }
+
+    /// A new domain's root. An old one of the same name is no longer found.
+    pub(super) fn add_domain(&mut self, name: &str) -> u32 {
+        let root = self.push(DescriptorNode::default());
+        self.domains.insert(name.into(), root);
+        root
+    }
+
+    /// Adds a node below another, unless there is one that reads the same: then says which.
+    pub(super) fn add(
+        &mut self,
+        parent: u32,
+        reads: &str,
+        traits: NodeOptions,
+    ) -> Result<u32, u32> {
+        let text = JoinedEntry::from_text(reads);
+        if let Some(known) = self.child(parent, &text) {
+            return Err(known);
+        }
+        let place = (parent, text.hash());
+        let node = self.push(DescriptorNode {
+            text: reads.into(),
+            next_with_same_hash: self.index.get(&place).copied(),
+            traits,
+            ..DescriptorNode::default()
+        });
+        self.index.insert(place, node);
+        if let Some(above) = self.node_mut(parent) {
+            above.has_children = true;
+            if let Some(pattern) = Pattern::parse(reads) {
+                above.patterns.push(pattern, node);
+            }
+        }
+        Ok(node)
+    }
+
+    /// Gives a node its rule.
+    pub(super) fn set_rule(&mut self, node: u32, rule: u32) {
+        if let Some(node) = self.node_mut(node) {
+            node.rule = Some(rule);
+        }
+    }
+
+    /// The rule that applies to a list of entries, and the way there. It applies only where the entries end.
+    pub(super) fn find(
+        &self,
+        domain: u32,
+        entries: &[DescriptorEntry<'_>],
+    ) -> Option<(u32, DescriptorPath)> {
+        let mut way = DescriptorPath::default();
+        let mut at = domain;
+        for ((index, entry), step) in entries.iter().enumerate().zip(&mut way.nodes) {
+            let bit = 1_u16.checked_shl(u32::try_from(index).ok()?)?;
+            let both = JoinedEntry::from_entry(entry);
+            let here = self.node(at)?;
+            if !here.has_children {
+                return None;
+            }
+            at = if let Some(node) = self.child(at, &both) {
+                node
+            } else if let Some(node) = here.patterns.find(&both) {
+                way.by_pattern |= bit;
+                if self.node(node)?.traits.shared {
+                    way.shared |= bit;
+                }
+                node
+            } else {
+                way.by_key |= bit;
+                self.child(at, &JoinedEntry::from_text(entry.key))?
+            };
+            *step = at;
+        }
+        let rule = self.node(at)?.rule?;
+        Some((rule, way))
+    }
+
+    /// What counts as an entry's value: its pattern where the pattern's threshold is shared, else the value itself.
+    pub(super) fn counted_value<'a>(
+        &'a self,
+        way: &DescriptorPath,
+        index: usize,
+        entry: &DescriptorEntry<'a>,
+    ) -> &'a str {
+        if !has_bit(way.shared, index) {
+            return entry.value;
+        }
+        match self.value_pattern(way, index, entry) {
+            "" => entry.value,
+            pattern => pattern,
+        }
+    }
+
+    /// What stands for an entry's value in the name of its rule's metric.
+    pub(super) fn metric_value<'a>(
+        &'a self,
+        way: &DescriptorPath,
+        index: usize,
+        entry: &DescriptorEntry<'a>,
+    ) -> &'a str {
+        let to_metric = || {
+            let node = way.nodes.get(index).and_then(|&node| self.node(node));
+            node.is_some_and(|node| node.traits.value_to_metric)
+        };
+        if has_bit(way.by_pattern, index) {
+            if has_bit(way.shared, index) {
+                self.counted_value(way, index, entry)
+            } else if to_metric() {
+                entry.value
+            } else {
+                self.value_pattern(way, index, entry)
+            }
+        } else if has_bit(way.by_key, index) && !to_metric() {
+            ""
+        } else {
+            entry.value
+        }
+    }
+
+    /// The part of a node's pattern that stands for the value.
+    fn value_pattern<'a>(
+        &'a self,
+        way: &DescriptorPath,
+        index: usize,
+        entry: &DescriptorEntry<'_>,
+    ) -> &'a str {
+        let node = way.nodes.get(index).and_then(|&node| self.node(node));
+        let reads = node.map_or("", |node| &node.text);
+        let value = reads
+            .strip_prefix(entry.key)
+            .and_then(|rest| rest.strip_prefix('_'));
+        value.unwrap_or(reads)
+    }
+
+    fn child(&self, parent: u32, text: &JoinedEntry<'_>) -> Option<u32> {
+        let mut next = self.index.get(&(parent, text.hash())).copied();
+        while let Some(id) = next {
+            let node = self.node(id)?;
+            if text.equals(&node.text) {
+                return Some(id);
+            }
+            next = node.next_with_same_hash;
+        }
+        None
+    }
+
+    fn push(&mut self, node: DescriptorNode) -> u32 {
+        // A file's size bounds the nodes far below this.
+        let id = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        self.nodes.push(node);
+        id
+    }
+
+    fn node(&self, id: u32) -> Option<&DescriptorNode> {
+        self.nodes.get(usize::try_from(id).ok()?)
+    }
+
+    fn node_mut(&mut self, id: u32) -> Option<&mut DescriptorNode> {
+        self.nodes.get_mut(usize::try_from(id).ok()?)
+    }
+}
+
+fn has_bit(bits: u16, index: usize) -> bool {
+    let shift = u32::try_from(index).unwrap_or(u32::MAX);
+    bits.checked_shr(shift).is_some_and(|bits| bits & 1 == 1)
+}

@@ -1,0 +1,152 @@
+//! A bounded table of denials: small sets of entries, each behind a lock that is held for a few instructions.
+//!
+//! Must not know: when a denial is true.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use tollgate_core::{Nanos, QuotaStatus, Timestamp};
+use tollgate_store::{LimitId, StoreKey};
+
+/// Entries that may live in one set.
+const WAYS: usize = 4;
+/// The most sets that a table is made of.
+const MAX_SETS: usize = 1 << 24;
+
+/// Whose denial it is: a limit, a digest of the key under a secret, and the policy's generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DenialId {
+    limit: LimitId,
+    digest: u128,
+    generation: u64,
+}
+
+/// What is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Denial {
+    /// What was asked for.
+    pub(super) cost: u64,
+    /// Until when that much is denied.
+    pub(super) denied_until: Timestamp,
+    /// How long the answer took: so much later at most the store decided.
+    pub(super) round_trip: Nanos,
+    /// Where the limit stood, and when.
+    pub(super) status: QuotaStatus,
+    pub(super) sent_at: Timestamp,
+    /// Until when this is believed without asking.
+    pub(super) expires_at: Timestamp,
+    /// The limit of the same batch that denies for longer, if there was one.
+    pub(super) bound_by: Option<LimitId>,
+}
+
+type Set = [Option<(DenialId, Denial)>; WAYS];
+
+pub(super) struct DenialTable {
+    sets: Box<[Mutex<Set>]>,
+    secret: [u64; 2],
+}
+
+impl DenialTable {
+    pub(super) fn with_capacity(entries: usize) -> Self {
+        let sets = entries.div_ceil(WAYS).clamp(1, MAX_SETS);
+        let word = || RandomState::new().build_hasher().finish();
+        Self {
+            sets: (0..sets.next_power_of_two())
+                .map(|_| Mutex::new([None; WAYS]))
+                .collect(),
+            secret: [word(), word()],
+        }
+    }
+
+    /// Two keys that were taken for one would deny one for what the other did, so the digest is a keyed one of 128 bits.
+    pub(super) fn id(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) -> DenialId {
+        let [one, two] = self.secret;
+        let mut hasher = SipHasher24::new_with_keys(one, two);
+        key.encode(|bytes| hasher.write(bytes));
+        hasher.write_u16(limit.0.get());
+        DenialId {
+            limit,
+            digest: hasher.finish128().as_u128(),
+            generation,
+        }
+    }
+
+    /// Whether anything is remembered of it.
+    pub(super) fn contains(&self, who: &DenialId) -> bool {
+        let set = self.set(who);
+        set.is_some_and(|set| set.iter().flatten().any(|(other, _)| other == who))
+    }
+
+    pub(super) fn get(&self, who: &DenialId) -> Option<Denial> {
+        let set = self.set(who)?;
+        let entry = set.iter().flatten().find(|(other, _)| other == who);
+        entry.map(|(_, denial)| *denial)
+    }
+
+    /// Remembers a denial in the place of what was known of the same key, or of what is over, or of what is over first.
+    pub(super) fn put(&self, who: &DenialId, denial: Denial, now: Timestamp) {
+        let Some(mut set) = self.set(who) else {
+            return;
+        };
+        let value_of = |entry: &Option<(DenialId, Denial)>| match entry {
+            Some((other, _)) if other.is_same_key(who) => (0, Timestamp::EPOCH),
+            None => (1, Timestamp::EPOCH),
+            Some((_, denial)) if denial.expires_at <= now => (2, denial.expires_at),
+            Some((_, denial)) => (3, denial.expires_at),
+        };
+        if let Some(entry) = set.iter_mut().min_by_key(|entry| value_of(entry)) {
+            *entry = Some((*who, denial));
+        }
+    }
+
+    pub(super) fn remove(&self, who: &DenialId) {
+        let Some(mut set) = self.set(who) else {
+            return;
+        };
+        for entry in &mut *set {
+            if entry.is_some_and(|(other, _)| other.is_same_key(who)) {
+                *entry = None;
+            }
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        for set in &self.sets {
+            *lock(set) = [None; WAYS];
+        }
+    }
+
+    fn set(&self, who: &DenialId) -> Option<MutexGuard<'_, Set>> {
+        // The number of sets is a power of two.
+        let mask = self.sets.len().wrapping_sub(1);
+        let word = usize::try_from(who.digest & u128::from(u32::MAX)).unwrap_or(0);
+        self.sets.get(word & mask).map(lock)
+    }
+}
+
+impl DenialId {
+    /// What tells it from every other key of every other limit.
+    pub(super) const fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// Whether it is the same key of the same limit, under whatever policy.
+    fn is_same_key(&self, other: &Self) -> bool {
+        (self.limit, self.digest) == (other.limit, other.digest)
+    }
+}
+
+impl fmt::Debug for DenialTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("sets", &self.sets.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An entry is written whole, so a thread that died holding the lock left nothing half done.
+fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
+    set.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,105 @@
+//! What an entry says to a request: whether there is something, where the limit stands, and when to come back.
+//!
+//! Must not know: how slices come and go.
+
+use tollgate_core::quota_lease::LocalLease;
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
+use tollgate_store::{ReplyNote, StoreReply};
+
+use super::{BrokerRefusal, LeasedKey, LocalReply};
+
+impl LeasedKey {
+    /// Says what [`spend`](Self::spend) would, and spends nothing.
+    pub(in super::super) fn peek(&self, now: Timestamp, cost: u64) -> LocalReply {
+        let has = |slice: &LocalLease| slice.is_active(now) && slice.remaining() >= cost;
+        let slices = self.current.iter().chain(&self.next);
+        let refused = self.refusal.filter(|refused| refused.covers(now, cost));
+        if cost > self.bucket.limit() {
+            LocalReply::Denied(self.reply(now, Outcome::Never, 0))
+        } else if cost == 0 || slices.into_iter().any(has) {
+            LocalReply::Admitted(self.reply(now, Outcome::Allow, 0))
+        } else if let Some(refused) = refused {
+            self.deny(now, &refused, cost)
+        } else {
+            LocalReply::Unknown
+        }
+    }
+
+    /// Says what [`spend`](Self::spend) would, by what the lender has just said.
+    pub(in super::super) fn estimate(&self, now: Timestamp, cost: u64) -> LocalReply {
+        let known = self.peek(now, cost);
+        if !matches!(known, LocalReply::Unknown) {
+            return known;
+        }
+        let status = self.reply(now, Outcome::Allow, 0).status;
+        if status.remaining >= cost {
+            return LocalReply::Admitted(self.reply(now, Outcome::Allow, 0));
+        }
+        let missing = cost.saturating_sub(status.remaining);
+        let blocks = missing.div_ceil(self.bucket.block().max(1)).max(1);
+        let wait = blocks.saturating_mul(self.bucket.interval().as_nanos());
+        let retry_after = Nanos::from_nanos(wait);
+        LocalReply::Denied(self.reply(now, Outcome::Deny { retry_after }, cost))
+    }
+
+    /// A refusal that is still believed. What costs more than was refused then has to be waited for longer.
+    pub(super) fn deny(&self, now: Timestamp, refused: &BrokerRefusal, cost: u64) -> LocalReply {
+        let blocks = |units: u64| units.div_ceil(self.bucket.block().max(1));
+        let more = blocks(cost).saturating_sub(blocks(refused.cost));
+        let more = more.saturating_mul(self.bucket.interval().as_nanos());
+        let until = refused.refused_until.after(Nanos::from_nanos(more));
+        let retry_after = until.max(refused.retry_at).since(now);
+        LocalReply::Denied(self.reply(now, Outcome::Deny { retry_after }, cost))
+    }
+
+    /// Units that may be spent here.
+    pub(super) fn remaining(&self, now: Timestamp) -> u64 {
+        let slices = self.current.iter().chain(&self.next);
+        let alive = slices.filter(|slice| slice.is_active(now));
+        alive
+            .map(LocalLease::remaining)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// What a client is told: what is here, and what the lender had left when it last spoke, refilled since. Of a cost that is
+    /// denied, less is left than that.
+    pub(super) fn reply(&self, now: Timestamp, outcome: Outcome, cost: u64) -> StoreReply {
+        let bucket = &self.bucket;
+        let (limit, here) = (bucket.limit(), self.remaining(now));
+        let (there, reset_after) = match self.broker_status {
+            None => (limit, Nanos::ZERO),
+            Some((status, at)) => {
+                let passed = now.since(at);
+                let blocks = passed.as_nanos() / bucket.interval().as_nanos().max(1);
+                let refilled = blocks.saturating_mul(bucket.block());
+                let reset_after = status.reset_after.saturating_sub(passed);
+                (status.remaining.saturating_add(refilled), reset_after)
+            }
+        };
+        let remaining = here.saturating_add(there).min(limit);
+        let is_admitted = outcome.is_admitted();
+        let spent = if is_admitted { cost } else { 0 };
+        let used = limit.saturating_sub(remaining).max(spent);
+        let owed = used.div_ceil(bucket.block().max(1));
+        let owed = Nanos::from_nanos(owed.saturating_mul(bucket.interval().as_nanos()));
+        let remaining = match outcome {
+            Outcome::Deny { .. } => remaining.min(cost.saturating_sub(1)),
+            Outcome::Never | Outcome::Allow | Outcome::Wait(_) => remaining,
+        };
+        let mark = if spent > 0 { self.mark } else { 0 };
+        StoreReply {
+            outcome,
+            status: QuotaStatus {
+                limit,
+                remaining,
+                reset_after: reset_after.max(owed),
+            },
+            receipt: Receipt {
+                cost: spent,
+                at: now,
+                mark,
+            },
+            note: ReplyNote::Plain,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Telling the store what was spent and learning where the fleet stands, many keys in one call.
+//!
+//! Must not know: how accounts decide, when a round is due.
+
+use std::sync::atomic::Ordering;
+
+use tollgate_core::limit::Limit;
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{
+    IdentifiedLimit, Op, QuotaCheck, RemoteStore, StoreError, StoreKey, StoreReply,
+};
+
+use super::Reconciler;
+use super::account::store_limit;
+use crate::join_all::join_all;
+use crate::sharded_table::KeyDigest;
+
+/// Rounds that come sooner than this after another look at nothing.
+const MIN_ROUND_GAP: Nanos = Nanos::from_millis(5);
+/// How many calls are under way together.
+const MAX_CONCURRENT: usize = 16;
+/// A store of more parts than this is a cluster: keys of one part are rarely of one slot, and a batch over several slots is
+/// asked one after the other.
+const CLUSTER_PARTS: usize = 16;
+
+/// What a round did.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ReconcileRound {
+    /// Keys that the store was told of.
+    pub keys: usize,
+    /// Calls that were made.
+    pub calls: usize,
+    /// Calls of them that were not answered.
+    pub failed: usize,
+    /// Why the last of those was not.
+    pub error: Option<StoreError>,
+}
+
+/// One account's part of a call.
+struct DueReport {
+    who: KeyDigest,
+    limit: IdentifiedLimit,
+    key: Box<[u8]>,
+    slot_key: Option<Box<[u8]>>,
+    units: u64,
+    /// Which part of the store has it.
+    partition: usize,
+}
+
+impl DueReport {
+    fn part_of(&self, remote: &dyn RemoteStore) -> usize {
+        let place = self
+            .slot_key
+            .as_deref()
+            .and_then(|place| StoreKey::new(place).ok());
+        let key = StoreKey::new(&self.key);
+        key.map_or(0, |key| remote.partition_of(&key, place.as_ref()))
+    }
+}
+
+impl Reconciler {
+    /// One round: every key that is due is told and asked about, [`MAX_CHECKS`] of them in a call where they lie together. To be called at least
+    /// ten times in the shortest interval that a limit has; what is not due costs a look. `now` reads the clock that
+    /// [`spend`](Self::spend) is told the time by.
+    pub async fn reconcile(
+        &self,
+        remote: &dyn RemoteStore,
+        now: impl Fn() -> Timestamp + Send + Sync,
+    ) -> ReconcileRound {
+        let since = now().since(Timestamp::from_nanos(
+            self.last_round.load(Ordering::Relaxed),
+        ));
+        if since < MIN_ROUND_GAP {
+            return ReconcileRound::default();
+        }
+        self.last_round.store(now().as_nanos(), Ordering::Relaxed);
+        self.round(remote, now, false).await
+    }
+
+    /// Tells whatever has not been told, at the end of a process.
+    pub async fn report_all(
+        &self,
+        remote: &dyn RemoteStore,
+        now: impl Fn() -> Timestamp + Send + Sync,
+    ) -> ReconcileRound {
+        self.round(remote, now, true).await
+    }
+
+    async fn round(
+        &self,
+        remote: &dyn RemoteStore,
+        now: impl Fn() -> Timestamp + Send + Sync,
+        is_last: bool,
+    ) -> ReconcileRound {
+        let mut due: Vec<DueReport> = Vec::new();
+        for part in 0..self.table.shard_count() {
+            due.extend(self.take_due(part, now(), is_last));
+        }
+        let parts = remote.partition_count();
+        for one in due.iter_mut().filter(|_| parts > 1) {
+            one.partition = one.part_of(remote);
+        }
+        due.sort_by_key(|one| one.partition);
+        let at_once = if parts > CLUSTER_PARTS { 1 } else { MAX_CHECKS };
+        let of_one_part = due.chunk_by(|one, other| one.partition == other.partition);
+        let mut calls = of_one_part.flat_map(|some| some.chunks(at_once));
+        let mut round = ReconcileRound {
+            keys: due.len(),
+            ..ReconcileRound::default()
+        };
+        loop {
+            let some = calls.by_ref().take(MAX_CONCURRENT);
+            let some: Vec<_> = some
+                .map(|some| Box::pin(self.report(remote, some, &now)))
+                .collect();
+            if some.is_empty() {
+                return round;
+            }
+            round.calls = round.calls.saturating_add(some.len());
+            for error in join_all(some).await.into_iter().filter_map(Result::err) {
+                round.failed = round.failed.saturating_add(1);
+                round.error = Some(error);
+            }
+        }
+    }
+
+    /// Takes what is to be told of one part of the table, and forgets what nobody uses.
+    fn take_due(&self, part: usize, now: Timestamp, is_last: bool) -> Vec<DueReport> {
+        let mut due = Vec::new();
+        let Some(mut shard) = self.table.shard_at(part) else {
+            return due;
+        };
+        shard
+            .entries
+            .retain(|_, account| !account.is_forgettable(now));
+        for (who, account) in &mut shard.entries {
+            let is_due = match is_last {
+                true => account.has_unreported(),
+                false => account.is_due(now),
+            };
+            if !is_due {
+                continue;
+            }
+            let limit = store_limit(&account.limit.limit, account.interval, self.nodes());
+            due.push(DueReport {
+                who: *who,
+                limit: IdentifiedLimit {
+                    limit: limit.unwrap_or(account.limit.limit),
+                    ..account.limit
+                },
+                key: account.key.clone(),
+                slot_key: account.slot_key.clone(),
+                units: account.take_unreported(now),
+                partition: 0,
+            });
+        }
+        due
+    }
+
+    async fn report(
+        &self,
+        remote: &dyn RemoteStore,
+        reports: &[DueReport],
+        now: impl Fn() -> Timestamp,
+    ) -> Result<(), StoreError> {
+        let unheard = ReportGuard {
+            reconciled: self,
+            some: reports,
+        };
+        let mut checks = Vec::with_capacity(reports.len());
+        let mut places = Vec::with_capacity(reports.len());
+        for due in reports {
+            // It was a key when it came in.
+            let Ok(key) = StoreKey::new(&due.key) else {
+                continue;
+            };
+            places.push(
+                due.slot_key
+                    .as_deref()
+                    .and_then(|place| StoreKey::new(place).ok()),
+            );
+            checks.push(QuotaCheck {
+                key,
+                limit: &due.limit,
+                op: Op::ChargeAlways(due.units),
+            });
+        }
+        let mut answers = vec![StoreReply::EMPTY; checks.len()];
+        let _never_denied = remote.decide(&places, &checks, &mut answers).await?;
+        unheard.record_reply();
+        let now = now();
+        for (due, answer) in reports.iter().zip(&answers) {
+            self.heard(due.who, now, answer, &due.limit.limit);
+        }
+        Ok(())
+    }
+
+    fn heard(&self, who: KeyDigest, now: Timestamp, answer: &StoreReply, merged: &Limit) {
+        if let Some(mut shard) = self.table.shard(who)
+            && let Some(account) = shard.entries.get_mut(&who)
+        {
+            account.on_reply(now, &answer.status, merged);
+        }
+    }
+}
+
+/// What is being told. If it is dropped, because the call failed or nobody waits for it any more, it is told again.
+struct ReportGuard<'a> {
+    reconciled: &'a Reconciler,
+    some: &'a [DueReport],
+}
+
+impl ReportGuard<'_> {
+    fn record_reply(mut self) {
+        self.some = &[];
+    }
+}
+
+impl Drop for ReportGuard<'_> {
+    fn drop(&mut self) {
+        for due in self.some {
+            if let Some(mut shard) = self.reconciled.table.shard(due.who)
+                && let Some(account) = shard.entries.get_mut(&due.who)
+            {
+                account.on_failure();
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The bound that `explain` prints is held (I-01 for `async`): over any window all nodes together admit at most the quota and
+//! (n − 1) · (burst + rate × t), where t is the interval, or the longest time for which something spent on one node was unknown
+//! on another and a fifth of the interval, if that is longer.
+
+use std::sync::Arc;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_store::{Clock as _, IdentifiedLimit, ManualClock};
+use tollgate_testkit::oracle::BucketLog;
+
+use super::super::{Reconciler, SpendOutcome};
+use super::fake_remote::{FakeRemote, Fate, START, bucket, check};
+use crate::testing::poll_once;
+
+const PER_SECOND: u64 = 20;
+const STEP: u64 = 1_000_000_000 / PER_SECOND;
+const BURST: u64 = 5;
+const INTERVAL: Nanos = Nanos::SECOND;
+
+struct SimRng(u64);
+
+impl SimRng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % n.max(1)
+    }
+}
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    nodes: usize,
+    /// How often a call is lost, of a hundred.
+    lost: u64,
+    /// From when to when nobody reaches the store, in milliseconds.
+    partition: Option<(u64, u64)>,
+    /// Nodes say nothing to each other.
+    is_silent: bool,
+    /// The store forgives debt beyond the burst.
+    forgives: bool,
+    seconds: u64,
+}
+
+const QUIET: Run = Run {
+    nodes: 3,
+    lost: 0,
+    partition: None,
+    is_silent: false,
+    forgives: false,
+    seconds: 15,
+};
+
+struct RunTotals {
+    /// By how much too much was admitted in the worst window, in nanoseconds of refill.
+    excess: i128,
+    /// How long at most something stayed unknown.
+    unknown: i128,
+    admitted: u64,
+    dropped: u64,
+}
+
+fn run(run: Run, seed: u64) -> RunTotals {
+    let mut dice = SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let clock = Arc::new(ManualClock::at(START));
+    let limit = bucket(PER_SECOND, BURST);
+    let mut remote = FakeRemote::new(&clock);
+    remote.forgives = run.forgives.then_some(limit);
+    let nodes: Vec<Reconciler> = (0..run.nodes)
+        .map(|node| Reconciler::for_keys(100, seed ^ (node as u64) << 40))
+        .collect();
+    for node in &nodes {
+        node.set_nodes(u32::try_from(run.nodes).unwrap());
+    }
+    let mut log = BucketLog::new(STEP, BURST);
+    let (mut admitted, mut unknown) = (0, 0);
+    // When each node was last heard, and of each node up to when each other knows.
+    let mut heard = vec![START; run.nodes];
+    let mut known = vec![vec![START; run.nodes]; run.nodes];
+    for milli in 0..run.seconds * 1_000 {
+        clock.advance(Nanos::from_millis(1));
+        let now = clock.now();
+        for (index, node) in nodes.iter().enumerate() {
+            // Far more than the limit comes, now here, now there.
+            if dice.below(4) == 0 && spends(node, &limit, now) {
+                admitted += 1;
+                log.charge(now.as_nanos(), i128::from(STEP));
+                let oldest = known[index].iter().min().unwrap();
+                unknown = unknown.max(i128::from(now.since(*oldest).as_nanos()));
+            }
+            if run.is_silent || !(milli + index as u64 * 37).is_multiple_of(90) {
+                continue;
+            }
+            let is_cut = run
+                .partition
+                .is_some_and(|(from, to)| (from..to).contains(&milli));
+            let fate = match dice.below(100) {
+                _ if is_cut => Fate::LostOnTheWay,
+                roll if roll < run.lost / 2 => Fate::LostOnTheWay,
+                roll if roll < run.lost => Fate::LostOnTheWayBack,
+                _ => Fate::Answered,
+            };
+            remote.set_fate(fate);
+            let round = poll_once(node.reconcile(&remote, || clock.now())).unwrap();
+            if round.keys > 0 && round.failed == 0 {
+                heard[index] = now;
+                known[index].clone_from(&heard);
+            }
+        }
+    }
+    let dropped = nodes.iter().map(|node| node.totals().dropped).sum();
+    RunTotals {
+        excess: log.worst_excess(),
+        unknown,
+        admitted,
+        dropped,
+    }
+}
+
+fn spends(node: &Reconciler, limit: &IdentifiedLimit, now: Timestamp) -> bool {
+    let taken = node.spend(&check(limit, 1), None, INTERVAL, now);
+    matches!(taken, SpendOutcome::Admitted(_))
+}
+
+/// The bound, in nanoseconds of refill.
+fn bound(nodes: usize, unknown: i128) -> i128 {
+    let each = i128::from(STEP * BURST) + unknown.max(i128::from(INTERVAL.as_nanos()));
+    (nodes as i128 - 1) * each
+}
+
+#[test]
+fn i01_while_the_store_answers_the_printed_bound_is_held_and_the_rate_about_met() {
+    for nodes in 1..=4 {
+        let seen = run(Run { nodes, ..QUIET }, 7 + nodes as u64);
+        let interval = i128::from(INTERVAL.as_nanos());
+        assert!(seen.unknown <= interval, "{} ns unknown", seen.unknown);
+        let bound = bound(nodes, 0);
+        assert!(seen.excess <= bound, "{nodes}: {} of {bound}", seen.excess);
+        let rate = PER_SECOND * QUIET.seconds;
+        let admitted = seen.admitted;
+        println!(
+            "{nodes} nodes: {admitted} of {rate}, excess {} of {bound}, {} dropped",
+            seen.excess, seen.dropped
+        );
+        assert!(
+            admitted >= rate * 8 / 10,
+            "{nodes} nodes: {admitted} of {rate}"
+        );
+        assert!(
+            admitted <= rate * 12 / 10 + BURST * nodes as u64,
+            "{nodes} nodes: {admitted} of {rate}"
+        );
+        assert_eq!(seen.dropped > 0, nodes > 1, "{} dropped", seen.dropped);
+    }
+}
+
+#[test]
+fn i01_whatever_is_lost_the_bound_is_held() {
+    for seed in 0..12 {
+        let lost = [5, 30, 60][usize::try_from(seed % 3).unwrap()];
+        let partition = (seed % 2 == 0).then_some((4_000, 7_000));
+        let how = Run {
+            lost,
+            partition,
+            seconds: 12,
+            ..QUIET
+        };
+        let seen = run(how, seed + 1);
+        let late = i128::from(INTERVAL.as_nanos()) / 5;
+        let bound = bound(how.nodes, seen.unknown + late);
+        assert!(
+            seen.excess <= bound,
+            "seed {seed}: {} of {bound}, {} ns unknown",
+            seen.excess,
+            seen.unknown
+        );
+    }
+}
+
+#[test]
+fn control_nodes_that_never_hear_of_each_other_are_caught() {
+    let silent = Run {
+        is_silent: true,
+        ..QUIET
+    };
+    assert!(run(silent, 1).excess > bound(3, 0));
+}
+
+#[test]
+fn control_a_store_that_forgives_debt_is_caught() {
+    let forgiving = Run {
+        forgives: true,
+        seconds: 30,
+        ..QUIET
+    };
+    let (seen, right) = (
+        run(forgiving, 1),
+        run(
+            Run {
+                seconds: 30,
+                ..QUIET
+            },
+            1,
+        ),
+    );
+    assert!(
+        seen.excess > right.excess.max(bound(3, 0)),
+        "{} {}",
+        seen.excess,
+        right.excess
+    );
+}

@@ -1,0 +1,125 @@
+//! A store that several nodes share, whose calls and answers get lost when a test says so.
+
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tollgate_core::compose::Verdict;
+use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
+use tollgate_store::{
+    IdentifiedLimit, LimitId, ManualClock, MemoryStore, Op, QuotaCheck, RemoteStore, Store as _,
+    StoreError, StoreErrorKind, StoreFuture, StoreKey, StoreReply,
+};
+
+pub(super) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Answered,
+    LostOnTheWay,
+    LostOnTheWayBack,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeRemote {
+    memory: MemoryStore<Arc<ManualClock>>,
+    pub(super) fate: Mutex<Fate>,
+    pub(super) calls: AtomicUsize,
+    /// Counts by this limit instead of the one that it is asked by: one that forgives.
+    pub(super) forgives: Option<IdentifiedLimit>,
+}
+
+impl FakeRemote {
+    pub(super) fn new(clock: &Arc<ManualClock>) -> Self {
+        Self {
+            memory: MemoryStore::with_clock(1_000, Arc::clone(clock)).unwrap(),
+            fate: Mutex::new(Fate::Answered),
+            calls: AtomicUsize::new(0),
+            forgives: None,
+        }
+    }
+
+    pub(super) fn set_fate(&self, fate: Fate) {
+        *self.fate.lock().unwrap() = fate;
+    }
+
+    fn answer(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
+    ) -> Result<Verdict, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let lost = || StoreError::new(StoreErrorKind::TimedOut, "as told");
+        let fate = *self.fate.lock().unwrap();
+        if fate == Fate::LostOnTheWay {
+            return Err(lost());
+        }
+        let ruled = |check: &QuotaCheck<'_>| self.forgives.unwrap_or(*check.limit);
+        let others: Vec<IdentifiedLimit> = checks.iter().map(ruled).collect();
+        let checks: Vec<QuotaCheck<'_>> = checks
+            .iter()
+            .zip(&others)
+            .map(|(check, ruled)| QuotaCheck {
+                limit: ruled,
+                ..*check
+            })
+            .collect();
+        let verdict = self.memory.decide(&checks, answers)?;
+        match fate {
+            Fate::LostOnTheWayBack => Err(lost()),
+            _ => Ok(verdict),
+        }
+    }
+}
+
+impl RemoteStore for FakeRemote {
+    fn partition_count(&self) -> usize {
+        1
+    }
+
+    fn partition_of(&self, _key: &StoreKey<'_>, _place: Option<&StoreKey<'_>>) -> usize {
+        0
+    }
+
+    fn decide<'a>(
+        &'a self,
+        _places: &'a [Option<StoreKey<'a>>],
+        checks: &'a [QuotaCheck<'a>],
+        answers: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, Verdict> {
+        Box::pin(async move { self.answer(checks, answers) })
+    }
+
+    fn probe(&self, _part: usize) -> StoreFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn erase<'a>(
+        &'a self,
+        _place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
+        ruled: &'a IdentifiedLimit,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move { Ok(self.memory.erase(&key, ruled)) })
+    }
+
+    fn is_connected(&self) -> bool {
+        true
+    }
+}
+
+pub(super) fn bucket(per_second: u64, burst: u64) -> IdentifiedLimit {
+    let bucket = TokenBucket::builder(Rate::new(per_second, Nanos::SECOND)).burst(burst);
+    IdentifiedLimit {
+        id: LimitId(NonZeroU16::MIN),
+        limit: bucket.build().unwrap().into(),
+    }
+}
+
+pub(super) fn check(ruled: &IdentifiedLimit, cost: u64) -> QuotaCheck<'_> {
+    QuotaCheck {
+        key: StoreKey::new(b"everyone").unwrap(),
+        limit: ruled,
+        op: Op::Spend(cost),
+    }
+}

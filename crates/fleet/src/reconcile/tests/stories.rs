@@ -1,0 +1,227 @@
+//! What a node does between two answers of the store, told one by one.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tollgate_core::{Concurrency, FixedWindow, Nanos, Outcome, SlidingCounter, Timestamp, Window};
+use tollgate_store::{
+    Clock as _, IdentifiedLimit, LimitId, ManualClock, Op, QuotaCheck, StoreKey, StoreReply,
+};
+use tollgate_testkit::allocation;
+
+use super::super::{Reconciler, SpendOutcome};
+use super::fake_remote::{FakeRemote, Fate, START, bucket, check};
+use crate::testing::poll_once;
+
+struct ReconcileTest {
+    clock: Arc<ManualClock>,
+    remote: FakeRemote,
+    nodes: [Reconciler; 2],
+}
+
+impl ReconcileTest {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(START));
+        Self {
+            remote: FakeRemote::new(&clock),
+            clock,
+            nodes: [1, 2].map(|seed| Reconciler::for_keys(100_000, seed)),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn spend(&self, node: usize, check: &QuotaCheck<'_>) -> SpendOutcome {
+        self.nodes[node].spend(check, None, Nanos::SECOND, self.now())
+    }
+
+    fn admitted(&self, node: usize, check: &QuotaCheck<'_>, times: usize) -> usize {
+        let is_spent = |_: &usize| matches!(self.spend(node, check), SpendOutcome::Admitted(_));
+        (0..times).filter(is_spent).count()
+    }
+
+    /// Half a second passes, and both tell and hear; twice, so that the first hears of the second too.
+    fn reconcile(&self) {
+        for _ in 0..2 {
+            self.clock.advance(Nanos::from_millis(500));
+            for node in &self.nodes {
+                node.set_nodes(2);
+                poll_once(node.reconcile(&self.remote, || self.now())).unwrap();
+            }
+        }
+    }
+}
+
+fn answer(taken: SpendOutcome) -> StoreReply {
+    match taken {
+        SpendOutcome::Admitted(answer) | SpendOutcome::Denied(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_never_admits_more_than_the_quota_by_itself_and_then_hears_of_the_others() {
+    let rig = ReconcileTest::new();
+    let limit = bucket(1, 10);
+    let one = check(&limit, 1);
+    assert_eq!(rig.admitted(0, &one, 50), 10);
+    assert_eq!(rig.admitted(1, &one, 50), 10, "it does not know yet");
+    rig.reconcile();
+    assert_eq!(
+        rig.admitted(0, &one, 50) + rig.admitted(1, &one, 50),
+        0,
+        "twenty were spent"
+    );
+    let denied = answer(rig.spend(0, &one));
+    let Outcome::Deny { retry_after } = denied.outcome else {
+        panic!("{denied:?}");
+    };
+    assert!(retry_after > Nanos::from_millis(1), "{retry_after:?}");
+    assert_eq!(denied.status.remaining, 0);
+    rig.clock.advance(Nanos::from_secs(30));
+    rig.reconcile();
+    assert!(rig.admitted(0, &one, 50) > 0, "debts are paid by waiting");
+}
+
+#[test]
+fn windows_are_shared_too() {
+    let fixed = FixedWindow::builder(10, Window::Epoch(Nanos::HOUR)).build();
+    let sliding = SlidingCounter::builder(10, Nanos::HOUR).build();
+    for (number, limit) in [(2, fixed.unwrap().into()), (3, sliding.unwrap().into())] {
+        let rig = ReconcileTest::new();
+        let limit = IdentifiedLimit {
+            id: LimitId(NonZeroU16::new(number).unwrap()),
+            limit,
+        };
+        let one = check(&limit, 1);
+        assert_eq!((rig.admitted(0, &one, 6), rig.admitted(1, &one, 2)), (6, 2));
+        rig.reconcile();
+        assert_eq!(rig.admitted(0, &one, 1), 1);
+        rig.reconcile();
+        assert_eq!(rig.admitted(0, &one, 50), 1, "nine of ten were spent");
+        rig.reconcile();
+        assert!(
+            rig.admitted(1, &one, 50) <= 2,
+            "it was quiet and has not asked"
+        );
+        rig.reconcile();
+        assert_eq!(rig.admitted(1, &one, 50), 0);
+        let denied = answer(rig.spend(1, &one));
+        assert!(matches!(denied.outcome, Outcome::Deny { .. }));
+    }
+}
+
+#[test]
+fn many_keys_are_told_in_few_calls_and_quiet_ones_not_at_all() {
+    let rig = ReconcileTest::new();
+    let limit = bucket(1, 10);
+    for key in 0..640_u32 {
+        let key = key.to_be_bytes();
+        let check = QuotaCheck {
+            key: StoreKey::new(&key).unwrap(),
+            ..check(&limit, 1)
+        };
+        assert!(matches!(rig.spend(0, &check), SpendOutcome::Admitted(_)));
+    }
+    rig.clock.advance(Nanos::from_millis(500));
+    let round = poll_once(rig.nodes[0].reconcile(&rig.remote, || rig.now())).unwrap();
+    assert_eq!((round.keys, round.failed), (640, 0));
+    assert_eq!(round.calls, 20, "32 in each");
+    let calls = rig.remote.calls.load(Ordering::Relaxed);
+    rig.reconcile();
+    assert_eq!(
+        rig.remote.calls.load(Ordering::Relaxed),
+        calls,
+        "nobody came"
+    );
+    rig.clock.advance(Nanos::from_secs(60));
+    poll_once(rig.nodes[0].reconcile(&rig.remote, || rig.now())).unwrap();
+    assert_eq!(
+        rig.nodes[0].totals().keys,
+        0,
+        "nothing is remembered for nothing"
+    );
+}
+
+#[test]
+fn what_another_limit_refused_costs_nothing_unless_it_was_told() {
+    let rig = ReconcileTest::new();
+    let limit = bucket(1, 10);
+    let one = check(&limit, 1);
+    for _ in 0..100 {
+        let spent = answer(rig.spend(0, &one));
+        assert!(spent.outcome.is_admitted());
+        rig.nodes[0].refund(&one, &spent.receipt, rig.now());
+    }
+    let spent = answer(rig.spend(0, &one));
+    assert_eq!(spent.status.remaining, 9);
+    rig.reconcile();
+    rig.nodes[0].refund(&one, &spent.receipt, rig.now());
+    rig.reconcile();
+    assert_eq!(rig.admitted(1, &one, 50), 10, "two seconds have passed");
+    let more = answer(rig.spend(0, &one));
+    rig.nodes[0].settle(&one, &more.receipt, 5, rig.now());
+    assert!(rig.admitted(0, &one, 50) <= 5);
+}
+
+#[test]
+fn what_was_lost_is_told_again() {
+    let rig = ReconcileTest::new();
+    let limit = bucket(1, 10);
+    let one = check(&limit, 1);
+    rig.remote.set_fate(Fate::LostOnTheWay);
+    assert_eq!(rig.admitted(0, &one, 10), 10);
+    rig.reconcile();
+    rig.remote.set_fate(Fate::Answered);
+    rig.reconcile();
+    assert_eq!(rig.admitted(1, &one, 1), 1, "it has not asked yet");
+    rig.reconcile();
+    assert!(rig.admitted(1, &one, 50) <= 3, "it has heard");
+}
+
+#[test]
+fn at_the_end_everything_is_told_at_once() {
+    let rig = ReconcileTest::new();
+    let limit = bucket(1, 10);
+    let one = check(&limit, 1);
+    assert_eq!(rig.admitted(0, &one, 10), 10);
+    let round = poll_once(rig.nodes[0].report_all(&rig.remote, || rig.now())).unwrap();
+    assert_eq!((round.keys, round.calls, round.failed), (1, 1, 0));
+    assert_eq!(rig.admitted(1, &one, 1), 1, "it has not asked yet");
+    rig.reconcile();
+    assert!(rig.admitted(1, &one, 50) <= 2, "it has heard");
+}
+
+#[test]
+fn what_cannot_be_counted_like_this_is_asked_elsewhere() {
+    let rig = ReconcileTest::new();
+    let places = IdentifiedLimit {
+        id: LimitId(NonZeroU16::MIN),
+        limit: Concurrency::new(3, Nanos::MINUTE).unwrap().into(),
+    };
+    assert!(!Reconciler::can_reconcile(&places.limit));
+    assert_eq!(rig.spend(0, &check(&places, 1)), SpendOutcome::AskStore);
+    let limit = bucket(1, 10);
+    let credit = QuotaCheck {
+        op: Op::Credit(1),
+        ..check(&limit, 1)
+    };
+    assert_eq!(rig.spend(0, &credit), SpendOutcome::AskStore);
+    let never = answer(rig.spend(0, &check(&limit, 11)));
+    assert_eq!(never.outcome, Outcome::Never);
+}
+
+#[test]
+fn a_decision_allocates_nothing() {
+    let rig = ReconcileTest::new();
+    let limit = bucket(1_000, 1_000);
+    let one = check(&limit, 1);
+    assert_eq!(rig.admitted(0, &one, 1), 1);
+    let allocated = allocation::calls(|| {
+        assert_eq!(rig.admitted(0, &one, 500), 500);
+    });
+    assert_eq!(allocated, 0);
+}

@@ -1,0 +1,48 @@
+//! Limits that name the same bucket share its state, so they must count alike.
+//!
+//! Must not know: what the bucket's id looks like.
+
+use std::collections::HashMap;
+
+use crate::model::{LimitRule, Policy};
+use crate::read::DiagnosticSink;
+
+pub(super) fn check(policy: &Policy, report: &mut DiagnosticSink) {
+    let mut buckets: HashMap<&str, &LimitRule> = HashMap::new();
+    for limit in &policy.limits {
+        let Some(bucket) = &limit.bucket else {
+            continue;
+        };
+        let first = *buckets.entry(&bucket.value).or_insert(limit);
+        let differs = if first.key != limit.key {
+            "key"
+        } else if first.quota != limit.quota {
+            "quota"
+        } else if first.tiers != limit.tiers {
+            "tiers"
+        } else if first.overrides != limit.overrides {
+            "overrides"
+        } else if first.overdraft != limit.overdraft {
+            "overdraft"
+        } else if first.candidate != limit.candidate {
+            "candidate"
+        } else if first.consistency != limit.consistency {
+            "consistency"
+        } else if first.colocate != limit.colocate {
+            "colocate"
+        } else {
+            continue;
+        };
+        report.add(
+            bucket.location,
+            format!(
+                "limits `{}` and `{}` share the bucket `{}` and have a different {differs}",
+                first.name.value, limit.name.value, bucket.value
+            ),
+            format!(
+                "write the same {differs} as in `{}` on line {}, or name another bucket",
+                first.name.value, first.name.location.line
+            ),
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! The outermost map: lists, groups, routes, exemptions, denials, limits, and what holds for all of them.
+//!
+//! Must not know: what stands in a limit.
+
+use serde_json::{Value as Json, json};
+
+use super::field_reader::FieldReader;
+use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
+use super::scalar::describe_node;
+use super::{FieldLocations, TreeReader, limit, lists};
+use crate::grammar;
+use crate::model::{Mode, Policy};
+use crate::schema::{definition_ref, lax_object, list_of, map_of, object, one_or_list};
+use crate::source::{SourceNode, SourceValue};
+
+/// What `mode` may say, of everything and of one limit.
+pub(crate) const MODES: [(&str, Mode); 3] = [
+    ("enforce", Mode::Enforce),
+    ("shadow", Mode::Shadow),
+    ("off", Mode::Off),
+];
+
+/// As many limits as there can be numbers for them.
+const MAX_LIMITS: usize = 60_000;
+
+/// A policy while it is read.
+#[derive(Default)]
+pub(crate) struct PolicyDraft {
+    policy: Policy,
+    places: FieldLocations,
+}
+
+/// The fields of a policy.
+pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
+    Field::new(
+        "lists",
+        FieldDefault::None,
+        "Named networks, for `ip: { in: NAME }`.",
+        || map_of(&one_or_list(&definition_ref("network"))),
+        |reader, node, _, _| lists::read_lists(reader, node),
+    ),
+    Field::new(
+        "groups",
+        FieldDefault::None,
+        "How the limits of a group combine when several of them match.",
+        || map_of(&lax_object(field_specs(&lists::GROUP))),
+        |reader, node, _, draft| draft.policy.groups = lists::read_groups(reader, node),
+    ),
+    Field::new(
+        "routes",
+        FieldDefault::None,
+        "Route templates that no limit matches by, so that `route` can be a key for them too.",
+        || list_of(&definition_ref("template")),
+        |reader, node, _, draft| draft.policy.routes = lists::read_routes(reader, node),
+    ),
+    Field::new(
+        "exempt",
+        FieldDefault::None,
+        "Requests that no limit applies to.",
+        || {
+            list_of(
+                &json!({ "anyOf": [object(field_specs(&lists::EXEMPT)), definition_ref("match")] }),
+            )
+        },
+        |reader, node, _, draft| {
+            draft.policy.exempt = lists::read_exempt(reader, node, &mut draft.places);
+        },
+    ),
+    Field::new(
+        "deny",
+        FieldDefault::None,
+        "Requests that are refused without asking any limit.",
+        || {
+            list_of(
+                &json!({ "anyOf": [object(field_specs(&lists::DENY)), definition_ref("match")] }),
+            )
+        },
+        |reader, node, _, draft| {
+            draft.policy.deny = lists::read_deny(reader, node, &mut draft.places)
+        },
+    ),
+    Field::new(
+        "mode",
+        FieldDefault::Value("enforce"),
+        "Of everything at once: `enforce`, `shadow` (count and report only) or `off`. The strictest of this and a limit's own mode holds.",
+        || definition_ref("mode"),
+        |reader, node, name, draft| {
+            set_if_some(&mut draft.policy.mode, reader.keyword(node, name, &MODES));
+        },
+    ),
+    Field::new(
+        "fleet",
+        FieldDefault::None,
+        "The instances that share the quotas.",
+        || lax_object(field_specs(&FLEET)),
+        |reader, node, _, draft| draft.policy.nodes = read_fleet(reader, node),
+    ),
+    Field::new(
+        "divergence_threshold",
+        FieldDefault::Value("2%"),
+        "Above this share of differing decisions a candidate is advised against (default 2%).",
+        || definition_ref("percent"),
+        |reader, node, name, draft| {
+            let share = reader.parse(node, name, grammar::parse_percent);
+            set_if_some(&mut draft.policy.divergence_threshold, share);
+        },
+    ),
+    Field::new(
+        "limits",
+        FieldDefault::Description("required, unless there is `deny`"),
+        "The limits. All that match a request apply to it.",
+        || list_of(&definition_ref("limit")),
+        |reader, node, _, draft| read_limits(reader, node, draft),
+    ),
+];
+
+/// The fields of `fleet`.
+pub(crate) const FLEET: [Field<Option<u32>>; 1] = [Field::new(
+    "nodes",
+    FieldDefault::Required("3"),
+    "How many instances share the quotas, where nothing better is known.",
+    || json!({ "type": "integer", "minimum": 1 }),
+    |reader, node, name, nodes| {
+        let number = reader.number(node, name, 1, 100_000);
+        *nodes = number.and_then(|number| u32::try_from(number).ok());
+    },
+)];
+
+/// The schema of a policy, without its title, id and dialect.
+pub(crate) fn schema() -> Json {
+    let editors = super::field_spec::FieldSpec {
+        name: "$schema",
+        default: FieldDefault::None,
+        doc: "The address of this schema, for editors.",
+        schema: || json!({ "type": "string" }),
+    };
+    object(field_specs(&POLICY).chain([editors]))
+}
+
+/// Reads everything that can be read. What could not is left out of the model and stands in the report.
+pub(super) fn read_root(reader: &mut TreeReader, node: &SourceNode) -> (Policy, FieldLocations) {
+    let mut draft = PolicyDraft::default();
+    let example = "limits: [{ name: everyone, rate: 100/s }]";
+    let Some(mut fields) = FieldReader::open(reader, node, "a policy", example) else {
+        return (draft.policy, draft.places);
+    };
+    fields.read(reader, &POLICY, &mut draft);
+    if !fields.has("limits") && !fields.has("deny") {
+        reader.diagnostics.add(
+            node.location,
+            "the policy has neither `limits` nor `deny`, so it would admit everything",
+            "add `limits:` with at least one limit; to switch limits off say `mode: off`",
+        );
+    }
+    fields.finish(reader);
+    (draft.policy, draft.places)
+}
+
+fn read_limits(reader: &mut TreeReader, node: &SourceNode, draft: &mut PolicyDraft) {
+    let Some(nodes) = reader.list(node, "limits") else {
+        return;
+    };
+    if nodes.len() > MAX_LIMITS {
+        reader.diagnostics.add(
+            node.location,
+            format!("`limits` has {} limits", nodes.len()),
+            format!(
+                "a policy has at most {MAX_LIMITS}; tiers and overrides make one limit of many"
+            ),
+        );
+        return;
+    }
+    for node in nodes {
+        if let SourceValue::Map(entries) = &node.value {
+            draft.places.add_name(entries);
+        }
+        let before = reader.diagnostics.len();
+        let limit = limit::read_limit(reader, node);
+        // A limit that was not read in full would only be complained about twice.
+        if let (Some(limit), SourceValue::Map(entries)) = (limit, &node.value)
+            && reader.diagnostics.len() == before
+        {
+            draft.policy.limits.push(limit);
+            draft.places.add_limit(entries);
+        }
+    }
+}
+
+fn read_fleet(reader: &mut TreeReader, node: &SourceNode) -> Option<u32> {
+    let mut fields = FieldReader::open(reader, node, "`fleet`", "fleet: { nodes: 3 }")?;
+    let mut nodes = None;
+    fields.read(reader, &FLEET, &mut nodes);
+    fields.finish(reader);
+    nodes
+}
+
+impl TreeReader {
+    /// The values of a list.
+    pub(super) fn list<'a>(
+        &mut self,
+        node: &'a SourceNode,
+        field: &str,
+    ) -> Option<&'a [SourceNode]> {
+        if let SourceValue::List(nodes) = &node.value {
+            return Some(nodes);
+        }
+        self.diagnostics.add(
+            node.location,
+            format!("`{field}` must be a list, found {}", describe_node(node)),
+            "begin each of its entries with `- `, or write them in brackets",
+        );
+        None
+    }
+}

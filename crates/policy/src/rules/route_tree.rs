@@ -1,0 +1,272 @@
+//! All route templates in one tree, segment by segment: which of them a path lies under, the most specific first.
+//!
+//! A literal segment comes before `{x}`, and both before `{*x}`, which stands for the rest of a path, even if nothing is
+//! left. Must not know: what is said about routes.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+
+use super::draft::MAX_SEGMENTS;
+use super::path::{self, NormalizedPath};
+
+/// A template, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct RoutePattern {
+    segments: Box<[Segment]>,
+    /// It ends in `{*x}`.
+    has_catch_all: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Segment {
+    Literal(Box<[u8]>),
+    /// `{x}`: what it is called makes no difference.
+    Any,
+}
+
+impl RoutePattern {
+    /// The route of a template; `None` if it has too many segments.
+    pub(super) fn new(template: &str) -> Option<Self> {
+        let mut segments = Vec::new();
+        let mut is_open = false;
+        for segment in template.split('/').filter(|segment| !segment.is_empty()) {
+            let inner = segment
+                .strip_prefix('{')
+                .and_then(|rest| rest.strip_suffix('}'));
+            match inner {
+                Some(name) if name.starts_with('*') => {
+                    is_open = true;
+                    break;
+                }
+                Some(_) => segments.push(Segment::Any),
+                None => segments.push(Segment::Literal(
+                    path::decode_escapes(segment.as_bytes()).into(),
+                )),
+            }
+        }
+        (segments.len() <= MAX_SEGMENTS).then(|| Self {
+            segments: segments.into(),
+            has_catch_all: is_open,
+        })
+    }
+
+    /// Whether a path lies under it.
+    pub(super) fn matches(&self, path: NormalizedPath<'_>) -> bool {
+        let mut rest = without_leading_slash(path);
+        for segment in &self.segments {
+            let Some((first, after)) = split_segment(rest) else {
+                return false;
+            };
+            if let Segment::Literal(literal) = segment
+                && **literal != *first
+            {
+                return false;
+            }
+            rest = after;
+        }
+        self.has_catch_all || (rest.is_empty() && !path.is_truncated)
+    }
+}
+
+/// Routes with values.
+#[derive(Debug)]
+pub(super) struct RouteTree<T> {
+    nodes: Vec<RouteNode>,
+    values: Vec<T>,
+}
+
+#[derive(Debug, Default)]
+struct RouteNode {
+    literals: HashMap<Box<[u8]>, usize, FixedState>,
+    any_child: Option<usize>,
+    /// The value of the route that ends here.
+    exact_value: Option<usize>,
+    /// The value of the route that goes on from here whatever follows.
+    catch_all_value: Option<usize>,
+}
+
+impl<T> RouteTree<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: vec![RouteNode::default()],
+            values: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.values.iter()
+    }
+
+    /// The value of a route, which is made if it has none.
+    pub(super) fn value_mut(
+        &mut self,
+        route: &RoutePattern,
+        make: impl FnOnce() -> T,
+    ) -> Option<&mut T> {
+        let mut at = 0;
+        for segment in &route.segments {
+            let fresh = self.nodes.len();
+            let node = self.nodes.get_mut(at)?;
+            at = match segment {
+                Segment::Literal(literal) => *node.literals.entry(literal.clone()).or_insert(fresh),
+                Segment::Any => *node.any_child.get_or_insert(fresh),
+            };
+            if at == fresh {
+                self.nodes.push(RouteNode::default());
+            }
+        }
+        let node = self.nodes.get_mut(at)?;
+        let place = if route.has_catch_all {
+            &mut node.catch_all_value
+        } else {
+            &mut node.exact_value
+        };
+        let index = *place.get_or_insert(self.values.len());
+        if index == self.values.len() {
+            self.values.push(make());
+        }
+        self.values.get_mut(index)
+    }
+
+    /// Visits the values of all routes that a path lies under, the most specific first.
+    pub(super) fn visit<'a>(&'a self, path: NormalizedPath<'_>, visit: &mut dyn FnMut(&'a T)) {
+        if let Some(root) = self.nodes.first() {
+            self.visit_from(root, without_leading_slash(path), path.is_truncated, visit);
+        }
+    }
+
+    /// No deeper than templates are long.
+    fn visit_from<'a>(
+        &'a self,
+        node: &'a RouteNode,
+        rest: &[u8],
+        is_cut: bool,
+        visit: &mut dyn FnMut(&'a T),
+    ) {
+        let value = |index: Option<usize>| index.and_then(|index| self.values.get(index));
+        if let Some((segment, after)) = split_segment(rest) {
+            let child = |index: Option<usize>| index.and_then(|index| self.nodes.get(index));
+            if !node.literals.is_empty()
+                && let Some(next) = child(node.literals.get(segment).copied())
+            {
+                self.visit_from(next, after, is_cut, visit);
+            }
+            if let Some(next) = child(node.any_child) {
+                self.visit_from(next, after, is_cut, visit);
+            }
+        } else if !is_cut && let Some(value) = value(node.exact_value) {
+            visit(value);
+        }
+        if let Some(value) = value(node.catch_all_value) {
+            visit(value);
+        }
+    }
+}
+
+/// What follows the first slash.
+fn without_leading_slash(path: NormalizedPath<'_>) -> &[u8] {
+    let bare = path.without_trailing_slash();
+    bare.strip_prefix(b"/").unwrap_or(bare)
+}
+
+/// The first segment, and what follows its slash. Paths have no empty segments.
+fn split_segment(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    if rest.is_empty() {
+        return None;
+    }
+    match rest.iter().position(|byte| *byte == b'/') {
+        Some(slash) => {
+            let (segment, after) = rest.split_at_checked(slash)?;
+            Some((segment, after.get(1..).unwrap_or_default()))
+        }
+        None => Some((rest, &[])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn under(templates: &[&'static str], path: &str) -> Vec<&'static str> {
+        let mut tree = RouteTree::new();
+        for template in templates {
+            tree.value_mut(&RoutePattern::new(template).unwrap(), || *template);
+        }
+        let path = path::already_normalized(path.as_bytes()).unwrap();
+        let mut found = Vec::new();
+        tree.visit(path, &mut |template| found.push(*template));
+        let mut alone = found.clone();
+        alone.retain(|template| RoutePattern::new(template).unwrap().matches(path));
+        assert_eq!(alone, found);
+        for template in templates
+            .iter()
+            .filter(|template| !found.contains(template))
+        {
+            assert!(
+                !RoutePattern::new(template).unwrap().matches(path),
+                "{template}"
+            );
+        }
+        found
+    }
+
+    const ALL: [&str; 8] = [
+        "/{*rest}",
+        "/v1/{*rest}",
+        "/v1/items",
+        "/v1/items/{id}",
+        "/v1/items/mine",
+        "/v1/{kind}/mine",
+        "/{version}/items/{id}",
+        "/",
+    ];
+
+    #[test]
+    fn every_template_that_a_path_lies_under_is_found_the_most_specific_first() {
+        assert_eq!(
+            under(&ALL, "/v1/items/mine"),
+            [
+                "/v1/items/mine",
+                "/v1/items/{id}",
+                "/v1/{kind}/mine",
+                "/v1/{*rest}",
+                "/{version}/items/{id}",
+                "/{*rest}"
+            ]
+        );
+        assert_eq!(
+            under(&ALL, "/v1/items/"),
+            ["/v1/items", "/v1/{*rest}", "/{*rest}"]
+        );
+        assert_eq!(
+            under(&ALL, "/v2/items/7"),
+            ["/{version}/items/{id}", "/{*rest}"]
+        );
+        assert_eq!(under(&ALL, "/"), ["/", "/{*rest}"]);
+        assert_eq!(under(&ALL, "/v1"), ["/v1/{*rest}", "/{*rest}"]);
+        assert_eq!(under(&["/a/b", "/a/{x}/c"], "/a"), [""; 0]);
+        assert_eq!(under(&["/A"], "/a"), [""; 0]);
+    }
+
+    #[test]
+    fn templates_are_spelled_in_one_way_too() {
+        assert_eq!(RoutePattern::new("/%61//b/"), RoutePattern::new("/a/b"));
+        assert_eq!(RoutePattern::new("/a%2fb"), RoutePattern::new("/a%2Fb"));
+        assert_eq!(RoutePattern::new("/{x}"), RoutePattern::new("/{y}"));
+    }
+
+    #[test]
+    fn the_deepest_template_is_found_and_one_deeper_is_refused() {
+        let deepest = "/{x}".repeat(MAX_SEGMENTS);
+        let path = "/1".repeat(MAX_SEGMENTS);
+        let route = RoutePattern::new(&deepest).unwrap();
+        assert!(route.matches(path::already_normalized(path.as_bytes()).unwrap()));
+        assert_eq!(RoutePattern::new(&(deepest + "/{x}")), None);
+    }
+}

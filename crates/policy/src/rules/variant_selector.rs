@@ -1,0 +1,251 @@
+//! Who gets which quota: an override for this very key, else the tier that an attribute names, else the rule's own; and
+//! quotas that are computed for a request.
+//!
+//! Nothing here allocates. Must not know: how keys are encoded.
+
+use std::collections::HashMap;
+
+use tollgate_core::limit::Limit;
+
+use super::cost::parse_whole_number;
+use super::meter::SelectedQuota;
+use super::quota_builder::QuotaBuilder;
+use super::{MatchedRules, MeterRef, Rules};
+use crate::algorithm::share_state;
+use crate::attributes::{Attribute, Attributes};
+
+/// The value of an attribute of a request, with the route template that the rules found for it.
+pub(crate) fn attribute_value<'a>(
+    attribute: &Attribute,
+    request: &'a dyn Attributes,
+    route: Option<&'a [u8]>,
+) -> Option<&'a [u8]> {
+    let value = request.get(attribute);
+    if matches!(attribute, Attribute::Route) {
+        return value.or(route);
+    }
+    value
+}
+
+impl Rules {
+    /// The quota that a request falls under at one meter. `key` is the request's key of the rule's first meter, which
+    /// overrides are known by.
+    #[must_use]
+    pub fn select_quota(
+        &self,
+        meter: MeterRef,
+        request: &dyn Attributes,
+        found: &MatchedRules,
+        key: &[u8],
+    ) -> SelectedQuota {
+        let variant = self.variant(meter.rule, request, found, key);
+        self.quota_of_variant(meter, variant, request, found)
+    }
+
+    /// Which variant of a rule a request is: 0 for its own quota, then its tiers, then its overrides, each in the order
+    /// of the file. To be asked once where a rule has several meters.
+    #[must_use]
+    pub fn variant(
+        &self,
+        rule: usize,
+        request: &dyn Attributes,
+        found: &MatchedRules,
+        key: &[u8],
+    ) -> usize {
+        self.rules().get(rule).map_or(0, |rule| {
+            if rule.selector.is_own_quota_only() {
+                return 0;
+            }
+            let route = self.route(request, found);
+            rule.selector.variant(request, route, key)
+        })
+    }
+
+    /// The quota of one meter for a request whose [variant](Self::variant) is known.
+    #[must_use]
+    pub fn quota_of_variant(
+        &self,
+        meter: MeterRef,
+        variant: usize,
+        request: &dyn Attributes,
+        found: &MatchedRules,
+    ) -> SelectedQuota {
+        let rule = self.rules().get(meter.rule);
+        match rule.and_then(|rule| rule.meters.get(meter.meter)) {
+            Some(meter) if meter.is_computed(variant) => {
+                meter.select_quota(variant, request, self.route(request, found))
+            }
+            Some(meter) => meter.select_quota(variant, request, None),
+            None => SelectedQuota::Unlimited,
+        }
+    }
+}
+
+/// Which of a rule's variants a request falls under. The rule's own quota is variant 0; tiers follow, then overrides.
+#[derive(Debug, Default)]
+pub struct VariantSelector {
+    by: Option<Attribute>,
+    /// The tiers' names and variants, in the order of the names.
+    tiers: Box<[(Box<str>, usize)]>,
+    /// The variants of single keys, by the key as it is encoded.
+    overrides: HashMap<Box<[u8]>, usize>,
+}
+
+impl VariantSelector {
+    /// Only the rule's own quota.
+    #[must_use]
+    pub fn own_quota() -> Self {
+        Self::default()
+    }
+
+    /// Tiers by the value of an attribute, the first being variant 1.
+    #[must_use]
+    pub fn with_tiers<'a>(mut self, by: Attribute, names: impl Iterator<Item = &'a str>) -> Self {
+        let mut tiers: Vec<(Box<str>, usize)> = names.map(Box::from).zip(1..).collect();
+        tiers.sort();
+        self.by = Some(by);
+        self.tiers = tiers.into();
+        self
+    }
+
+    /// A variant for the key that is encoded so. The first one to be given holds.
+    pub fn override_key(&mut self, key: &[u8], variant: usize) {
+        self.overrides.entry(key.into()).or_insert(variant);
+    }
+
+    /// The variant of a request whose key is encoded so.
+    #[must_use]
+    pub fn variant(&self, request: &dyn Attributes, route: Option<&[u8]>, key: &[u8]) -> usize {
+        if !self.overrides.is_empty()
+            && let Some(variant) = self.overrides.get(key)
+        {
+            return *variant;
+        }
+        let Some(by) = &self.by else {
+            return 0;
+        };
+        let Some(name) = attribute_value(by, request, route) else {
+            return 0;
+        };
+        self.tiers
+            .binary_search_by(|(tier, _)| tier.as_bytes().cmp(name))
+            .ok()
+            .and_then(|index| self.tiers.get(index))
+            .map_or(0, |(_, variant)| *variant)
+    }
+
+    /// Whether there is only the rule's own quota.
+    #[must_use]
+    pub fn is_own_quota_only(&self) -> bool {
+        self.by.is_none() && self.overrides.is_empty()
+    }
+
+    /// Whether the key must be encoded before the quota is known.
+    #[must_use]
+    pub fn has_overrides(&self) -> bool {
+        !self.overrides.is_empty()
+    }
+}
+
+/// What one variant gets of one meter.
+#[derive(Clone, Debug)]
+pub(crate) enum MeterGrant {
+    /// The quota at this index.
+    Index(usize),
+    /// A quota computed for each request.
+    Computed(Box<ComputedQuota>),
+    /// This meter is not asked.
+    Unlimited,
+}
+
+/// A quota whose number an attribute adds to.
+#[derive(Clone, Debug)]
+pub(crate) struct ComputedQuota {
+    pub(crate) builder: QuotaBuilder,
+    pub(crate) base: u64,
+    pub(crate) each: u64,
+    pub(crate) times: Attribute,
+    pub(crate) at_most: u64,
+    /// The index of the base's quota, in force where the computed one cannot be built.
+    pub(crate) base_index: usize,
+    /// A quota that accepts the most of all that share the state.
+    pub(crate) ceiling_limit: Limit,
+}
+
+impl MeterGrant {
+    pub(crate) fn select_quota(
+        &self,
+        request: &dyn Attributes,
+        route: Option<&[u8]>,
+    ) -> SelectedQuota {
+        match self {
+            Self::Index(index) => SelectedQuota::Index(*index),
+            Self::Computed(computed) => computed.select_quota(request, route),
+            Self::Unlimited => SelectedQuota::Unlimited,
+        }
+    }
+}
+
+impl ComputedQuota {
+    /// How many units a request gets: the base and as much for each as its attribute says, never more than the most.
+    pub(crate) fn units(&self, request: &dyn Attributes, route: Option<&[u8]>) -> u64 {
+        let times = attribute_value(&self.times, request, route)
+            .and_then(parse_whole_number)
+            .unwrap_or(0);
+        self.each
+            .saturating_mul(times)
+            .saturating_add(self.base)
+            .min(self.at_most)
+    }
+
+    fn select_quota(&self, request: &dyn Attributes, route: Option<&[u8]>) -> SelectedQuota {
+        let units = self.units(request, route);
+        if units == self.base {
+            return SelectedQuota::Index(self.base_index);
+        }
+        // Everything between the base and the most can be built, but for numbers below one block, which admit nothing
+        // more than the base does.
+        match self.builder.build(units) {
+            Ok(limit) => SelectedQuota::Computed(share_state(limit, &self.ceiling_limit)),
+            Err(_below_a_block) => SelectedQuota::Index(self.base_index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Plan(&'static [u8]);
+
+    impl Attributes for Plan {
+        fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+            (*attribute == Attribute::Header("x-plan".into())).then_some(self.0)
+        }
+    }
+
+    fn tiers() -> VariantSelector {
+        let by = Attribute::Header("x-plan".into());
+        VariantSelector::own_quota().with_tiers(by, ["pro", "free", "partner"].into_iter())
+    }
+
+    #[test]
+    fn a_tier_is_found_by_its_exact_name_and_anything_else_is_the_rules_own() {
+        let variant = |plan| tiers().variant(&Plan(plan), None, b"");
+        assert_eq!(variant(b"pro"), 1);
+        assert_eq!(variant(b"free"), 2);
+        assert_eq!(variant(b"partner"), 3);
+        for other in [&b"Pro"[..], b"", b"gold", b"\xff"] {
+            assert_eq!(variant(other), 0);
+        }
+    }
+
+    #[test]
+    fn an_override_comes_before_the_tier() {
+        let mut choice = tiers();
+        choice.override_key(b"abc", 4);
+        choice.override_key(b"abc", 5);
+        assert_eq!(choice.variant(&Plan(b"pro"), None, b"abc"), 4);
+        assert_eq!(choice.variant(&Plan(b"pro"), None, b"abd"), 1);
+    }
+}

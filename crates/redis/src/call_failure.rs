@@ -1,0 +1,158 @@
+//! What a failed call means: the client's errors and the server's words for them, as the store contract's kinds, and what
+//! there is to do about it.
+//!
+//! The question that decides is whether something may have been charged. A server that says why it will not run a script
+//! has not run it; one that says nothing, or that a script failed half way, may have. Must not know: batches, limits,
+//! connections.
+
+use redis::{ErrorKind as ClientKind, RedisError};
+use tollgate_store::{StoreError, StoreErrorKind};
+
+/// Words with which a server refuses before it runs anything.
+const REFUSALS: &[&str] = &[
+    "LOADING",
+    "READONLY",
+    "OOM",
+    "BUSY",
+    "MISCONF",
+    "NOREPLICAS",
+    "NOAUTH",
+    "NOPERM",
+    "WRONGPASS",
+    "DENIED",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "TRYAGAIN",
+    "MOVED",
+    "ASK",
+    "CROSSSLOT",
+    "NOSCRIPT",
+];
+
+/// Refusals of a script's first write, which servers before 7.0 wrap into an error of the script. Nothing was written
+/// before it: all three are looked at only as long as a script has not written.
+const WRAPPED: &[&str] = &["READONLY", "OOM", "MISCONF"];
+
+/// Refusals that end only with another server behind the address, so the connection is made anew.
+const MISPLACED: &[&str] = &["READONLY", "MASTERDOWN"];
+
+/// What is wrong besides this one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RoutingHint {
+    /// Nothing that looking for another server would cure.
+    None,
+    /// The server is not there, or not the one to ask: find out who is.
+    FindServer,
+    /// Another server has the slot, for good.
+    Moved(String),
+    /// Another server has this key while its slot is on the way.
+    Ask(String),
+    /// The keys of the call are on two servers for the moment.
+    TryAgain,
+}
+
+/// A failed call: what the caller is told, whether the connection can go on, and what else is wrong.
+#[derive(Debug)]
+pub(crate) struct CallFailure {
+    pub(crate) error: StoreError,
+    pub(crate) is_connection_broken: bool,
+    pub(crate) hint: RoutingHint,
+}
+
+impl CallFailure {
+    /// A failure that a connection survives.
+    pub(crate) const fn new(error: StoreError, trouble: RoutingHint) -> Self {
+        Self {
+            error,
+            is_connection_broken: false,
+            hint: trouble,
+        }
+    }
+}
+
+/// What an error of the client means for a call that was handed to a connection.
+pub(crate) fn classify_error(error: &RedisError) -> CallFailure {
+    let spent = |kind, detail: &'static str| CallFailure {
+        error: StoreError::new(kind, detail),
+        is_connection_broken: true,
+        hint: RoutingHint::FindServer,
+    };
+    if let Some(code) = error.code() {
+        return classify_code(code, error);
+    }
+    match error.kind() {
+        ClientKind::Io if error.is_timeout() => {
+            spent(StoreErrorKind::TimedOut, "the connection timed out")
+        }
+        ClientKind::Io => spent(StoreErrorKind::ConnectionLost, "the connection ended"),
+        _ => CallFailure {
+            hint: RoutingHint::None,
+            ..spent(StoreErrorKind::InvalidReply, "the reply could not be read")
+        },
+    }
+}
+
+fn classify_code(code: &str, error: &RedisError) -> CallFailure {
+    let code = if REFUSALS.contains(&code) {
+        Some(code)
+    } else {
+        wrapped_code(error.detail().unwrap_or_default())
+    };
+    let Some(code) = code else {
+        let detail = "the script failed on the server";
+        return CallFailure::new(
+            StoreError::new(StoreErrorKind::InvalidReply, detail),
+            RoutingHint::None,
+        );
+    };
+    let to = || error.redirect_node().map(|(to, _slot)| to.to_owned());
+    let trouble = match code {
+        "MOVED" => to().map_or(RoutingHint::FindServer, RoutingHint::Moved),
+        "ASK" => to().map_or(RoutingHint::FindServer, RoutingHint::Ask),
+        "TRYAGAIN" => RoutingHint::TryAgain,
+        "READONLY" | "MASTERDOWN" | "LOADING" | "CLUSTERDOWN" => RoutingHint::FindServer,
+        _ => RoutingHint::None,
+    };
+    // Only the code is passed on: the rest of a server's line may name hosts and keys.
+    let detail = format!("the server says {code}");
+    CallFailure {
+        error: StoreError::new(StoreErrorKind::Refused, detail),
+        is_connection_broken: MISPLACED.contains(&code),
+        hint: trouble,
+    }
+}
+
+/// The refusal inside an error of a script, as in `Error running script (call to f_1): @user_script:1: -READONLY You …`.
+fn wrapped_code(detail: &str) -> Option<&'static str> {
+    let (before, inside) = detail.split_once(": -")?;
+    if !before.contains("running script") {
+        return None;
+    }
+    let code = inside.split(' ').next()?;
+    WRAPPED.iter().copied().find(|known| *known == code)
+}
+
+/// Whether the server does not know the script: normal after a restart, a failover or a flush.
+pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
+    error.code() == Some("NOSCRIPT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s_11_what_older_servers_wrap_is_still_a_refusal() {
+        let readonly = "Error running script (call to f_12): @user_script:60: @user_script: 60: -READONLY You can't write against a read only replica.";
+        assert_eq!(wrapped_code(readonly), Some("READONLY"));
+        assert_eq!(
+            wrapped_code("Error running script (call to f_1): -WRONGTYPE no"),
+            None
+        );
+        assert_eq!(
+            wrapped_code("Error running script (call to f_1): oops"),
+            None
+        );
+        assert_eq!(wrapped_code("key: -READONLY of somebody's choosing"), None);
+    }
+}

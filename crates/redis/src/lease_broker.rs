@@ -1,0 +1,47 @@
+//! Lending in Redis or Valkey: an errand is one round trip to where the key is.
+//!
+//! Must not know: how books are kept, how connections are.
+
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
+use tollgate_store::{IdentifiedLimit, StoreError, StoreErrorKind, StoreFuture, StoreKey};
+
+use crate::key_name::KeyName;
+use crate::store::RedisStore;
+use crate::wire::{ScriptCall, decode_lease_grant};
+
+impl RedisStore {
+    /// Runs an errand on one key: see [`Lender`], whose contract this is. A key must have the same tag whenever it is asked
+    /// for.
+    ///
+    /// # Errors
+    /// The limit cannot be lent from, or a server did not answer.
+    pub async fn lend(
+        &self,
+        tag: Option<StoreKey<'_>>,
+        key: StoreKey<'_>,
+        ruled: &IdentifiedLimit,
+        errand: &LeaseRequest<'_>,
+    ) -> Result<LeaseGrant, StoreError> {
+        if errand.reports.len() > MAX_CHECKS {
+            let detail = "too many reports in one errand";
+            return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
+        }
+        let named = KeyName::new(self.secret(), &key, tag.as_ref());
+        let request = ScriptCall::for_named_lease(named, ruled, errand, None)?;
+        let read = |reply: &[i64]| decode_lease_grant(&ruled.limit, errand, reply);
+        self.call(named, &request, read).await
+    }
+}
+
+impl Lender for RedisStore {
+    fn lend<'a>(
+        &'a self,
+        place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
+        ruled: &'a IdentifiedLimit,
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant> {
+        Box::pin(async move { self.lend(place, key, ruled, &errand).await })
+    }
+}

@@ -1,0 +1,223 @@
+//! Several connections to one server, each shared by many calls. A call either goes out at once on a connection that is
+//! up or fails at once; it never waits for a connection to be made, and never goes out twice.
+//!
+//! Must not know: what is in a call, how replies are read, which other servers there are.
+
+mod connector;
+mod pooled_connection;
+mod supervisor;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tollgate_store::{StoreError, StoreErrorKind};
+
+pub(crate) use self::connector::Connector;
+use self::pooled_connection::PooledConnection;
+use self::supervisor::ConnectionSupervisor;
+use crate::address::Endpoint;
+use crate::call_failure::{self, CallFailure, RoutingHint};
+use crate::script::Script;
+use crate::task::SupervisedTask;
+use crate::wire::ScriptCall;
+
+/// Whether a call is announced: a node that is taking a slot over answers only calls that are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallMode {
+    Plain,
+    Asking,
+}
+
+/// The way to one server.
+#[derive(Debug)]
+pub(crate) struct ConnectionPool {
+    dial: Connector,
+    endpoint: Endpoint,
+    connections: Vec<Arc<PooledConnection>>,
+    /// Held for its drop, which ends the background tasks.
+    _supervisors: Vec<SupervisedTask>,
+}
+
+impl ConnectionPool {
+    /// Starts connecting.
+    pub(crate) fn start(
+        dial: &Connector,
+        endpoint: Endpoint,
+        connections: usize,
+        alarm: &Arc<Notify>,
+    ) -> Result<Self, StoreError> {
+        let lanes: Vec<Arc<PooledConnection>> = (0..connections.max(1))
+            .map(|_| Arc::new(PooledConnection::default()))
+            .collect();
+        let tenders = lanes
+            .iter()
+            .map(|lane| {
+                let tender = ConnectionSupervisor {
+                    connection: Arc::clone(lane),
+                    dial: dial.clone(),
+                    endpoint: endpoint.clone(),
+                    alarm: Arc::clone(alarm),
+                };
+                SupervisedTask::start(move || tender.clone().run())
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            dial: dial.clone(),
+            endpoint,
+            connections: lanes,
+            _supervisors: tenders,
+        })
+    }
+
+    /// Waits until each connection has been tried once: at most the connection's deadline.
+    pub(crate) async fn wait_for_first_attempt(&self) {
+        for lane in &self.connections {
+            lane.wait_for_first_attempt().await;
+        }
+    }
+
+    pub(crate) const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connections.iter().any(|lane| lane.current().is_some())
+    }
+
+    /// Calls a script, once.
+    pub(crate) async fn call(
+        &self,
+        request: &ScriptCall,
+        how: CallMode,
+        until: Instant,
+    ) -> Result<Value, CallFailure> {
+        let Some((lane, mut current)) = self.pick(request) else {
+            let error = StoreError::new(StoreErrorKind::Unreachable, "no connection is up");
+            return Err(CallFailure::new(error, RoutingHint::FindServer));
+        };
+        let calling = evaluate(&mut current.connection, request, how);
+        match tokio::time::timeout_at(until, calling).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => {
+                let failure = call_failure::classify_error(&error);
+                if failure.is_connection_broken {
+                    lane.discard(current.generation);
+                }
+                Err(failure)
+            }
+            Err(_elapsed) => {
+                // A slow server is not made faster by connecting again; the tender finds out whether it is gone.
+                lane.request_probe();
+                let detail = "the deadline of the call has passed";
+                let error = StoreError::new(StoreErrorKind::TimedOut, detail);
+                Err(CallFailure::new(error, RoutingHint::FindServer))
+            }
+        }
+    }
+
+    /// Asks the server something that changes nothing, on a connection of its own while none is up: a replica answers too.
+    pub(crate) async fn query(&self, question: &Cmd, within: Duration) -> RedisResult<Value> {
+        let asking = async {
+            let lane = self.connections.iter().find_map(|lane| lane.current());
+            let mut connection = match lane {
+                Some(current) => current.connection,
+                None => {
+                    let credentials = self.dial.credentials().await?;
+                    self.dial
+                        .connect(&self.endpoint, credentials.as_ref())
+                        .await?
+                }
+            };
+            question.query_async(&mut connection).await
+        };
+        match tokio::time::timeout(within, asking).await {
+            Ok(reply) => reply,
+            Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        }
+    }
+
+    /// After a reply that made no sense: whatever else comes on that connection is not to be trusted.
+    pub(crate) fn discard_connection(&self, request: &ScriptCall) {
+        if let Some((lane, current)) = self.pick(request) {
+            lane.discard(current.generation);
+        }
+    }
+
+    /// The key's own connection, or while that is down the next one that is up.
+    fn pick(
+        &self,
+        request: &ScriptCall,
+    ) -> Option<(&Arc<PooledConnection>, pooled_connection::LiveConnection)> {
+        let first = request.connection_index(self.connections.len());
+        let (before, from) = self.connections.split_at_checked(first)?;
+        from.iter()
+            .chain(before)
+            .find_map(|lane| Some((lane, lane.current()?)))
+    }
+}
+
+/// By digest; if the server does not know it, the script goes along, in the same decision and one more round trip. That
+/// is no repetition: a server that does not know a script has not run it.
+async fn evaluate(
+    connection: &mut MultiplexedConnection,
+    request: &ScriptCall,
+    how: CallMode,
+) -> RedisResult<Value> {
+    let script = request.which.script();
+    let call = command(script, request);
+    let first = match how {
+        // Not by way of the trait that all connections have, which puts every call into a box.
+        CallMode::Plain => connection
+            .send_packed_command(&call)
+            .await
+            .and_then(Value::extract_error),
+        CallMode::Asking => pipeline(connection, [redis::cmd("ASKING"), call.clone()]).await,
+    };
+    match first {
+        Err(error) if call_failure::is_unknown_script(&error) => {
+            // Loaded and not only evaluated: newer servers forget scripts that came by EVAL.
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.text);
+            match how {
+                CallMode::Plain => pipeline(connection, [load, call]).await,
+                CallMode::Asking => pipeline(connection, [load, redis::cmd("ASKING"), call]).await,
+            }
+        }
+        other => other,
+    }
+}
+
+/// Several commands of which nobody else's come between, and the reply to the last.
+async fn pipeline<const N: usize>(
+    connection: &mut MultiplexedConnection,
+    commands: [Cmd; N],
+) -> RedisResult<Value> {
+    let mut all = redis::pipe();
+    for command in commands {
+        all.add_command(command);
+    }
+    // Otherwise an error would be told as one of the whole, without its code.
+    all.ignore_errors();
+    let replies: Vec<RedisResult<Value>> = all.query_async(connection).await?;
+    match replies.into_iter().last() {
+        Some(last) => last,
+        None => Err(std::io::Error::other("there was no reply").into()),
+    }
+}
+
+/// The call, in room that is made once.
+fn command(script: &Script, request: &ScriptCall) -> Cmd {
+    let ScriptCall { keys, args, .. } = request;
+    let words = keys.len().saturating_add(args.len()).saturating_add(3);
+    let bytes = keys.size().saturating_add(args.size()).saturating_add(64);
+    let mut call = Cmd::with_capacity(words, bytes);
+    call.arg("EVALSHA").arg(&script.digest).arg(keys.len());
+    for word in keys.iter().chain(args) {
+        call.arg(word);
+    }
+    call
+}

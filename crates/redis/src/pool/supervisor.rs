@@ -1,0 +1,171 @@
+//! Looking after one connection in the background: it is made, asked what it leads to, given the scripts, tried now and
+//! then, logged in again when the credentials change, and made anew.
+//!
+//! Must not know: batches, what callers wait for.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use tokio::sync::Notify;
+
+use super::connector::Connector;
+use super::pooled_connection::PooledConnection;
+use crate::address::Endpoint;
+use crate::credentials::Credentials;
+use crate::script::Which;
+use crate::task::jittered;
+
+/// How often an idle connection is tried.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How long a server that is only slow may take over a probe before the connection is given up.
+const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// One lane's tender.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectionSupervisor {
+    pub(super) connection: Arc<PooledConnection>,
+    pub(super) dial: Connector,
+    pub(super) endpoint: Endpoint,
+    /// Told whenever the server is not there, or not the one to ask.
+    pub(super) alarm: Arc<Notify>,
+}
+
+impl ConnectionSupervisor {
+    pub(super) async fn run(self) {
+        let mut pause = SHORTEST_PAUSE;
+        for generation in 1.. {
+            if let Ok((connection, credentials)) = self.connect().await {
+                self.connection.put(connection, generation);
+                pause = SHORTEST_PAUSE;
+                self.supervise(generation, credentials).await;
+            }
+            self.connection.mark_tried();
+            self.alarm.notify_one();
+            tokio::time::sleep(jittered(pause)).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn connect(&self) -> RedisResult<(MultiplexedConnection, Option<Credentials>)> {
+        let connecting = async {
+            let credentials = self.dial.credentials().await?;
+            let mut connection = self
+                .dial
+                .connect(&self.endpoint, credentials.as_ref())
+                .await?;
+            let mut greeting = redis::pipe();
+            greeting.cmd("ROLE");
+            for which in Which::EACH.into_iter().chain([Which::Lend]) {
+                greeting.cmd("SCRIPT").arg("LOAD").arg(which.script().text);
+            }
+            greeting.ignore_errors();
+            let mut replies: Vec<RedisResult<Value>> =
+                greeting.query_async(&mut connection).await?;
+            if replies.is_empty() || !is_primary(&replies.remove(0)) {
+                return Err(std::io::Error::other("the server is a replica").into());
+            }
+            // A server that cannot load scripts yet is of no use yet.
+            for reply in replies {
+                reply?;
+            }
+            Ok((connection, credentials))
+        };
+        match tokio::time::timeout(self.dial.deadline(), connecting).await {
+            Ok(connected) => connected,
+            Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        }
+    }
+
+    /// Returns when the connection is of no more use.
+    async fn supervise(&self, generation: u64, mut credentials: Option<Credentials>) {
+        loop {
+            // Either way it is looked at: after a doubt at once, otherwise now and then.
+            let _waited =
+                tokio::time::timeout(PROBE_EVERY, self.connection.probe_requested()).await;
+            let Some(mut current) = self.connection.current() else {
+                return;
+            };
+            let probing = async {
+                self.reauthenticate(&mut current.connection, &mut credentials)
+                    .await
+                    && probe(&mut current.connection, generation).await
+            };
+            let probed = tokio::time::timeout(PROBE_DEADLINE, probing).await;
+            if probed != Ok(true) {
+                self.connection.discard(generation);
+                return;
+            }
+        }
+    }
+
+    /// If the credentials have changed, says so to the server, on the connection that is up. Whether it can go on.
+    async fn reauthenticate(
+        &self,
+        connection: &mut MultiplexedConnection,
+        known: &mut Option<Credentials>,
+    ) -> bool {
+        // What cannot be read just now may be in the middle of being changed.
+        let Ok(Some(now)) = self.dial.credentials().await else {
+            return true;
+        };
+        if known.as_ref() == Some(&now) {
+            return true;
+        }
+        let mut login = redis::cmd("AUTH");
+        if let Some(username) = &now.username {
+            login.arg(username);
+        }
+        login.arg(&now.password);
+        let is_known = login.exec_async(connection).await.is_ok();
+        *known = Some(now);
+        is_known
+    }
+}
+
+/// Whether the server is there, answers what it is asked, and is still the one that may decide.
+async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool {
+    // A word that only this probe's reply has: on a connection that lost a reply, every later call would get the reply
+    // of another.
+    let word = RandomState::new().hash_one(generation);
+    let mut probe = redis::pipe();
+    probe.cmd("PING").arg(word).cmd("ROLE").ignore_errors();
+    let replies: RedisResult<Vec<RedisResult<Value>>> = probe.query_async(connection).await;
+    let Ok([Ok(echo), role]) = replies.as_deref() else {
+        return false;
+    };
+    matches!(redis::from_redis_value_ref::<u64>(echo), Ok(echo) if echo == word) && is_primary(role)
+}
+
+/// Whether a server that says this of its role may decide: not a replica, whose state is late and whose word binds nobody.
+/// One that is not allowed to say is taken for a primary; a replica would refuse to write.
+fn is_primary(role: &RedisResult<Value>) -> bool {
+    let Ok(Value::Array(parts)) = role else {
+        return true;
+    };
+    let role = match parts.first() {
+        Some(Value::BulkString(role)) => role.as_slice(),
+        Some(Value::SimpleString(role)) => role.as_bytes(),
+        _ => return true,
+    };
+    role == b"master"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s_20_only_a_primary_may_decide() {
+        let role = |name: &[u8]| Ok(Value::Array(vec![Value::BulkString(name.to_vec())]));
+        assert!(is_primary(&role(b"master")));
+        assert!(!is_primary(&role(b"slave")));
+        assert!(!is_primary(&role(b"sentinel")));
+        let refused = redis::make_extension_error("NOPERM".to_owned(), None);
+        assert!(is_primary(&Err(refused)));
+    }
+}

@@ -1,0 +1,94 @@
+//! A beat as text: words in an order that stays, to which later versions add at the end.
+//!
+//! Must not know: where it is kept.
+
+use tollgate_store::register::{Heartbeat, NodeId, NodeLoad};
+
+/// Says which way of writing this is. A version that has to change what is written here writes another word, and then this
+/// one knows of its nodes only that they are there.
+const FORMAT: &str = "1";
+
+pub(super) fn write(beat: &Heartbeat) -> String {
+    let load = beat.load.numbers().map(|n| n.to_string()).join(",");
+    let Heartbeat {
+        node,
+        secret_fingerprint: fingerprint,
+        policy_fingerprint: policy,
+        generation,
+        version,
+        ..
+    } = beat;
+    let version = Heartbeat::sanitize_version(version);
+    format!("{FORMAT} {node} {fingerprint:016x} {policy:016x} {generation} {version} {load}")
+}
+
+pub(super) fn read(text: &str) -> Option<Heartbeat> {
+    let mut words = text.split(' ');
+    if words.next()? != FORMAT {
+        return None;
+    }
+    let mut digits = || u64::from_str_radix(words.next()?, 16).ok();
+    let (node, fingerprint, policy) = (NodeId(digits()?), digits()?, digits()?);
+    let generation = words.next()?.parse().ok()?;
+    let version = Heartbeat::sanitize_version(words.next()?);
+    let numbers = words.next()?.split(',').map(str::parse);
+    let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
+    let load = NodeLoad::from_numbers(numbers);
+    Some(Heartbeat {
+        node,
+        secret_fingerprint: fingerprint,
+        policy_fingerprint: policy,
+        generation,
+        version,
+        load,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat() -> Heartbeat {
+        Heartbeat {
+            node: NodeId(0xfeed),
+            secret_fingerprint: u64::MAX,
+            policy_fingerprint: 7,
+            generation: 3,
+            version: "0.6.0".into(),
+            load: NodeLoad::from_numbers([1, 2, 3, 4]),
+        }
+    }
+
+    /// If this fails, nodes of two versions do not understand each other.
+    #[test]
+    fn a_beat_is_written_the_same_in_every_version() {
+        let text = "1 000000000000feed ffffffffffffffff 0000000000000007 3 0.6.0 1,2,3,4";
+        assert_eq!(write(&beat()), text);
+        assert_eq!(read(text), Some(beat()));
+    }
+
+    #[test]
+    fn later_versions_may_add_words_and_numbers_and_earlier_ones_know_fewer() {
+        let later = "1 feed ffffffffffffffff 7 3 0.6.0 1,2,3,4,99 zone=eu";
+        assert_eq!(read(later), Some(beat()));
+        let earlier = "1 feed ffffffffffffffff 7 3 0.6.0 1";
+        let of_earlier = read(earlier).unwrap();
+        assert_eq!(of_earlier.load, NodeLoad::from_numbers([1]));
+    }
+
+    #[test]
+    fn what_is_no_beat_is_not_read() {
+        for wrong in [
+            "",
+            "1",
+            "2 feed 1 7 3 0.6.0 1",
+            "1 feed",
+            "1 xyz 1 7 3 v 1",
+            "1 feed 1 7 -3 v 1",
+            "1 feed 1 7 3 v 1,x",
+            "1 feed 10000000000000000 7 3 v 1",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The cluster as it was last seen: a link to each primary, and who has which slot. A slot that has moved is corrected in
+//! place; nodes that come and go make another view. Must not know: how it was found out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use super::super::slot::SLOTS;
+use super::cluster_slots::SlotRange;
+use crate::address::Endpoint;
+use crate::pool::ConnectionPool;
+
+/// No node has the slot.
+const NOBODY: u16 = u16::MAX;
+
+/// Links and slots.
+#[derive(Debug)]
+pub(super) struct ClusterView {
+    links: Vec<Arc<ConnectionPool>>,
+    /// For each slot the number of its owner's link.
+    owners: Vec<AtomicU16>,
+}
+
+impl ClusterView {
+    /// Nothing is known yet.
+    pub(super) fn empty() -> Self {
+        Self::new(Vec::new(), &[])
+    }
+
+    /// These ranges, with a link to each owner. A range whose owner has no link is nobody's.
+    pub(super) fn new(links: Vec<Arc<ConnectionPool>>, ranges: &[SlotRange]) -> Self {
+        let view = Self {
+            links,
+            owners: std::iter::repeat_with(|| AtomicU16::new(NOBODY))
+                .take(SLOTS)
+                .collect(),
+        };
+        for range in ranges {
+            for slot in range.first..=range.last {
+                view.assign(slot, &range.owner);
+            }
+        }
+        view
+    }
+
+    pub(super) fn links(&self) -> &[Arc<ConnectionPool>] {
+        &self.links
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<ConnectionPool>> {
+        let owner = self.owners.get(usize::from(slot))?.load(Ordering::Relaxed);
+        self.links.get(usize::from(owner))
+    }
+
+    /// The link to a node, if it is known.
+    pub(super) fn find(&self, endpoint: &Endpoint) -> Option<&Arc<ConnectionPool>> {
+        self.links.iter().find(|link| link.endpoint() == endpoint)
+    }
+
+    /// From now on this node has the slot.
+    pub(super) fn assign(&self, slot: u16, to: &Endpoint) {
+        let index = self.links.iter().position(|link| link.endpoint() == to);
+        let index = index.and_then(|index| u16::try_from(index).ok());
+        if let (Some(owner), Some(index)) = (self.owners.get(usize::from(slot)), index) {
+            owner.store(index, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the same nodes have the same slots.
+    pub(super) fn matches_ranges(&self, ranges: &[SlotRange]) -> bool {
+        let has = |range: &SlotRange| {
+            (range.first..=range.last).all(|slot| {
+                self.owner(slot)
+                    .is_some_and(|link| *link.endpoint() == range.owner)
+            })
+        };
+        let served = ranges
+            .iter()
+            .map(|range| usize::from(range.last - range.first) + 1)
+            .sum::<usize>();
+        let known = self
+            .owners
+            .iter()
+            .filter(|owner| owner.load(Ordering::Relaxed) != NOBODY);
+        ranges.iter().all(has) && served == known.count()
+    }
+}

@@ -1,0 +1,296 @@
+//! A batch of checks as one call of a script. Must not know: connections, replies.
+
+use tollgate_core::limit::Quota;
+use tollgate_core::reservation::ReservationId;
+use tollgate_core::{Nanos, Receipt, Timestamp};
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Op, QuotaCheck, StoreError, StoreErrorKind};
+
+use super::algorithm;
+use super::bytes::Blob;
+use super::call_arguments::CallArguments;
+use super::code;
+use crate::key_name::{KeyHashSecret, KeyName, NameDigest, ledger_name, undo_marker_name};
+use crate::options::ReservationRetention;
+use crate::script::Which;
+
+/// One call of a script.
+#[derive(Debug)]
+pub struct ScriptCall {
+    /// The script.
+    pub which: Which,
+    /// The keys it may touch.
+    pub keys: CallArguments,
+    /// Its arguments.
+    pub args: CallArguments,
+    first_tag: Option<NameDigest>,
+}
+
+impl ScriptCall {
+    /// The call that decides these checks. `now` is for tests that move time; without it the server's clock counts.
+    ///
+    /// # Errors
+    /// The batch makes no sense.
+    pub fn new(
+        secret: KeyHashSecret,
+        remembering: ReservationRetention,
+        checks: &[QuotaCheck<'_>],
+        now: Option<Timestamp>,
+    ) -> Result<Self, StoreError> {
+        let named = checks
+            .iter()
+            .map(|check| (check, KeyName::new(secret, &check.key, None)));
+        Self::for_named_checks(remembering, named, now)
+    }
+
+    /// The same for checks whose keys have been named already.
+    pub(crate) fn for_named_checks<'a>(
+        remembering: ReservationRetention,
+        checks: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, KeyName)>,
+        now: Option<Timestamp>,
+    ) -> Result<Self, StoreError> {
+        if checks.len() > MAX_CHECKS {
+            return Err(bad("too many checks in one batch"));
+        }
+        let mut request = Self::empty(checks.len(), now);
+        for (check, named) in checks {
+            request.add(remembering, check, named)?;
+        }
+        Ok(request)
+    }
+
+    /// The call that gives back what these checks were charged, by their receipts. However often it is made under one id,
+    /// they are given back once; a server remembers the id for `memory`.
+    pub(crate) fn for_undo<'a>(
+        remembering: ReservationRetention,
+        charged: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, KeyName, Receipt)>,
+        id: u128,
+        memory: Nanos,
+    ) -> Result<Self, StoreError> {
+        let mut request = Self::empty(charged.len(), None);
+        for (check, named, receipt) in charged {
+            // What has an id of its own is undone by that.
+            let by_id = match check.op {
+                Op::Acquire { id, .. } => Some(Op::Release(id)),
+                Op::Reserve { id, .. } => Some(Op::CancelReserved(id)),
+                _ => None,
+            };
+            if let Some(op) = by_id {
+                request.add(remembering, &QuotaCheck { op, ..*check }, named)?;
+                continue;
+            }
+            let quota = check.limit.limit.quota();
+            let part = CheckEncoding {
+                op: Op::Settle { receipt, actual: 0 },
+                ledger_op: Some(code::UNDO),
+                flags: 0,
+                about: Some(receipt_blob(receipt, quota).pair(memory.as_nanos())),
+            };
+            request.push(part, check, named, Some(SideKey::Marker(id)))?;
+        }
+        Ok(request)
+    }
+
+    /// A call of the register's script.
+    pub(crate) fn for_register(keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Self {
+        Self {
+            which: Which::Register,
+            keys: keys.into_iter().collect(),
+            args: args.into_iter().collect(),
+            first_tag: None,
+        }
+    }
+
+    /// A call of a script that wants these names and no arguments.
+    pub(crate) fn for_script(which: Which, named: KeyName, keys: &[Vec<u8>]) -> Self {
+        Self {
+            which,
+            keys: keys.iter().collect(),
+            args: CallArguments::default(),
+            first_tag: Some(named.tag()),
+        }
+    }
+
+    /// Whether it asks for nothing.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub(super) fn empty(checks: usize, now: Option<Timestamp>) -> Self {
+        let mut args =
+            CallArguments::with_room(checks.saturating_add(1), checks.saturating_mul(ROOM));
+        match now {
+            Some(now) => args.push(Blob::default().pair(now.as_nanos()).as_bytes()),
+            None => args.push(&[]),
+        }
+        Self {
+            which: Which::All,
+            keys: CallArguments::with_room(checks, checks.saturating_mul(ROOM)),
+            args,
+            first_tag: None,
+        }
+    }
+
+    /// Says whose call it is.
+    pub(super) fn set_first_tag(&mut self, tag: NameDigest) {
+        self.first_tag.get_or_insert(tag);
+    }
+
+    /// Which of so many connections the call belongs to: the same for the same first key.
+    #[must_use]
+    pub fn connection_index(&self, places: usize) -> usize {
+        self.first_tag
+            .map_or(0, |digest| digest.index_below(places))
+    }
+
+    fn add(
+        &mut self,
+        remembering: ReservationRetention,
+        check: &QuotaCheck<'_>,
+        named: KeyName,
+    ) -> Result<(), StoreError> {
+        let quota = check.limit.limit.quota();
+        let part = CheckEncoding::new(check.op, quota, remembering);
+        let beside = part.ledger_op.is_some().then_some(SideKey::Ledger);
+        self.push(part, check, named, beside)
+    }
+
+    /// One check: its own key, and the one beside it where it has one.
+    fn push(
+        &mut self,
+        part: CheckEncoding,
+        check: &QuotaCheck<'_>,
+        named: KeyName,
+        beside: Option<SideKey>,
+    ) -> Result<(), StoreError> {
+        self.first_tag.get_or_insert(named.tag());
+        let quota = check.limit.limit.quota();
+        let is_first = self.keys.is_empty();
+        self.keys
+            .push_with(|bytes| named.append_name(check.limit.id, bytes));
+        if self.keys.repeats_last() {
+            return Err(bad("the same key of the same limit twice in one batch"));
+        }
+        let mut blob = algorithm::encode(quota, part.op).ok_or_else(unsupported)?;
+        let operation = blob.operation_mut();
+        let mut about = part.about;
+        if let (Some(ledger), Some(of)) = (part.ledger_op, about) {
+            about = Some(of.byte(*operation));
+            *operation = ledger;
+        }
+        *operation |= part.flags;
+        let which = match (*operation, algorithm::script(quota)) {
+            _ if part.ledger_op.is_some() => Which::All,
+            (code::SPEND, Which::Buckets) => Which::Spend,
+            (_, script) => script,
+        };
+        self.which = if is_first {
+            which
+        } else {
+            self.which.and(which)
+        };
+        self.args.push(blob.as_bytes());
+        if let Some(about) = about {
+            self.args.push(about.as_bytes());
+        }
+        match beside {
+            None => {}
+            Some(SideKey::Ledger) => self.keys.push(&ledger_name(&named.name(check.limit.id))),
+            Some(SideKey::Marker(id)) => {
+                self.keys
+                    .push(&undo_marker_name(&named.name(check.limit.id), id));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// About what a name takes, and what a limit takes as an argument.
+const ROOM: usize = 40;
+
+/// What lies beside a state.
+#[derive(Clone, Copy, Debug)]
+enum SideKey {
+    /// Its reservations.
+    Ledger,
+    /// What says that a charge was given back under this id.
+    Marker(u128),
+}
+
+/// One check, taken apart.
+#[derive(Clone, Copy)]
+struct CheckEncoding {
+    /// What the algorithm is asked.
+    op: Op,
+    /// The operation on the ledger that goes first, if there is one.
+    ledger_op: Option<u8>,
+    flags: u8,
+    /// The earlier charge that it is about, if it is about one.
+    about: Option<Blob>,
+}
+
+impl CheckEncoding {
+    fn new(op: Op, quota: &Quota, remembering: ReservationRetention) -> Self {
+        let plain = |op| Self {
+            op,
+            ledger_op: None,
+            flags: 0,
+            about: None,
+        };
+        let reserved = |op, code, id: ReservationId, number, cost| Self {
+            op,
+            ledger_op: Some(code),
+            flags: 0,
+            about: Some(
+                Blob::default()
+                    .id(id.0)
+                    .pair(number)
+                    .pair(remembering.retention.as_nanos())
+                    .small(remembering.max_records)
+                    .pair(cost),
+            ),
+        };
+        // The receipt of a reserved charge is in the ledger, where the script finds it.
+        let settling = |actual| Op::Settle {
+            receipt: Receipt::default(),
+            actual,
+        };
+        match op {
+            Op::Peek(cost) => Self {
+                flags: code::PEEK,
+                ..plain(Op::Spend(cost))
+            },
+            Op::Settle { receipt, actual } => Self {
+                about: Some(receipt_blob(receipt, quota).pair(actual)),
+                ..plain(op)
+            },
+            Op::Reserve { id, cost, hold } => {
+                reserved(Op::Spend(cost), code::RESERVE, id, hold.as_nanos(), cost)
+            }
+            Op::SettleReserved { id, actual } => {
+                reserved(settling(actual), code::SETTLE_RESERVED, id, actual, 0)
+            }
+            Op::CancelReserved(id) => reserved(settling(0), code::CANCEL_RESERVED, id, 0, 0),
+            op => plain(op),
+        }
+    }
+}
+
+/// The charge that is to be corrected, as its receipt says.
+fn receipt_blob(receipt: Receipt, quota: &Quota) -> Blob {
+    // So many steps of a mark are a second.
+    let step = algorithm::mark_nanos(quota);
+    let second = 1_000_000_000 / step;
+    Blob::default()
+        .pair(receipt.cost)
+        .pair(receipt.at.as_nanos())
+        .split(receipt.mark / second, receipt.mark % second * step)
+}
+
+fn bad(detail: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::BadRequest, detail)
+}
+
+fn unsupported() -> StoreError {
+    bad("the limit's algorithm does not know this operation")
+}

@@ -1,0 +1,206 @@
+//! A server on a clock of its own, a store that decides on it, and the checks of what the server keeps.
+//!
+//! Must not know: which limits are tried.
+
+use std::time::Duration;
+
+use redis::{Connection, FromRedisValue};
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_redis::{RedisStore, ReservationRetention};
+use tollgate_store::{IdentifiedLimit, Op, StoreReply};
+use tollgate_testkit::redis::{Clock, Kind, Server};
+
+use crate::model::Model;
+use crate::server_time::{connection, decide_one, long_timeout_store};
+
+/// Not on a whole millisecond, so that every rounding matters. Redis tells the time in microseconds.
+const START: Duration = Duration::from_micros(1_789_000_000_123_457);
+const MILLISECOND: u64 = 1_000_000;
+/// Valkey 9 reads the wall clock once a millisecond and counts on from there by the processor's own counter, which nobody
+/// can hold (valkey-io/valkey#3193). So it learns of a move late, and its clock is ahead of where it is held by up to this.
+const CACHED_FOR: Nanos = Nanos::from_millis(1);
+/// How often the server is asked whether it has noticed that its clock moved: for seconds, where one millisecond will do.
+const QUESTIONS: u32 = 100_000;
+const GONE: i64 = -2;
+const IMMORTAL: i64 = -1;
+
+pub(super) struct ClockHarness {
+    pub(super) store: RedisStore,
+    pub(super) connection: Connection,
+    clock: Clock,
+    kind: Kind,
+    now: u64,
+    taken: u128,
+    // Stopped last, when nobody uses it any more.
+    _server: Server,
+}
+
+impl ClockHarness {
+    pub(super) async fn start(kind: Kind) -> Self {
+        let (server, clock) = Server::start_with_clock(kind, START);
+        let store = long_timeout_store(server.url()).await;
+        Self {
+            store,
+            connection: connection(&server),
+            clock,
+            kind,
+            now: u64::try_from(START.as_nanos()).unwrap(),
+            taken: 0,
+            _server: server,
+        }
+    }
+
+    /// Where the clock is held.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now)
+    }
+
+    /// How far the server's time may be ahead of where it is held.
+    pub(super) fn slack(&self) -> Nanos {
+        match self.kind {
+            Kind::Redis | Kind::OldRedis => Nanos::ZERO,
+            Kind::Valkey | Kind::NewValkey => CACHED_FOR,
+        }
+    }
+
+    pub(super) fn advance(&mut self, by: Nanos) {
+        self.clock.advance(Duration::from_nanos(by.as_nanos()));
+        self.now += by.as_nanos();
+        self.await_time(true);
+    }
+
+    pub(super) fn set_back(&mut self, by: Nanos) {
+        self.clock.set_back(Duration::from_nanos(by.as_nanos()));
+        self.now -= by.as_nanos();
+        self.await_time(true);
+    }
+
+    /// Lets the clock run with the machine's. From here on nothing is known of the instant but what answers tell.
+    pub(super) fn run(&mut self) {
+        self.clock.run();
+        self.await_time(false);
+    }
+
+    /// Waits until the server's time is where the clock is held, or is not.
+    fn await_time(&mut self, is_held: bool) {
+        let held = self.now..=self.now + self.slack().as_nanos();
+        for _ in 0..QUESTIONS {
+            let (seconds, micros): (u64, u64) = self.command(&["TIME"]);
+            if held.contains(&(seconds * 1_000_000_000 + micros * 1_000)) == is_held {
+                return;
+            }
+        }
+        panic!("{:?} did not notice that its clock moved", self.kind);
+    }
+
+    /// A number that was not used before.
+    pub(super) fn number(&mut self) -> u128 {
+        self.taken += 1;
+        self.taken
+    }
+
+    pub(super) async fn ask(&self, key: &str, ruled: &IdentifiedLimit, op: Op) -> StoreReply {
+        decide_one(&self.store, key, ruled, op).await.unwrap()
+    }
+
+    /// Asks the store, and core, which forgets nothing and is told the instant at which the store decided. They must
+    /// agree in every number.
+    pub(super) async fn agree(
+        &self,
+        model: &mut Model,
+        key: &str,
+        ruled: &IdentifiedLimit,
+        op: Op,
+    ) -> StoreReply {
+        let answer = self.ask(key, ruled, op).await;
+        let at = answer.receipt.at;
+        let ahead = at.since(self.now());
+        assert!(at >= self.now() && ahead <= self.slack(), "{ahead:?} ahead");
+        let expected = model
+            .step(&ruled.limit, at, op, ReservationRetention::default())
+            .unwrap();
+        assert_eq!(answer, expected, "{op:?} on {ruled:?}");
+        answer
+    }
+
+    pub(super) fn command<T: FromRedisValue>(&mut self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(word);
+        }
+        command.query(&mut self.connection).unwrap()
+    }
+
+    pub(super) fn names(&mut self) -> Vec<String> {
+        self.command(&["KEYS", "*"])
+    }
+
+    /// When a key will be gone, or that it will not be or is already.
+    fn end_of(&mut self, name: &str) -> Result<Timestamp, String> {
+        let left: i64 = self.command(&["PTTL", name]);
+        if left == IMMORTAL {
+            return Err(format!("{name} never expires"));
+        }
+        if left == GONE {
+            return Err(format!("{name} is gone already"));
+        }
+        let end = if self.kind == Kind::OldRedis {
+            // It cannot tell the instant, but its clock stands still.
+            u64::try_from(left).unwrap() + self.now / MILLISECOND
+        } else {
+            self.command(&["PEXPIRETIME", name])
+        };
+        // The server drops a key in the millisecond after the one that its lifetime leads to.
+        Ok(Timestamp::from_nanos((end + 1) * MILLISECOND))
+    }
+
+    /// What is wrong with the end of a key whose state matters until this instant: that there is none, or that it comes
+    /// too early.
+    pub(super) fn shortness_fault(&mut self, name: &str, until: Timestamp) -> Option<String> {
+        match self.end_of(name) {
+            Err(fault) => Some(fault),
+            Ok(end) if end < until => Some(format!("{name} ends {:?} too early", until.since(end))),
+            Ok(_) => None,
+        }
+    }
+
+    /// The same, and that the end comes later than rounding explains. To be asked only while the clock is held: Redis 7.0
+    /// counts a lifetime not from the instant that it told the script but from when it sets the key.
+    pub(super) fn lifetime_fault(&mut self, name: &str, until: Timestamp) -> Option<String> {
+        let fault = self.shortness_fault(name, until);
+        fault.or_else(|| {
+            let spare = self.end_of(name).ok()?.since(until);
+            (spare > Nanos::from_millis(2)).then(|| format!("{name} lives {spare:?} longer"))
+        })
+    }
+
+    /// What is wrong with a key that must have expired.
+    pub(super) fn survival_fault(&mut self, name: &str) -> Option<String> {
+        let exists: i64 = self.command(&["EXISTS", name]);
+        let left: i64 = self.command(&["PTTL", name]);
+        (exists != 0 || left != GONE)
+            .then(|| format!("{name} is still there and lives for {left} ms"))
+    }
+
+    /// What is wrong with an answer that must be that of a limit never used.
+    pub(super) fn staleness_fault(
+        answer: &StoreReply,
+        ruled: &IdentifiedLimit,
+        op: Op,
+    ) -> Option<String> {
+        let fresh = Model::default()
+            .step(
+                &ruled.limit,
+                answer.receipt.at,
+                op,
+                ReservationRetention::default(),
+            )
+            .unwrap();
+        (*answer != fresh).then(|| format!("{answer:?} instead of {fresh:?}"))
+    }
+}
+
+/// The instant until which the state that this answer leaves matters.
+pub(super) fn needed_until(answer: &StoreReply) -> Timestamp {
+    answer.receipt.at.after(answer.status.reset_after)
+}

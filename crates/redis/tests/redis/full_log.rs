@@ -1,0 +1,96 @@
+//! Collections at their bound.
+
+use tollgate_core::limit::{Limit, State};
+use tollgate_core::sliding_log::{Log, LogEntry};
+use tollgate_core::{Nanos, SlidingLog, Timestamp};
+use tollgate_redis::ReservationRetention;
+use tollgate_redis::wire::ScriptCall;
+use tollgate_store::{Op, QuotaCheck, StoreKey};
+use tollgate_testkit::redis::{Kind, Server};
+
+use crate::SECRET;
+use crate::differential::{ExpectedStep, first_limit, load, run};
+use crate::model::Model;
+use crate::server_time::connection;
+
+const KEY: [u8; 8] = *b"the full";
+
+/// A log of almost as many entries as there may be, as core and as the script keep it.
+fn almost_full(from: u64) -> (Log, Vec<u8>) {
+    let entries: Vec<LogEntry> = (0..9_950)
+        .map(|n| LogEntry {
+            at: from + n * 900,
+            blocks: 1 + n % 3,
+        })
+        .collect();
+    let total: u64 = entries.iter().map(|entry| entry.blocks).sum();
+    let mut raw = vec![b'l'];
+    raw.extend_from_slice(&total.to_be_bytes()[2..]);
+    for entry in &entries {
+        raw.extend_from_slice(&(entry.at / 1_000_000).to_be_bytes()[3..]);
+        raw.extend_from_slice(&(entry.at % 1_000_000 * 1_000).to_be_bytes()[4..]);
+        raw.extend_from_slice(&entry.blocks.to_be_bytes()[4..]);
+    }
+    (entries.into_iter().collect(), raw)
+}
+
+/// A log that is kept for a longer window than the one that charges it forgets its oldest entry rather than grow.
+#[test]
+fn a_log_that_is_full_forgets_as_core_does() {
+    let long = SlidingLog::builder(10_000, Nanos::HOUR).build().unwrap();
+    let short = SlidingLog::builder(10_000, Nanos::from_millis(1))
+        .build()
+        .unwrap()
+        .sharing_state_with(&long);
+    let server = Server::start(Kind::Redis);
+    let mut connection = connection(&server);
+    let digests = load(&mut connection, str::to_owned);
+    let remembering = ReservationRetention::default();
+    let mut now = Timestamp::from_secs(1_800_000_000);
+    let (log, raw) = almost_full(now.as_nanos() / 1_000);
+    now = now.after(Nanos::from_secs(9));
+    let mut model = Model::of(State::Log(log));
+    let mut planned = Vec::new();
+    for step in 0..400_u64 {
+        now = now.after(Nanos::from_micros(if step == 390 {
+            3_595_000_000
+        } else {
+            700
+        }));
+        let (limit, op) = match step % 7 {
+            0 => (Limit::new(long), Op::Spend(1)),
+            1 => (Limit::new(long), Op::Credit(2)),
+            _ => (Limit::new(short), Op::Spend(1 + step % 2)),
+        };
+        let expected = model.step(&limit, now, op, remembering).unwrap();
+        planned.push(ExpectedStep {
+            ruled: first_limit(limit),
+            key: KEY,
+            op,
+            now,
+            expected,
+        });
+    }
+    let check = QuotaCheck {
+        key: StoreKey::new(&KEY).unwrap(),
+        limit: &planned[0].ruled,
+        op: planned[0].op,
+    };
+    let request = ScriptCall::new(SECRET, remembering, &[check], Some(now)).unwrap();
+    let name = request.keys.get(0).unwrap();
+    let set = redis::cmd("SET")
+        .arg(name)
+        .arg(raw)
+        .query::<()>(&mut connection);
+    set.unwrap();
+    let mut longest = 0;
+    for trace in planned.chunks(40) {
+        run(&mut connection, &digests, remembering, trace).unwrap();
+        let length: u64 = redis::cmd("STRLEN")
+            .arg(name)
+            .query(&mut connection)
+            .unwrap();
+        longest = longest.max((length - 7) / 13);
+    }
+    assert_eq!(longest, 10_000, "it was filled to the bound and not beyond");
+}

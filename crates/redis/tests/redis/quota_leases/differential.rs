@@ -1,0 +1,301 @@
+//! The same errands through core's book and through the script: same grants, times and standing, every step.
+
+use std::collections::BTreeMap;
+
+use redis::Connection;
+use tollgate_core::limit::Limit;
+use tollgate_core::quota_lease::{
+    LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, LeasedBucket, MAX_QUOTA_LEASES, QuotaLeaseId,
+};
+use tollgate_core::{Nanos, Outcome, Timestamp};
+use tollgate_redis::wire::{ScriptCall, Which, decode_lease_grant, leasable_bucket};
+use tollgate_store::{IdentifiedLimit, StoreKey};
+use tollgate_testkit::redis::{Kind, Server};
+
+use crate::SECRET;
+use crate::differential::first_limit;
+use crate::server_time::connection;
+use crate::trace::{self, ClockStep, Family, TestRng};
+
+const STEPS_PER_TRACE: usize = 250;
+const STEPS: usize = 60_000;
+
+type Coverage = BTreeMap<&'static str, u64>;
+
+/// One step of a trace, and what core says to it.
+struct ExpectedGrant {
+    ruled: IdentifiedLimit,
+    key: [u8; 8],
+    reports: Vec<LeaseReport>,
+    spend: u64,
+    want: Option<LeaseSpec>,
+    now: Timestamp,
+    expected: LeaseGrant,
+}
+
+impl ExpectedGrant {
+    fn errand(&self) -> LeaseRequest<'_> {
+        LeaseRequest {
+            reports: &self.reports,
+            direct_cost: self.spend,
+            lease: self.want,
+        }
+    }
+}
+
+/// A quota that slices can be taken from.
+fn limit(dice: &mut TestRng) -> (Limit, u64) {
+    loop {
+        let family = dice.one_of(&[Family::Token, Family::Token, Family::Leaky]);
+        let (limit, span) = trace::limit(dice, family);
+        if leasable_bucket(&limit).is_some() {
+            return (limit, span);
+        }
+    }
+}
+
+fn reports(dice: &mut TestRng, most: u64, span: u64, ids: u64) -> Vec<LeaseReport> {
+    let count = dice.one_of(&[0, 0, 1, 1, 2, 3]);
+    let mut one = || LeaseReport {
+        id: QuotaLeaseId(u128::from(dice.below(ids))),
+        spent: trace::cost(dice, most),
+        last_spend_age: Nanos::from_nanos(match dice.below(10) {
+            0 => dice.wide(),
+            1..4 => 0,
+            _ => dice.below(span.saturating_mul(3).max(1)),
+        }),
+        is_last: dice.chance(30),
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+/// Plans a trace on one key by asking core, and counts what is in it.
+fn plan(dice: &mut TestRng, key: u64, seen: &mut Coverage) -> Vec<ExpectedGrant> {
+    let mut count = |what, is_so: bool| *seen.entry(what).or_default() += u64::from(is_so);
+    let (mut limit, mut span) = limit(dice);
+    let ids = dice.one_of(&[3, 8, 40]);
+    let mut now = trace::usual(dice);
+    let mut book = LeasedBucket::default();
+    let mut planned = Vec::with_capacity(STEPS_PER_TRACE);
+    while planned.len() < STEPS_PER_TRACE {
+        if dice.chance(2) {
+            (limit, span) = self::limit(dice);
+            count("quota changed", true);
+        }
+        let (next, step) = trace::instant(dice, now, span);
+        now = next;
+        let bucket = *leasable_bucket(&limit).unwrap();
+        let most = bucket.limit();
+        let reports = reports(dice, most, span, ids);
+        let spend = match dice.chance(40) {
+            true => trace::cost(dice, most),
+            false => 0,
+        };
+        let want = dice.chance(60).then(|| LeaseSpec {
+            id: QuotaLeaseId(u128::from(dice.below(ids))),
+            min_units: dice.one_of(&[0, 1, 1, 2, most / 2]),
+            max_units: trace::cost(dice, most),
+            duration: Nanos::from_nanos(match dice.below(10) {
+                0 => dice.wide(),
+                _ => dice.below(span.saturating_mul(6).max(1)),
+            }),
+        });
+        let errand = LeaseRequest {
+            reports: &reports,
+            direct_cost: spend,
+            lease: want,
+        };
+        let before = book.clone();
+        let expected = book.handle(&bucket, now, &errand);
+        let is_out = |id: QuotaLeaseId| before.leases().iter().any(|loan| loan.id == id);
+        count("clock back", step == ClockStep::Back);
+        count("clock anywhere", step == ClockStep::Anywhere);
+        count("lent", expected.units > 0);
+        let is_asked_again = want.is_some_and(|want| is_out(want.id)) && expected.units > 0;
+        count("asked again", is_asked_again);
+        count("nothing lent", !expected.retry_after.is_zero());
+        count("reported", reports.iter().any(|report| is_out(report.id)));
+        let is_expired = |expires: Timestamp| expires <= now;
+        count(
+            "written off",
+            before.leases().iter().any(|loan| is_expired(loan.expires)),
+        );
+        let is_ahead = before.leases().iter().any(|loan| loan.granted_at > now);
+        count(
+            "granted ahead of now",
+            is_ahead && before.leases().len() > 1,
+        );
+        count(
+            "denied",
+            matches!(expected.direct_outcome, Outcome::Deny { .. }),
+        );
+        count("never", expected.direct_outcome == Outcome::Never);
+        count("blocks", bucket.block() > 1 && expected.units > 0);
+        count("several out", book.leases().len() > 3);
+        planned.push(ExpectedGrant {
+            ruled: first_limit(limit),
+            key: key.to_be_bytes(),
+            reports,
+            spend,
+            want,
+            now,
+            expected,
+        });
+    }
+    planned
+}
+
+/// Runs a trace in one pipeline. The error says where the script went another way.
+fn run(connection: &mut Connection, digest: &str, planned: &[ExpectedGrant]) -> Result<(), String> {
+    let mut pipe = redis::pipe();
+    for step in planned {
+        let key = StoreKey::new(&step.key).unwrap();
+        let request =
+            ScriptCall::for_lease(SECRET, &key, &step.ruled, &step.errand(), Some(step.now))
+                .unwrap();
+        assert_eq!(request.which, Which::Lend);
+        pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
+        for bytes in request.keys.iter().chain(&request.args) {
+            pipe.arg(bytes);
+        }
+    }
+    let replies: Vec<Vec<i64>> = pipe.query(connection).map_err(|error| error.to_string())?;
+    for (position, (step, reply)) in planned.iter().zip(&replies).enumerate() {
+        let errand = step.errand();
+        let answered = decode_lease_grant(&step.ruled.limit, &errand, reply);
+        if answered != Ok((step.expected, 0)) {
+            let before = planned[..position].iter().zip(&replies).rev().take(3);
+            let before = before.map(|(step, reply)| {
+                let (now, errand) = (step.now, step.errand());
+                format!("  {now:?}: {errand:?} -> {:?} {reply:?}", step.expected)
+            });
+            return Err(format!(
+                "step {position} at {:?}: {errand:?} on {:?}\n expected {:?}\n answered {answered:?}\n \
+                 the reply is {reply:?}\n before that\n{}",
+                step.now,
+                step.ruled.limit,
+                step.expected,
+                before.collect::<Vec<_>>().join("\n")
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn load(connection: &mut Connection, text: &str) -> String {
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(text).query(connection).unwrap()
+}
+
+const MUST_OCCUR: [&str; 14] = [
+    "quota changed",
+    "clock back",
+    "clock anywhere",
+    "lent",
+    "asked again",
+    "nothing lent",
+    "reported",
+    "written off",
+    "granted ahead of now",
+    "denied",
+    "never",
+    "blocks",
+    "several out",
+    "lent",
+];
+
+#[test]
+fn a_server_lends_as_cores_book_does() {
+    for (kind, steps) in Kind::under_test().into_iter().map(|kind| match kind {
+        Kind::Redis => (kind, STEPS),
+        _ => (kind, STEPS / 10),
+    }) {
+        let server = Server::start(kind);
+        let mut connection = connection(&server);
+        let digest = load(&mut connection, Which::Lend.script().text);
+        let mut seen = Coverage::new();
+        for seed in 0..(steps / STEPS_PER_TRACE) as u64 {
+            let planned = plan(&mut TestRng::new(seed + 1), seed, &mut seen);
+            if let Err(error) = run(&mut connection, &digest, &planned) {
+                panic!("{kind:?} seed {seed}: {error}");
+            }
+        }
+        println!("{kind:?}: {steps} errands agree; {seen:?}");
+        for what in MUST_OCCUR {
+            assert!(seen.get(what).is_some_and(|times| *times > 0), "no {what}");
+        }
+    }
+}
+
+/// If these went unnoticed, the comparison would prove nothing.
+#[test]
+fn control_every_wrong_line_of_the_script_is_caught() {
+    let server = Server::start(Kind::Redis);
+    let mut connection = connection(&server);
+    let right = Which::Lend.script().text;
+    for (line, wrong) in [
+        ("eh[gone], el[gone], kh, kl)", "now_h, now_l, kh, kl)"),
+        ("if less(kh, kl, sh[i], sl[i]) then", "if false then"),
+        ("if less(at_h, at_l, gh[i], gl[i]) then", "if false then"),
+        ("if is_last == 1 or", "if"),
+        ("h, l = subtract(bh, bl, out_h, out_l)", "h, l = bh, bl"),
+        ("if is_moved then", "if false then"),
+        ("if less(far_h, far_l, th, tl) then", "if false then"),
+        (
+            "known, lent_h, lent_l = true,",
+            "known, lent_h, lent_l = false,",
+        ),
+        ("oh, ol = subtract(oh, ol, xh, xl)", "oh, ol = oh, ol"),
+        ("if wants == 1 and decided == 0", "if wants == 1"),
+    ] {
+        assert_eq!(
+            right.matches(line).count(),
+            1,
+            "the script says `{line}` once"
+        );
+        let digest = load(&mut connection, &right.replace(line, wrong));
+        let is_caught = (0..40).any(|seed| {
+            let key = 1_000 + seed;
+            let planned = plan(&mut TestRng::new(seed + 1), key, &mut Coverage::new());
+            let forget = redis::cmd("FLUSHALL").query::<()>(&mut connection);
+            forget.unwrap();
+            run(&mut connection, &digest, &planned).is_err()
+        });
+        assert!(is_caught, "`{wrong}` for `{line}`");
+    }
+}
+
+#[test]
+fn no_more_slices_are_out_than_a_server_can_look_through() {
+    let server = Server::start(Kind::Redis);
+    let mut connection = connection(&server);
+    let digest = load(&mut connection, Which::Lend.script().text);
+    let bucket = crate::server_time::slow_bucket(50_000);
+    let (mut book, now) = (LeasedBucket::default(), Timestamp::from_secs(1_700_000_000));
+    let planned: Vec<ExpectedGrant> = (0..=MAX_QUOTA_LEASES as u128)
+        .map(|id| {
+            let want = Some(LeaseSpec {
+                id: QuotaLeaseId(id),
+                min_units: 1,
+                max_units: 1,
+                duration: Nanos::MINUTE,
+            });
+            let errand = LeaseRequest {
+                lease: want,
+                ..LeaseRequest::default()
+            };
+            ExpectedGrant {
+                ruled: first_limit(bucket.into()),
+                key: [7; 8],
+                reports: Vec::new(),
+                spend: 0,
+                want,
+                now,
+                expected: book.handle(&bucket, now, &errand),
+            }
+        })
+        .collect();
+    assert_eq!(planned[MAX_QUOTA_LEASES - 1].expected.units, 1);
+    assert_eq!(planned[MAX_QUOTA_LEASES].expected.units, 0);
+    run(&mut connection, &digest, &planned).unwrap();
+}

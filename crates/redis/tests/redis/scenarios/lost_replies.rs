@@ -1,0 +1,93 @@
+//! S-08: replies that are lost after the command was carried out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_store::{Op, StoreErrorKind};
+use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::faults::{Ending, Then};
+use tollgate_testkit::history::{Allowance, Verdict, availability, bound, spends};
+
+use super::load::LoadGenerator;
+use super::{DEADLINE, ProxiedServer, SLACK, bucket, limit, with_fallback_answers};
+use crate::server_time::{LONG_TIMEOUT, decide_one};
+use crate::topology::{exclusive, wait_until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_08_a_lost_reply_is_charged_exactly_once() {
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(8));
+    let store = rig.store(LONG_TIMEOUT).await;
+    let primed = rig.prime(&store, "alice").await;
+    for (number, ending) in [(1, Ending::Reset), (2, Ending::Close)] {
+        rig.proxy.lose_replies("EVALSHA", 1, Then::End(ending));
+        let error = decide_one(&store, "alice", &limit(), Op::Spend(1))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::ConnectionLost, "{error}");
+        assert!(error.may_have_charged());
+        let charged = (rig.state("alice") - primed) / bucket().interval;
+        assert_eq!(charged, number, "{ending:?}");
+        wait_until("the link recovers", || async {
+            decide_one(&store, "alice", &limit(), Op::Spend(0))
+                .await
+                .is_ok()
+        })
+        .await;
+    }
+    assert_eq!(rig.proxy.counters().meddled, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_08_under_load_what_was_lost_is_counted_once_and_never_again() {
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(8));
+    let store = Arc::new(rig.store(DEADLINE).await);
+    let primed = rig.prime(&store, "alice").await;
+    let keys = ["alice"; 6];
+    let load = LoadGenerator::start(&[store], &keys, limit(), Duration::from_millis(2));
+    for _ in 0..5 {
+        load.go_on(30).await;
+        rig.proxy
+            .lose_replies("EVALSHA", 1, Then::End(Ending::Reset));
+    }
+    load.go_on(30).await;
+    load.until_answered(60).await;
+    let history = load.end().await;
+    assert!(history.count(Verdict::Lost) >= 5);
+    let moved = rig.state("alice") - primed;
+    let spent = spends(&history, "alice", bucket(), moved).unwrap();
+    // Every command that the server got is one charge: none was sent a second time.
+    assert!(spent.units >= spent.heard + 5, "{spent:?}");
+    let calls = rig.proxy.counters().commands("EVALSHA");
+    let asked = history.records.len() as u64 + 1;
+    assert!(calls <= asked, "{calls} calls for {asked} questions");
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
+    Outcome::of("S-08 lost replies")
+        .worst(&worst)
+        .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+        .speed(speed)
+        .tell();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_08_a_connection_that_lost_a_reply_in_the_middle_is_found_and_left() {
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(8));
+    let store = rig
+        .store_with(LONG_TIMEOUT, |options| options.connections = 1)
+        .await;
+    rig.prime(&store, "alice").await;
+    let connects = rig.proxy.counters().connects;
+    // The word of the next probe is lost, and every later reply would answer another question.
+    rig.proxy.lose_replies("PING", 1, Then::GoOn);
+    wait_until("it is made anew", || async {
+        rig.proxy.counters().connects > connects && store.is_connected()
+    })
+    .await;
+    let answer = decide_one(&store, "alice", &limit(), Op::Spend(0))
+        .await
+        .unwrap();
+    assert_eq!(answer.status.remaining, super::BURST - 1);
+}

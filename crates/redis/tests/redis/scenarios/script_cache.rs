@@ -1,0 +1,91 @@
+//! S-12 and S-13: a server that forgets its scripts, and one that is busy with somebody else's.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_store::{Op, StoreErrorKind};
+use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::clock::monotonic;
+use tollgate_testkit::history::{
+    Allowance, Verdict, availability, bound, coherence, denials, recovery, spends, spends_exactly,
+};
+
+use super::load::LoadGenerator;
+use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_answers};
+use crate::server_time::{LONG_TIMEOUT, decide_one};
+use crate::topology::{exclusive, wait_until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&[], seed(12));
+    let stores = [
+        Arc::new(rig.store(LONG_TIMEOUT).await),
+        Arc::new(rig.store(LONG_TIMEOUT).await),
+    ];
+    let primed = rig.prime(&stores[0], "alice").await;
+    let before = rig.proxy.counters();
+    let load = LoadGenerator::start(&stores, &["alice"; 6], limit(), Duration::from_millis(2));
+    for _ in 0..12 {
+        rig.node.tell(&["SCRIPT", "FLUSH"]);
+        load.go_on(25).await;
+    }
+    let history = load.end().await;
+    let moved = rig.state("alice") - primed;
+    spends_exactly(&history, "alice", bucket(), moved).unwrap();
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    denials(&history, bucket(), 0).unwrap();
+    coherence(&history, bucket(), 0).unwrap();
+    assert_eq!(
+        history.count(Verdict::Lost) + history.count(Verdict::Failed),
+        0
+    );
+    let counters = rig.proxy.counters();
+    let loads = counters.commands("SCRIPT LOAD") - before.commands("SCRIPT LOAD");
+    assert!(loads >= 12, "{loads}");
+    // One more round trip for whoever finds it forgotten: the script, and the call once more.
+    let calls = counters.commands("EVALSHA") - before.commands("EVALSHA");
+    assert_eq!(calls, history.records.len() as u64 + loads);
+    let speed = availability(&history, LONG_TIMEOUT).unwrap();
+    Outcome::of("S-12 scripts flushed")
+        .worst(&worst)
+        .lost(0)
+        .speed(speed)
+        .tell();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_13_a_server_that_is_busy_with_a_script_is_asked_again_when_that_is_killed() {
+    let _alone = exclusive().await;
+    let rig = ProxiedServer::start(&["--busy-reply-threshold", "100"], seed(13));
+    let store = Arc::new(rig.store(DEADLINE).await);
+    let primed = rig.prime(&store, "alice").await;
+    let stores = [Arc::clone(&store)];
+    let load = LoadGenerator::start(&stores, &["alice"; 2], limit(), Duration::from_millis(2));
+    load.go_on(20).await;
+    let mut other = TcpStream::connect(rig.node.address()).unwrap();
+    other
+        .write_all(b"EVAL \"while true do end\" 0\r\n")
+        .unwrap();
+    wait_until("it says that it is busy", || async {
+        let asked = decide_one(&store, "bob", &limit(), Op::Spend(0)).await;
+        asked.is_err_and(|error| error.kind() == StoreErrorKind::Refused)
+    })
+    .await;
+    rig.node.tell(&["SCRIPT", "KILL"]);
+    let healed = monotonic();
+    load.until_answered(40).await;
+    let history = load.end().await;
+    spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
+    Outcome::of("S-13 a busy script")
+        .worst(&worst)
+        .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+        .speed(speed)
+        .recovered(took)
+        .tell();
+}

@@ -1,0 +1,83 @@
+//! Books in clusters and shards: each is where its key is, and all nodes borrow from the same.
+
+use std::time::Duration;
+
+use tollgate_redis::RedisStore;
+use tollgate_store::StoreKey;
+use tollgate_store::quota_lease::{LeaseRequest, LeaseSpec, QuotaLeaseId};
+use tollgate_testkit::redis::{Cluster, Kind, Node};
+
+use super::load::keys;
+use super::shards::url;
+use super::{exclusive, name_of, store_at};
+use crate::server_time::{LONG_TIMEOUT, numbered_limit, slow_bucket};
+
+const BURST: u64 = 10;
+
+/// Two nodes borrow of every key until nothing is there. `tag` says where they lie.
+async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
+    let limit = numbered_limit(1, slow_bucket(BURST));
+    for key in keys(12) {
+        let key = StoreKey::new(key.as_bytes()).unwrap();
+        let mut units = 0;
+        for (store, id) in stores.iter().cycle().zip(1..=4) {
+            let want = LeaseSpec {
+                id: QuotaLeaseId(id),
+                min_units: 1,
+                max_units: 4,
+                duration: tollgate_core::Nanos::HOUR,
+            };
+            let errand = LeaseRequest {
+                lease: Some(want),
+                ..LeaseRequest::default()
+            };
+            units += store.lend(tag, key, &limit, &errand).await.unwrap().units;
+        }
+        assert_eq!(units, BURST);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
+    let _alone = exclusive().await;
+    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let stores = [
+        store_at(cluster.url(), LONG_TIMEOUT).await,
+        store_at(cluster.url(), LONG_TIMEOUT).await,
+    ];
+    borrow_all(&stores, None).await;
+    let sizes = || cluster.nodes.iter().map(|node| node.ask(&["DBSIZE"]));
+    let sizes: Vec<u64> = sizes().map(|size| size.parse().unwrap()).collect();
+    assert_eq!(sizes.iter().sum::<u64>(), 12, "one book for each key");
+    assert!(
+        sizes.iter().filter(|size| **size > 0).count() > 1,
+        "{sizes:?}"
+    );
+    for node in &cluster.nodes {
+        assert_eq!(node.ask(&["FLUSHALL"]), "OK");
+    }
+    borrow_all(&stores, Some(StoreKey::new(b"org").unwrap())).await;
+    let homes = cluster
+        .nodes
+        .iter()
+        .filter(|node| node.ask(&["DBSIZE"]) == "12");
+    assert_eq!(homes.count(), 1, "all under one tag");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_lend_what_is_theirs() {
+    let options = ["--save", "", "--appendonly", "no"];
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(Kind::Redis, &options)).collect();
+    let stores = [
+        store_at(url(&nodes), Duration::from_secs(5)).await,
+        store_at(url(&nodes), Duration::from_secs(5)).await,
+    ];
+    borrow_all(&stores, None).await;
+    for key in keys(12) {
+        let book = format!("{}~", name_of(&key));
+        let homes = nodes
+            .iter()
+            .filter(|node| node.ask(&["EXISTS", &book]) == "1");
+        assert_eq!(homes.count(), 1, "{key}");
+    }
+}

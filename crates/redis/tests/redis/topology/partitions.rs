@@ -1,0 +1,91 @@
+//! Parts of a store that may be away by themselves: each has a probe that lies in it, and one that is gone takes no other
+//! along.
+
+use std::collections::HashSet;
+
+use tollgate_store::{Op, RemoteStore as _, StoreKey};
+use tollgate_testkit::redis::{Cluster, Kind, Server};
+
+use super::{exclusive, store_at};
+use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
+
+#[tokio::test]
+async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
+    let _alone = exclusive().await;
+    let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let store = store_at(cluster.url(), LONG_TIMEOUT).await;
+    assert_eq!(store.partition_count(), 64);
+    for part in 0..store.partition_count() {
+        assert_eq!(store.probe(part).await, Ok(()), "{part}");
+    }
+    assert!(store.probe(64).await.is_err());
+    let keys = (0..1_000_u32).map(u32::to_be_bytes);
+    let parts: HashSet<usize> = keys
+        .map(|key| store.partition_of(&StoreKey::new(&key).unwrap(), None))
+        .collect();
+    assert_eq!(parts.len(), 64, "keys lie everywhere");
+    let tag = StoreKey::new(b"tag").unwrap();
+    let own = store.partition_of(&tag, None);
+    for name in [b"a", b"b", b"c"] {
+        let key = StoreKey::new(name).unwrap();
+        assert_eq!(
+            store.partition_of(&key, Some(&tag)),
+            own,
+            "where their tag says"
+        );
+    }
+    // The first node has a third of the slots: those of parts 0 to 21.
+    drop(cluster.nodes.remove(0));
+    let mut away = Vec::new();
+    for part in 0..store.partition_count() {
+        if store.probe(part).await.is_err() {
+            away.push(part);
+        }
+    }
+    let last = away.last().copied();
+    assert!(matches!(last, Some(20 | 21)), "{away:?}");
+    assert_eq!(away, (0..=last.unwrap_or(0)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
+    let (north, south) = (Server::start(Kind::Redis), Server::start(Kind::Redis));
+    let url = format!(
+        "redis+shards://north={},south={}",
+        north.address(),
+        south.address()
+    );
+    let store = store_at(url, LONG_TIMEOUT).await;
+    assert_eq!(store.partition_count(), 2);
+    assert_eq!(
+        (store.probe(0).await, store.probe(1).await),
+        (Ok(()), Ok(()))
+    );
+    drop(south);
+    assert_eq!(store.probe(0).await, Ok(()));
+    assert!(store.probe(1).await.is_err());
+}
+
+/// A probe that only read would find a server well that cannot write.
+#[tokio::test]
+async fn s_14_a_server_that_cannot_write_does_not_answer_its_probe() {
+    let server = Server::start_with(Kind::Redis, &["--maxmemory", "1"]);
+    let store = store_at(server.url(), LONG_TIMEOUT).await;
+    assert!(store.probe(0).await.is_err());
+}
+
+#[tokio::test]
+async fn a_key_is_erased_where_it_lies_and_its_reservations_with_it() {
+    let server = Server::start(Kind::Redis);
+    let store = store_at(server.url(), LONG_TIMEOUT).await;
+    let limit = numbered_limit(1, slow_bucket(2));
+    let spend = || async {
+        let answer = decide_one(&store, "alice", &limit, Op::Spend(1)).await;
+        answer.unwrap().outcome.is_admitted()
+    };
+    assert!(spend().await && spend().await && !spend().await);
+    let alice = StoreKey::new(b"alice").unwrap();
+    assert_eq!(store.erase(None, alice, &limit).await, Ok(true));
+    assert_eq!(store.erase(None, alice, &limit).await, Ok(false));
+    assert!(spend().await);
+}

@@ -1,0 +1,220 @@
+//! Who gets in: the right token, not too many wrong ones, and no page of another site that uses an operator's browser.
+//!
+//! A page from anywhere can make a browser send requests to this machine. Three things stand against that: what changes
+//! something must be JSON, which such a page cannot send without asking first, and nothing here answers that request; it
+//! must not come from another origin, which browsers say; and where no token is asked for, the host must be named by an
+//! address or `localhost`, so that a name which is made to point here (DNS rebinding) gets nothing. Must not know: what is
+//! asked, how answers are found.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
+use hyper::{HeaderMap, StatusCode};
+use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
+
+use super::routes::{Permission, is_write};
+use super::tokens::AdminTokens;
+use crate::http::HttpRequest;
+use crate::http::request_attributes::without_port;
+use crate::http::response::HttpResponse;
+use tollgate_service::Refusal;
+use tollgate_service::metrics::AdminRejection as Rejected;
+
+/// Wrong tokens that an address may show at once; one more may be shown every so often.
+const AT_ONCE: u64 = 10;
+const EVERY: Nanos = Nanos::from_secs(6);
+/// Addresses are told apart by so many places. Two that share one are counted together, which only refuses more.
+const PLACES: usize = 1_024;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Who stands at the door.
+#[derive(Debug)]
+pub(super) struct AdminAuth {
+    tokens: AdminTokens,
+    wrong: TokenBucket,
+    shown: Mutex<Box<[u64]>>,
+    secret: RandomState,
+}
+
+/// Why somebody is turned away, and with which answer.
+pub(super) type Rejection = Box<(Rejected, HttpResponse)>;
+
+impl AdminAuth {
+    pub(super) fn new(tokens: AdminTokens) -> Result<Self, InvalidQuota> {
+        Ok(Self {
+            tokens,
+            wrong: TokenBucket::builder(Rate::new(1, EVERY))
+                .burst(AT_ONCE)
+                .build()?,
+            shown: Mutex::new(vec![0; PLACES].into()),
+            secret: RandomState::new(),
+        })
+    }
+
+    /// Whether a request that takes this right may be answered.
+    pub(super) fn authorize(
+        &self,
+        request: &HttpRequest<'_>,
+        takes: Permission,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        if takes == Permission::Public {
+            return Ok(());
+        }
+        if is_write(request.method) {
+            from_same_origin(request.headers)?;
+            is_json(request.headers)?;
+        }
+        if !self.tokens.is_any_set() {
+            return is_named_by_address(request.headers);
+        }
+        self.has_token(request, takes, now)
+    }
+
+    fn has_token(
+        &self,
+        request: &HttpRequest<'_>,
+        takes: Permission,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        let peer = request.peer.ip();
+        // Looked at before the token, or guessing on would be free.
+        if let Some(wait) = self.must_wait(peer, now) {
+            let detail = "too many wrong tokens came from this address";
+            let refusal = Refusal::over_limit(Some(wait));
+            return turned(Rejected::Flood, HttpResponse::refusal(refusal, detail));
+        }
+        let shown = bearer(request.headers);
+        match shown.and_then(|shown| self.tokens.permission_of(shown)) {
+            Some(right) if right >= takes => Ok(()),
+            Some(_) => {
+                let detail = if self.tokens.can_operate() {
+                    "this token may only read; operating takes the operate token"
+                } else {
+                    "there is no operate token, so nobody may operate; start with --admin-operate-token-file"
+                };
+                let reply = HttpResponse::status_problem(StatusCode::FORBIDDEN, detail);
+                turned(Rejected::Forbidden, reply)
+            }
+            None => {
+                // Whoever shows nothing has guessed nothing.
+                let (detail, error) = match shown {
+                    None => ("show a token: Authorization: Bearer …", ""),
+                    Some(_) => {
+                        self.note_wrong(peer, now);
+                        ("this token is not known", ", error=\"invalid_token\"")
+                    }
+                };
+                let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
+                let reply = HttpResponse::status_problem(StatusCode::UNAUTHORIZED, detail);
+                turned(
+                    Rejected::Token,
+                    reply.with_header(WWW_AUTHENTICATE, &challenge),
+                )
+            }
+        }
+    }
+
+    /// How long nobody at this address is listened to, if so.
+    fn must_wait(&self, peer: IpAddr, now: Timestamp) -> Option<Nanos> {
+        let state = self.with_place(peer, |state| *state);
+        match self.wrong.decide(state, now, 1).outcome {
+            Outcome::Deny { retry_after } => Some(retry_after),
+            _ => None,
+        }
+    }
+
+    fn note_wrong(&self, peer: IpAddr, now: Timestamp) {
+        self.with_place(peer, |state| {
+            if let Some(next) = self.wrong.decide(*state, now, 1).next {
+                *state = next;
+            }
+        });
+    }
+
+    fn with_place<T: Default>(&self, peer: IpAddr, work: impl FnOnce(&mut u64) -> T) -> T {
+        // Whoever has a network of IPv6 has more addresses than there are places.
+        let network = match peer.to_canonical() {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()),
+            IpAddr::V6(v6) => v6.to_bits() >> 64 | 1 << 127,
+        };
+        // The top bits, so that they fit whatever an index is.
+        let place = self.secret.hash_one(network) >> 48;
+        let place = usize::try_from(place).unwrap_or(0) % PLACES;
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.get_mut(place).map(work).unwrap_or_default()
+    }
+}
+
+fn turned(why: Rejected, reply: HttpResponse) -> Result<(), Rejection> {
+    Err(Box::new((why, reply)))
+}
+
+/// The token that is shown, if there is exactly one.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let field = fields.next().filter(|_| fields.next().is_none())?;
+    let (scheme, token) = field.as_bytes().split_at_checked(7)?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
+    Some(token.trim_ascii()).filter(|token| is_bearer && !token.is_empty())
+}
+
+/// Browsers say where a request that changes something comes from; everything else does not.
+fn from_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
+    let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
+    let is_ours = |origin: &[u8]| {
+        let name = [&b"http://"[..], b"https://"];
+        let name = name.iter().find_map(|scheme| origin.strip_prefix(*scheme));
+        name.is_some_and(|name| !host.is_empty() && name.eq_ignore_ascii_case(host))
+    };
+    let origins = headers.get_all(ORIGIN).iter();
+    let sites = headers.get_all(FETCH_SITE).iter();
+    let is_same = origins.map(HeaderValue::as_bytes).all(is_ours)
+        && sites
+            .map(HeaderValue::as_bytes)
+            .all(|site| matches!(site, b"same-origin" | b"none"));
+    if is_same {
+        return Ok(());
+    }
+    let detail = "origin: pages of other sites may not operate this server";
+    turned(
+        Rejected::Origin,
+        HttpResponse::status_problem(StatusCode::FORBIDDEN, detail),
+    )
+}
+
+/// A page of another site can send forms without asking, but not JSON.
+fn is_json(headers: &HeaderMap) -> Result<(), Rejection> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], |kind| kind.as_bytes());
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    if kind.trim_ascii().eq_ignore_ascii_case(b"application/json") {
+        return Ok(());
+    }
+    let detail = "content-type: it must be application/json";
+    let reply = HttpResponse::status_problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+    turned(Rejected::Origin, reply)
+}
+
+/// Whoever comes by a name that somebody has made to point here must show a token.
+fn is_named_by_address(headers: &HeaderMap) -> Result<(), Rejection> {
+    let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
+    let name = without_port(host).to_ascii_lowercase();
+    let name = std::str::from_utf8(&name).unwrap_or("?");
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let is_address = bare.unwrap_or(name).parse::<IpAddr>().is_ok();
+    if is_address || name == "localhost" || name.ends_with(".localhost") {
+        return Ok(());
+    }
+    let detail = "host: without tokens this server is reached by an address or as localhost; set tokens to use a name";
+    let reply = HttpResponse::status_problem(StatusCode::MISDIRECTED_REQUEST, detail);
+    turned(Rejected::Origin, reply)
+}

@@ -1,0 +1,180 @@
+//! What operators do: switch limits, give keys other quotas, block, reset, and have the policy read again.
+//!
+//! Everything is the engine's doing and is signed; this reads what is asked and words what came of it. Must not know: who
+//! may do what, sockets.
+
+use hyper::{Method, StatusCode};
+use serde::Serialize;
+use tollgate_engine::control::{Control, OperatorError};
+use tollgate_service::ResetError;
+use tollgate_service::reload::ReloadOutcome;
+use tollgate_store::{Clock, MemoryStore};
+
+use super::AdminApi;
+use super::operator_request::{OperatorRequest, signed_by};
+use crate::http::HttpRequest;
+use crate::http::bad_input::BadInput;
+use crate::http::response::HttpResponse;
+use crate::http::verdict_body::to_json_string;
+use crate::listen::Peer;
+
+/// What came of it.
+#[derive(Serialize)]
+struct DoneBody {
+    done: bool,
+}
+
+#[derive(Serialize)]
+struct ResetBody {
+    done: bool,
+    /// Whether there was anything to forget.
+    found: bool,
+}
+
+#[derive(Serialize)]
+struct ReloadedBody {
+    done: bool,
+    generation: u64,
+}
+
+type AdminResult = Result<HttpResponse, BadInput>;
+
+impl<C: Clock + 'static> AdminApi<C> {
+    pub(super) fn set_switch(&self, request: &HttpRequest<'_>) -> AdminResult {
+        let said = OperatorRequest::parse(request.body, &["limit", "to", "enforce"])?;
+        let signed = said.signature(&from(request.peer))?;
+        let (limit, to) = (said.limit_or_all()?, said.switch()?);
+        if self.app.envoy.is_by_files() && to.enforce.is_some() {
+            let reason = "files of envoyproxy/ratelimit are enforced for every key or in shadow";
+            return Err(BadInput::new("enforce", b"", reason));
+        }
+        Ok(done(self.app.envoy.switch(limit, to, signed_by(&signed))))
+    }
+
+    pub(super) fn change_override(&self, request: &HttpRequest<'_>) -> AdminResult {
+        let is_put = *request.method == Method::PUT;
+        let fields: &[&str] = match is_put {
+            true => &["limit", "key", "quota", "for"],
+            false => &["limit", "key"],
+        };
+        let said = OperatorRequest::parse(request.body, fields)?;
+        let signed = said.signature(&from(request.peer))?;
+        let (limit, key) = (said.limit()?, said.key()?);
+        Ok(done(if is_put {
+            let (quota, lasts) = (said.quota()?, said.duration()?);
+            self.control()
+                .override_key(limit, &key, quota, lasts, signed_by(&signed))
+        } else {
+            self.control()
+                .remove_override(limit, &key, signed_by(&signed))
+        }))
+    }
+
+    pub(super) fn change_block(&self, request: &HttpRequest<'_>) -> AdminResult {
+        let is_put = *request.method == Method::PUT;
+        let fields: &[&str] = match is_put {
+            true => &["limit", "key", "address", "for"],
+            false => &["limit", "key", "address"],
+        };
+        let said = OperatorRequest::parse(request.body, fields)?;
+        let signed = said.signature(&from(request.peer))?;
+        let lasts = said.duration()?;
+        let changed = match (said.address()?, is_put) {
+            (Some(address), true) => {
+                self.control()
+                    .block_address(address, lasts, signed_by(&signed))
+            }
+            (Some(address), false) => self.control().unblock_address(address, signed_by(&signed)),
+            (None, true) => {
+                self.control()
+                    .block_key(said.limit()?, &said.key()?, lasts, signed_by(&signed))
+            }
+            (None, false) => {
+                self.control()
+                    .unblock_key(said.limit()?, &said.key()?, signed_by(&signed))
+            }
+        };
+        Ok(done(changed))
+    }
+
+    /// Forgets what a key has used, on this node and in the store that a fleet shares.
+    pub(super) async fn reset(&self, request: &HttpRequest<'_>) -> AdminResult {
+        let said = OperatorRequest::parse(request.body, &["limit", "key"])?;
+        let signed = said.signature(&from(request.peer))?;
+        let (limit, key) = (said.limit()?, said.key()?);
+        let reset = self.app.service.reset(limit, &key, signed_by(&signed));
+        Ok(match reset.await {
+            Ok(found) => HttpResponse::json(to_json_string(&ResetBody { done: true, found })),
+            Err(ResetError::Refused(why)) => refused(&why),
+            Err(error) => {
+                tracing::warn!(%error, "a reset did not reach the shared store");
+                let detail =
+                    "it is forgotten on this node, and the shared store did not answer; try again";
+                HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
+        })
+    }
+
+    /// Reads the policy's file again, changed or not.
+    pub(super) fn reload(&self, request: &HttpRequest<'_>) -> AdminResult {
+        let said = OperatorRequest::parse(request.body, &[])?;
+        let (who, why) = said.signature(&from(request.peer))?;
+        let Some(reloader) = self.app.envoy.reloader() else {
+            let detail = "the policy comes from no file; start with --config";
+            return Ok(HttpResponse::status_problem(StatusCode::CONFLICT, detail));
+        };
+        // The engine logs what came of it; this is who wanted it.
+        tracing::info!(%who, %why, "the policy is read again");
+        Ok(match reloader.reload_now() {
+            ReloadOutcome::Reloaded(generation) => {
+                HttpResponse::json(to_json_string(&ReloadedBody {
+                    done: true,
+                    generation,
+                }))
+            }
+            ReloadOutcome::Unchanged | ReloadOutcome::Rejected => {
+                let status = reloader.status();
+                let problems = status.error.map(|problems| problems.to_string());
+                let detail = format!(
+                    "the file is wrong, and what was in force still is:\n{}",
+                    problems.unwrap_or_default()
+                );
+                HttpResponse::status_problem(StatusCode::UNPROCESSABLE_ENTITY, detail)
+            }
+        })
+    }
+
+    fn control(&self) -> Control<'_, MemoryStore<C>> {
+        self.app.service.control()
+    }
+}
+
+/// Where somebody comes from, as the log says it behind their name.
+fn from(peer: &Peer) -> String {
+    match peer.address {
+        Some(address) => address.ip().to_canonical().to_string(),
+        None => "unix socket".to_owned(),
+    }
+}
+
+fn done(changed: Result<(), OperatorError>) -> HttpResponse {
+    match changed {
+        Ok(()) => HttpResponse::json(to_json_string(&DoneBody { done: true })),
+        Err(why) => refused(&why),
+    }
+}
+
+fn refused(why: &OperatorError) -> HttpResponse {
+    let status = match why {
+        OperatorError::UnknownLimit { .. } | OperatorError::NotFound { .. } => {
+            StatusCode::NOT_FOUND
+        }
+        OperatorError::TooMany { .. } => StatusCode::CONFLICT,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    let field = match why {
+        OperatorError::UnknownLimit { .. } => "limit: ",
+        _ => "",
+    };
+    HttpResponse::status_problem(status, format!("{field}{why}"))
+}

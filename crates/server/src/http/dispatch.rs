@@ -1,0 +1,167 @@
+//! Which endpoint answers what, and for whom: listeners, and whoever has a request in hand.
+//!
+//! Must not know: sockets, connections, timeouts, how anything is decided.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tollgate_store::Clock;
+
+use crate::http::bad_input::{BadInput, echo};
+use crate::http::http_api::App;
+use crate::http::http1;
+use crate::http::openapi;
+use crate::http::response::HttpResponse;
+use crate::http::routes::{ApiEndpoint, ApiRoute, max_body_len};
+use crate::http::{HttpHandler, HttpLimits, HttpRequest, serve_http};
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{DrainOutcome, Listener, Peer, ShutdownSignal};
+use tollgate_service::{RequestOutcome, Transport};
+
+impl<C: Clock> App<C> {
+    /// Answers every client that comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
+    /// any other reason.
+    pub async fn run(
+        self: Arc<Self>,
+        listener: Listener,
+        limits: HttpLimits,
+        shutdown: impl Future<Output = ()>,
+    ) -> DrainOutcome
+    where
+        C: 'static,
+    {
+        serve_http(limits, listener, self, shutdown).await
+    }
+
+    /// Answers the requests of one connection that another listener has accepted, until the client leaves or `stopping` is said.
+    pub async fn serve_connection<S>(
+        self: Arc<Self>,
+        stream: S,
+        peer: Peer,
+        limits: HttpLimits,
+        stopping: ShutdownSignal,
+    ) where
+        C: 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        http1::serve(limits, self, stream, peer, stopping).await;
+    }
+
+    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
+    /// whoever has a server of their own, and for measurements.
+    ///
+    /// ```
+    /// use tollgate_server::{App, demo_policy, listen::{Peer, LocalEndpoint}};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let address = ([127, 0, 0, 1], 8080).into();
+    /// let peer = Peer { address: Some(address), local: LocalEndpoint::Tcp(address) };
+    /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// assert_eq!(app.respond(&request, &peer).await.status(), 200);
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
+    where
+        C: 'static,
+    {
+        let request = HttpRequest {
+            method: request.method(),
+            path: request.uri().path(),
+            query: request.uri().query().unwrap_or(""),
+            headers: request.headers(),
+            body: request.body(),
+            peer,
+        };
+        self.handle(&request).await.into_response()
+    }
+
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> HttpResponse {
+        match self.is_draining() {
+            true => HttpResponse::status_problem(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server is stopping",
+            ),
+            false => HttpResponse::text("ready\n"),
+        }
+    }
+}
+
+impl<C: Clock + 'static> HttpHandler for App<C> {
+    fn max_body_len(&self, method: &Method, path: &str) -> usize {
+        max_body_len(method, path)
+    }
+
+    fn reads_headers(&self, path: &str) -> bool {
+        ApiRoute::find(path)
+            .is_none_or(|route| matches!(route.endpoint, ApiEndpoint::ForwardAuth(_)))
+    }
+
+    fn counters(&self) -> &ListenerCounters {
+        self.counters()
+    }
+
+    fn has_fleet(&self) -> bool {
+        self.service.fleet().is_some()
+    }
+
+    async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
+        let Some(route) = ApiRoute::find(request.path) else {
+            let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
+            return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
+        };
+        if !route.allows(request.method) {
+            return wrong_method(request.method, route.methods);
+        }
+        if self.envoy.is_by_files() && !route.works_with_envoy_files() {
+            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
+            return HttpResponse::status_problem(StatusCode::NOT_IMPLEMENTED, detail);
+        }
+        let began = route.endpoint.is_decision().then(|| self.service.now());
+        let answered = match route.endpoint {
+            ApiEndpoint::Check => self.check(request).await,
+            ApiEndpoint::Batch => self.check_batch(request).await,
+            ApiEndpoint::Acquire => self.acquire(request).await,
+            ApiEndpoint::Reserve => self.reserve(request).await,
+            // What is in a box is large, and rare beside checks: an idle connection has room for the largest future.
+            ApiEndpoint::Report(report) => Box::pin(self.report(report, request)).await,
+            ApiEndpoint::ForwardAuth(gateway) => self.authorize(gateway, request).await,
+            ApiEndpoint::Status => self.status(request).await,
+            ApiEndpoint::Limits => Ok(self.list_limits()),
+            ApiEndpoint::OpenApi => Ok(HttpResponse::json(openapi::DOCUMENT)),
+            ApiEndpoint::Health => Ok(HttpResponse::text("ok\n")),
+            ApiEndpoint::EnvoyHealth => Ok(HttpResponse::text("OK")),
+            ApiEndpoint::RlsJson => Ok(Box::pin(self.answer_rls_json(request.body)).await),
+            ApiEndpoint::Ready => Ok(self.ready()),
+            ApiEndpoint::FrontPage => Ok(HttpResponse::text(
+                self.welcome_text(&request.peer.local, &[]),
+            )),
+        };
+        if let Some(began) = began {
+            let span = self.service.now().since(began);
+            self.metrics().observe_duration(Transport::Http, span, 1);
+            if answered.is_err() {
+                self.metrics()
+                    .record_outcome(Transport::Http, RequestOutcome::Failed);
+            }
+        }
+        answered.unwrap_or_else(|bad| bad_request(&bad))
+    }
+}
+
+fn bad_request(bad: &BadInput) -> HttpResponse {
+    HttpResponse::status_problem(StatusCode::BAD_REQUEST, bad.to_string())
+}
+
+fn wrong_method(method: &Method, allowed: &'static str) -> HttpResponse {
+    let method = echo(method.as_str().as_bytes());
+    let detail = format!("{method} is not possible here; possible are {allowed}");
+    HttpResponse::status_problem(StatusCode::METHOD_NOT_ALLOWED, detail).allow(allowed)
+}

@@ -1,0 +1,175 @@
+//! Where to listen, as an operator writes it, and where a listener is reached, as an operator types it.
+//!
+//! Must not know: sockets.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What a Unix socket's path begins with.
+const UNIX: &str = "unix:";
+
+/// Where to listen, if at all.
+///
+/// ```
+/// use tollgate_server::listen::ListenAddress;
+///
+/// assert_eq!("off".parse(), Ok(ListenAddress::Off));
+/// assert_eq!("127.0.0.1:80".parse(), Ok(ListenAddress::Tcp(([127, 0, 0, 1], 80).into())));
+/// assert_eq!("unix:/run/api.sock".parse(), Ok(ListenAddress::Unix("/run/api.sock".into())));
+/// assert!("localhost".parse::<ListenAddress>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// Nowhere.
+    Off,
+    /// On an address and port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// On a Unix socket at this path.
+    Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// Whether only programs on this machine can come here.
+    #[must_use]
+    pub const fn is_local_only(&self) -> bool {
+        match self {
+            Self::Off | Self::Unix(_) => true,
+            Self::Tcp(address) => address.ip().is_loopback(),
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = InvalidListenAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidListenAddress> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return match path {
+                "" => Err(InvalidListenAddress),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        match text.parse() {
+            Ok(address) => Ok(Self::Tcp(address)),
+            Err(_) => Err(InvalidListenAddress),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// It is not a place to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidListenAddress;
+
+impl fmt::Display for InvalidListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
+        )
+    }
+}
+
+impl std::error::Error for InvalidListenAddress {}
+
+/// Where a listener is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalEndpoint {
+    /// At this address and port.
+    Tcp(SocketAddr),
+    /// At this address and port, inside TLS.
+    Tls(SocketAddr),
+    /// At this path.
+    Unix(PathBuf),
+}
+
+impl LocalEndpoint {
+    /// What a URL of it begins with. For a Unix socket the host means nothing and is there because URLs have one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Tcp(address) => format!("http://{address}"),
+            Self::Tls(address) => format!("https://{address}"),
+            Self::Unix(_) => "http://localhost".to_owned(),
+        }
+    }
+
+    /// How curl is called to reach it.
+    #[must_use]
+    pub fn curl(&self) -> String {
+        match self {
+            Self::Tcp(_) | Self::Tls(_) => "curl".to_owned(),
+            Self::Unix(path) => format!("curl --unix-socket {}", path.display()),
+        }
+    }
+
+    /// How redis-cli is called to reach it.
+    #[must_use]
+    pub fn redis_cli(&self) -> String {
+        match self {
+            Self::Tcp(address) => format!("redis-cli {}", host_and_port(address)),
+            Self::Tls(address) => format!("redis-cli --tls {}", host_and_port(address)),
+            Self::Unix(path) => format!("redis-cli -s {}", path.display()),
+        }
+    }
+}
+
+/// The options of redis-cli, which finds its own machine by itself.
+fn host_and_port(address: &SocketAddr) -> String {
+    if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
+        return format!("-p {}", address.port());
+    }
+    format!("-h {} -p {}", address.ip(), address.port())
+}
+
+impl fmt::Display for LocalEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) | Self::Tls(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        for text in ["off", "127.0.0.1:8080", "[::1]:0", "unix:/run/a b.sock"] {
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "on", "localhost:80", "127.0.0.1", ":80", "unix:"] {
+            assert_eq!(
+                text.parse::<ListenAddress>(),
+                Err(InvalidListenAddress),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_what_others_can_reach_is_not_on_this_machine() {
+        let here = |text: &str| text.parse::<ListenAddress>().unwrap().is_local_only();
+        assert!(here("127.0.0.9:1") && here("[::1]:1") && here("unix:a") && here("off"));
+        assert!(!here("0.0.0.0:1") && !here("[::]:1") && !here("192.0.2.1:1"));
+    }
+}

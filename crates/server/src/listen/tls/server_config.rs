@@ -1,0 +1,114 @@
+//! What is spoken inside TLS, and a configuration for each.
+//!
+//! Must not know: files, time.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use tokio_rustls::TlsAcceptor;
+
+use super::ServerTls;
+use super::files::TlsMaterial;
+
+/// What is spoken on a listener's connections, as clients ask for it in the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplicationProtocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, and nothing else: gRPC.
+    Http2,
+    /// The protocol of Redis, which has no name there.
+    Redis,
+}
+
+impl ApplicationProtocol {
+    /// The name in the handshake.
+    const fn name(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Http1 => Some(b"http/1.1"),
+            Self::Http2 => Some(b"h2"),
+            Self::Redis => None,
+        }
+    }
+}
+
+/// One configuration for each protocol, of the same files.
+pub(super) struct ServerConfigs {
+    http1: Arc<ServerConfig>,
+    http2: Arc<ServerConfig>,
+    redis: Arc<ServerConfig>,
+}
+
+impl ServerConfigs {
+    pub(super) fn new(material: TlsMaterial) -> Result<Self, rustls::Error> {
+        let base = base(material)?;
+        let speaking = |spoken: ApplicationProtocol| {
+            let mut config = base.clone();
+            config.alpn_protocols = spoken.name().map(<[u8]>::to_vec).into_iter().collect();
+            Arc::new(config)
+        };
+        Ok(Self {
+            http1: speaking(ApplicationProtocol::Http1),
+            http2: speaking(ApplicationProtocol::Http2),
+            redis: speaking(ApplicationProtocol::Redis),
+        })
+    }
+
+    pub(super) const fn for_protocol(&self, spoken: ApplicationProtocol) -> &Arc<ServerConfig> {
+        match spoken {
+            ApplicationProtocol::Http1 => &self.http1,
+            ApplicationProtocol::Http2 => &self.http2,
+            ApplicationProtocol::Redis => &self.redis,
+        }
+    }
+}
+
+/// What all protocols have in common: TLS 1.2 and 1.3.
+fn base(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
+    let TlsMaterial {
+        provider,
+        identity,
+        clients,
+        ..
+    } = material;
+    let is_mutual = clients.is_some();
+    let verifier = clients.unwrap_or_else(WebPkiClientVerifier::no_client_auth);
+    let resolver: Arc<dyn ResolvesServerCert> = Arc::new(SingleCertAndKey::from(identity));
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(resolver);
+    if is_mutual {
+        // A resumed session shows no certificate. One that has expired or was replaced must not get in that way.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(config)
+}
+
+/// What a listener needs to speak its protocol inside TLS. Every handshake takes the files that are in force when it begins.
+#[derive(Clone)]
+pub struct ListenerTls {
+    tls: Arc<ServerTls>,
+    spoken: ApplicationProtocol,
+}
+
+impl ListenerTls {
+    pub(super) const fn new(tls: Arc<ServerTls>, spoken: ApplicationProtocol) -> Self {
+        Self { tls, spoken }
+    }
+
+    pub(in crate::listen) fn acceptor(&self) -> TlsAcceptor {
+        let current = self.tls.current.load();
+        TlsAcceptor::from(Arc::clone(current.configs.for_protocol(self.spoken)))
+    }
+}
+
+impl fmt::Debug for ListenerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Secured").field(&self.spoken).finish()
+    }
+}

@@ -1,0 +1,303 @@
+//! `TG.CHECK` and tickets decided by the service, or `TG.CHECK` by an engine alone: attributes by the names that policies use.
+//!
+//! Must not know: the protocol.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use tollgate_core::Nanos;
+use tollgate_engine::{CheckMode, CheckOptions, Engine, Response, StateStore, Verdict};
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_service::{RateLimitService, TakenTicket, Transport};
+use tollgate_store::Clock;
+
+use super::check::{
+    CheckCommand, CheckFuture, CheckReply, Checker, OwnedCheckCommand, TicketAction, TicketOutcome,
+};
+
+/// Decides without counting: for those who have an engine and no server around it.
+impl<S: StateStore> Checker for Engine<S> {
+    fn check<'a>(
+        &'a self,
+        asked: &CheckCommand<'_>,
+        render: &mut dyn FnMut(&CheckReply<'_>),
+    ) -> Option<CheckFuture<'a, CheckReply<'static>>> {
+        if asked.is_acquire {
+            let reason = "this server keeps no tickets; see TG.CHECK";
+            render(&CheckReply::Failed(reason));
+            return None;
+        }
+        match CommandAttributes::read(asked) {
+            Err(wrong) => render(&wrong),
+            Ok(request) => {
+                let verdict = self.check(&request, options(asked));
+                render(&said(&verdict, None));
+            }
+        }
+        None
+    }
+}
+
+/// Decides, counts, and logs what is denied.
+impl<C: Clock> Checker for RateLimitService<C> {
+    fn check<'a>(
+        &'a self,
+        asked: &CheckCommand<'_>,
+        render: &mut dyn FnMut(&CheckReply<'_>),
+    ) -> Option<CheckFuture<'a, CheckReply<'static>>> {
+        let request = match CommandAttributes::read(asked) {
+            Ok(request) => request,
+            Err(wrong) => {
+                render(&wrong);
+                return None;
+            }
+        };
+        let options = options(asked);
+        let decided = self.check_local(Transport::Resp, &request, options);
+        let Some(mut verdict) = decided else {
+            return Some(check_with_fleet(self, asked.to_owned(), request.ip));
+        };
+        let ticket = ticket(self, asked, &mut verdict);
+        render(&said(&verdict, ticket));
+        None
+    }
+
+    fn update_ticket(&self, report: TicketAction, id: u128) -> CheckFuture<'_, TicketOutcome> {
+        Box::pin(carry_out(self, report, id))
+    }
+}
+
+/// How a command is checked.
+const fn options(asked: &CheckCommand<'_>) -> CheckOptions {
+    CheckOptions {
+        cost: asked.cost,
+        mode: match asked.is_peek {
+            true => CheckMode::Peek,
+            false => CheckMode::Charge,
+        },
+    }
+}
+
+fn said(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
+    let binding = verdict.binding();
+    let rule = binding.and_then(|state| verdict.rule(state));
+    let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
+    let (remaining, reset_after) = binding.map_or((0, Nanos::ZERO), |state| {
+        (state.status.remaining, state.status.reset_after)
+    });
+    CheckReply::Verdict {
+        outcome: verdict.outcome(),
+        limit: named.map(Cow::Borrowed),
+        remaining,
+        reset_after,
+        ticket,
+    }
+}
+
+/// Keeps the verdict's ticket, if the command asks for one.
+fn ticket<C: Clock>(
+    service: &RateLimitService<C>,
+    asked: &CheckCommand<'_>,
+    verdict: &mut Verdict,
+) -> Option<u128> {
+    match asked.is_acquire {
+        true => service.issue_ticket(verdict),
+        false => None,
+    }
+}
+
+/// Decides with the fleet. The command's bytes are the future's own: the connection reads on.
+fn check_with_fleet<C: Clock>(
+    service: &RateLimitService<C>,
+    asked: OwnedCheckCommand,
+    ip: Option<IpAddr>,
+) -> CheckFuture<'_, CheckReply<'static>> {
+    Box::pin(async move {
+        let asked = asked.as_command();
+        let request = CommandAttributes { asked: &asked, ip };
+        let options = options(&asked);
+        let mut verdict = service.check(Transport::Resp, &request, options).await;
+        let ticket = ticket(service, &asked, &mut verdict);
+        said(&verdict, ticket).into_owned()
+    })
+}
+
+/// Carries a report about a ticket out.
+async fn carry_out<C: Clock>(
+    service: &RateLimitService<C>,
+    report: TicketAction,
+    id: u128,
+) -> TicketOutcome {
+    match report {
+        TicketAction::Renew => match service.renew_ticket(id).await {
+            Err(_failed) => TicketOutcome::StoreFailed,
+            Ok(None) => TicketOutcome::UnknownTicket,
+            Ok(Some(true)) => TicketOutcome::Done,
+            Ok(Some(false)) => TicketOutcome::NothingToDo,
+        },
+        TicketAction::Release => match service.take_ticket(id).await {
+            TakenTicket::Open(ticket) => {
+                let settled = service.respond(ticket, &UnknownResponse).await;
+                settled.map_or(TicketOutcome::StoreFailed, |()| TicketOutcome::Done)
+            }
+            TakenTicket::AlreadySettled => TicketOutcome::NothingToDo,
+            TakenTicket::Unknown => TicketOutcome::UnknownTicket,
+        },
+    }
+}
+
+/// Work that is done, of whose response nothing is said: it is of no class, and counts nowhere.
+struct UnknownResponse;
+
+impl Response for UnknownResponse {
+    fn status(&self) -> u16 {
+        0
+    }
+
+    fn header(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// The attributes that were sent, each at most once and by a name that policies know.
+struct CommandAttributes<'a> {
+    asked: &'a CheckCommand<'a>,
+    ip: Option<IpAddr>,
+}
+
+impl<'a> CommandAttributes<'a> {
+    fn read(asked: &'a CheckCommand<'a>) -> Result<Self, CheckReply<'a>> {
+        let mut ip = None;
+        for (position, (name, value)) in asked.attributes().enumerate() {
+            let wrong = |reason| {
+                let name = Cow::Borrowed(name);
+                Err(CheckReply::BadAttribute { name, reason })
+            };
+            if !is_known(name) {
+                return wrong(
+                    "there is no such one; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \
+                     cookie.NAME, claim.NAME, descriptor.NAME",
+                );
+            }
+            let mut earlier = asked.attributes().take(position);
+            if earlier.any(|(other, _)| is_same(other, name)) {
+                return wrong("it is given twice");
+            }
+            if name == b"ip" {
+                let text = std::str::from_utf8(value).ok();
+                ip = text.and_then(|text| text.parse().ok());
+                if ip.is_none() {
+                    return wrong("it is not an address");
+                }
+            }
+        }
+        Ok(Self { asked, ip })
+    }
+}
+
+impl Attributes for CommandAttributes<'_> {
+    fn ip(&self) -> Option<IpAddr> {
+        self.ip
+    }
+
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        let mut sent = self.asked.attributes();
+        sent.find(|(name, _)| is_named(name, attribute))
+            .map(|(_, value)| value)
+    }
+}
+
+/// A name's family and the rest after the dot.
+fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match name.iter().position(|byte| *byte == b'.') {
+        Some(dot) => {
+            let (family, rest) = name.split_at(dot);
+            (family, rest.get(1..))
+        }
+        None => (name, None),
+    }
+}
+
+fn is_known(name: &[u8]) -> bool {
+    match parts(name) {
+        (b"ip" | b"method" | b"host" | b"route" | b"path" | b"domain", None) => true,
+        (b"header" | b"query" | b"cookie" | b"claim" | b"descriptor", Some(rest)) => {
+            !rest.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// Names of headers do not mind their case; all others do.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    match (parts(one), parts(other)) {
+        ((b"header", Some(one)), (b"header", Some(other))) => one.eq_ignore_ascii_case(other),
+        _ => one == other,
+    }
+}
+
+/// Whether policies call the attribute by this name.
+fn is_named(name: &[u8], attribute: &Attribute) -> bool {
+    let (family, rest) = parts(name);
+    let is = |wanted: &[u8], called: &str| family == wanted && rest == Some(called.as_bytes());
+    match attribute {
+        Attribute::Ip => name == b"ip",
+        Attribute::Method => name == b"method",
+        Attribute::Host => name == b"host",
+        Attribute::Route => name == b"route",
+        Attribute::Path => name == b"path",
+        Attribute::Domain => name == b"domain",
+        Attribute::Header(called) => {
+            family == b"header"
+                && rest.is_some_and(|rest| rest.eq_ignore_ascii_case(called.as_bytes()))
+        }
+        Attribute::Query(called) => is(b"query", called),
+        Attribute::Cookie(called) => is(b"cookie", called),
+        Attribute::Claim(called) => is(b"claim", called),
+        Attribute::Descriptor(called) => is(b"descriptor", called),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_policies_know_is_known_here_and_no_other() {
+        let names = [
+            "ip",
+            "method",
+            "host",
+            "route",
+            "path",
+            "domain",
+            "header.X-Key",
+            "header.",
+            "header",
+            "query.a.b",
+            "cookie.c",
+            "claim.sub",
+            "descriptor.d",
+            "weather",
+            "ip.x",
+            "",
+            ".",
+            "Header.x",
+        ];
+        for name in names {
+            let attribute = Attribute::parse(name);
+            assert_eq!(is_known(name.as_bytes()), attribute.is_some(), "{name}");
+            for other in names {
+                let is_it = attribute
+                    .as_ref()
+                    .is_some_and(|it| is_named(other.as_bytes(), it));
+                assert_eq!(
+                    is_it,
+                    attribute.is_some() && is_same(name.as_bytes(), other.as_bytes()),
+                    "{name} {other}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Replies as bytes, in both versions of the protocol. What version 2 lacks is said in its nearest words: a map as a flat
+//! array, a truth as 1 or 0, nothing as a null string.
+//!
+//! Must not know: what is said.
+
+use std::fmt::{self, Write as _};
+
+use super::number::LineBuffer;
+
+/// The most bytes of a client's own word that an error repeats.
+const MAX_ECHO_LEN: usize = 64;
+
+/// A reply being written.
+#[derive(Debug)]
+pub(crate) struct ReplyWriter<'a> {
+    out: &'a mut Vec<u8>,
+    is_resp3: bool,
+}
+
+impl<'a> ReplyWriter<'a> {
+    pub(crate) const fn new(out: &'a mut Vec<u8>, is_resp3: bool) -> Self {
+        Self { out, is_resp3 }
+    }
+
+    pub(crate) fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    /// A short text of ours: it must not hold a line end.
+    pub(crate) fn simple(&mut self, text: &str) {
+        self.out.push(b'+');
+        self.out.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    /// An error. Its first word says of which kind; line ends in it become blanks.
+    pub(crate) fn error(&mut self, text: fmt::Arguments<'_>) {
+        self.out.push(b'-');
+        // Writing into memory cannot fail.
+        let _cannot_fail = OneLine(self.out).write_fmt(text).is_ok();
+        self.end();
+    }
+
+    pub(crate) fn integer(&mut self, number: i64) {
+        self.number(b':', number);
+    }
+
+    /// As far as the protocol's numbers go.
+    pub(crate) fn unsigned(&mut self, number: u64) {
+        self.integer(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        self.length(b'$', bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.end();
+    }
+
+    /// Text for people, which version 3 can tell from data.
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        if !self.is_resp3 {
+            return self.bulk(text.as_bytes());
+        }
+        self.length(b'=', text.len().saturating_add(4));
+        self.out.extend_from_slice(b"txt:");
+        self.out.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    pub(crate) fn null(&mut self) {
+        let null: &[u8] = if self.is_resp3 { b"_" } else { b"$-1" };
+        self.out.extend_from_slice(null);
+        self.end();
+    }
+
+    pub(crate) fn boolean(&mut self, truth: bool) {
+        if !self.is_resp3 {
+            return self.integer(truth.into());
+        }
+        self.out
+            .extend_from_slice(if truth { b"#t" } else { b"#f" });
+        self.end();
+    }
+
+    /// So many replies follow.
+    pub(crate) fn array(&mut self, len: usize) {
+        self.length(b'*', len);
+    }
+
+    /// So many replies follow, in no order.
+    pub(crate) fn set(&mut self, len: usize) {
+        self.length(if self.is_resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// So many pairs of replies follow.
+    pub(crate) fn map(&mut self, len: usize) {
+        if self.is_resp3 {
+            self.length(b'%', len);
+        } else {
+            self.length(b'*', len.saturating_mul(2));
+        }
+    }
+
+    /// The five numbers that every throttle command answers with.
+    pub(crate) fn throttle_numbers(&mut self, numbers: [i64; 5]) {
+        let mut lines = LineBuffer::new();
+        lines.push_number(b'*', 5);
+        for number in numbers {
+            lines.push_number(b':', number);
+        }
+        self.out.extend_from_slice(lines.as_bytes());
+    }
+
+    fn length(&mut self, kind: u8, len: usize) {
+        self.number(kind, i64::try_from(len).unwrap_or(i64::MAX));
+    }
+
+    fn number(&mut self, kind: u8, number: i64) {
+        let mut lines = LineBuffer::new();
+        lines.push_number(kind, number);
+        self.out.extend_from_slice(lines.as_bytes());
+    }
+
+    fn end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// What a client sent, short and printable, to be repeated to it.
+pub(crate) struct EchoedInput<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for EchoedInput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.iter().take(MAX_ECHO_LEN) {
+            f.write_char(match byte {
+                b' '..=b'~' => char::from(*byte),
+                _ => '?',
+            })?;
+        }
+        if self.0.len() > MAX_ECHO_LEN {
+            f.write_str("...")?;
+        }
+        Ok(())
+    }
+}
+
+/// Text that stays on its line.
+struct OneLine<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for OneLine<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let clean = |byte| match byte {
+            b'\r' | b'\n' => b' ',
+            other => other,
+        };
+        self.0.extend(text.bytes().map(clean));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(is_resp3: bool, write: impl Fn(&mut ReplyWriter<'_>)) -> String {
+        let mut out = Vec::new();
+        write(&mut ReplyWriter::new(&mut out, is_resp3));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn both_versions_say_the_same_in_their_words() {
+        type Case = (fn(&mut ReplyWriter<'_>), &'static str, &'static str);
+        let cases: [Case; 10] = [
+            (|r| r.ok(), "+OK\r\n", "+OK\r\n"),
+            (|r| r.integer(-12), ":-12\r\n", ":-12\r\n"),
+            (
+                |r| r.unsigned(u64::MAX),
+                ":9223372036854775807\r\n",
+                ":9223372036854775807\r\n",
+            ),
+            (
+                |r| r.bulk(b"a\r\nb"),
+                "$4\r\na\r\nb\r\n",
+                "$4\r\na\r\nb\r\n",
+            ),
+            (|r| r.verbatim("hi"), "$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"),
+            (|r| r.null(), "$-1\r\n", "_\r\n"),
+            (|r| r.boolean(true), ":1\r\n", "#t\r\n"),
+            (|r| r.array(2), "*2\r\n", "*2\r\n"),
+            (|r| r.set(2), "*2\r\n", "~2\r\n"),
+            (|r| r.map(2), "*4\r\n", "%2\r\n"),
+        ];
+        for (write, two, three) in cases {
+            assert_eq!(written(false, write), two);
+            assert_eq!(written(true, write), three);
+        }
+    }
+
+    #[test]
+    fn an_error_stays_on_its_line_whatever_the_client_sent() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let text = written(false, |reply| {
+            reply.error(format_args!("ERR a\r\n+b '{}'", EchoedInput(&bytes)));
+        });
+        assert_eq!(text.matches("\r\n").count(), 1, "{text}");
+        assert!(
+            text.starts_with("-ERR a  +b '????") && text.ends_with("...'\r\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! `TG.RELEASE` and `TG.RENEW`: what became of a request that `TG.ACQUIRE` admitted.
+//!
+//! Must not know: what tickets settle, who keeps them.
+
+use super::batch_counts::CommandOutcome;
+use super::check::{Checker, TicketAction, TicketOutcome};
+use super::commands::wrong_arity;
+use super::parse::RespCommand;
+use super::pipeline::{Pipeline, RenderedReply};
+use super::reply_writer::{EchoedInput, ReplyWriter};
+
+/// Reads the ticket, reports and answers: 1 if it was carried out, 0 if nothing was left to do.
+pub(super) fn run<'s>(
+    checker: Option<&'s dyn Checker>,
+    report: TicketAction,
+    command: &RespCommand<'_>,
+    is_resp3: bool,
+    pipeline: &mut Pipeline<'s>,
+    out: &mut Vec<u8>,
+) {
+    let word = command.argument(1);
+    let (ticket, checker) = match (id(word).filter(|_| command.len() == 2), checker) {
+        (Some(ticket), Some(checker)) => (ticket, checker),
+        (ticket, _) => {
+            return pipeline.reply(out, |out| {
+                let reply = &mut ReplyWriter::new(out, is_resp3);
+                match ticket {
+                    // A server without a checker gives no tickets.
+                    Some(_) => render(TicketOutcome::UnknownTicket, word, reply),
+                    None => refuse(report, command, reply),
+                }
+            });
+        }
+    };
+    let (reported, word) = (
+        checker.update_ticket(report, ticket),
+        Box::<[u8]>::from(word),
+    );
+    pipeline.push(async move {
+        let (reported, mut bytes) = (reported.await, Vec::new());
+        render(reported, &word, &mut ReplyWriter::new(&mut bytes, is_resp3));
+        let counted = CommandOutcome::Uncounted;
+        RenderedReply {
+            bytes,
+            outcome: counted,
+        }
+    });
+}
+
+/// Says why a command names no ticket.
+fn refuse(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
+    let name = match report {
+        TicketAction::Release => "tg.release",
+        TicketAction::Renew => "tg.renew",
+    };
+    if command.len() != 2 {
+        return wrong_arity(name, reply);
+    }
+    reply.error(format_args!(
+        "ERR ticket: '{}' is not 32 hexadecimal digits",
+        EchoedInput(command.argument(1))
+    ));
+}
+
+fn render(reported: TicketOutcome, ticket: &[u8], reply: &mut ReplyWriter<'_>) {
+    match reported {
+        TicketOutcome::Done => reply.integer(1),
+        TicketOutcome::NothingToDo => reply.integer(0),
+        TicketOutcome::UnknownTicket => reply.error(format_args!(
+            "ERR ticket: '{}' is not open: it has expired, or was never given",
+            EchoedInput(ticket)
+        )),
+        TicketOutcome::StoreFailed => reply.error(format_args!(
+            "ERR the store did not carry out all of it; places return when their leases end"
+        )),
+    }
+}
+
+fn id(word: &[u8]) -> Option<u128> {
+    let is_one = word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(word).ok().filter(|_| is_one)?;
+    u128::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_thirty_two_digits_and_nothing_else() {
+        assert_eq!(id(b"000000000000000000000000000000Ff"), Some(255));
+        assert_eq!(id(&[b'f'; 32]), Some(u128::MAX));
+        for wrong in [&b""[..], &[b'0'; 31], &[b'0'; 33], &[b'g'; 32], &[0xff; 32]] {
+            assert_eq!(id(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(id(b"+0000000000000000000000000000001"), None);
+    }
+}

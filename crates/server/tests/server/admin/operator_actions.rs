@@ -1,0 +1,394 @@
+//! What operators can do, and what they read.
+
+use serde_json::json;
+use tollgate_core::Nanos;
+use tollgate_server::App;
+use tollgate_server::admin::AdminTokens;
+use tollgate_store::ManualClock;
+
+use super::{serve_admin, serve_admin_of, value_at};
+
+const POLICY: &str = r#"
+limits:
+  - { name: api, key: header.x-api-key, rate: 2/h }
+  - { name: trial, key: header.x-api-key, rate: 1/h, mode: shadow }
+"#;
+
+#[tokio::test]
+async fn everything_there_is_is_on_the_front_page_and_in_the_description() {
+    let managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    let page = operator.get("/").await;
+    let document = operator.get("/openapi.json").await.json();
+    let paths = document["paths"].as_object().unwrap();
+    for path in paths.keys() {
+        assert!(page.body.contains(path.as_str()), "{path}");
+        let status = operator.request("HEAD", path, &[], "").await.status;
+        assert!(matches!(status, 200 | 405), "{path}: {status}");
+    }
+    for line in page.body.lines().filter(|line| line.starts_with('/')) {
+        let path = line.split_whitespace().next().unwrap();
+        assert!(paths.contains_key(path), "{path} is not described");
+        let answer = operator.request("PATCH", path, &[("content-type", "application/json")], "{}");
+        let answer = answer.await;
+        assert_eq!(answer.status, 405, "{path}");
+        let allowed: Vec<_> = answer.field("allow").unwrap().split(", ").collect();
+        for method in ["get", "put", "post", "delete"] {
+            let is_described = paths[path].get(method).is_some();
+            let is_allowed = allowed.contains(&method.to_uppercase().as_str());
+            assert_eq!(is_described, is_allowed, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_is_not_ready_but_still_there() {
+    let mut managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    assert_eq!(operator.get("/readyz").await.status, 200);
+    managed.stop.take().unwrap().trigger();
+    assert_eq!(operator.get("/readyz").await.status, 503);
+    assert_eq!(operator.get("/healthz").await.status, 200);
+    assert_eq!(operator.get("/v1/state").await.json()["ready"], false);
+}
+
+#[tokio::test]
+async fn s42_a_switch_holds_from_the_next_decision_on_and_back() {
+    let managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    assert!(managed.check("a") && managed.check("a") && !managed.check("a"));
+    for (limit, to) in [
+        ("api", "shadow"),
+        ("api", "off"),
+        ("*", "shadow"),
+        ("*", "off"),
+    ] {
+        let body = format!(r#""limit": "{limit}", "to": "{to}""#);
+        let done = operator.put("/v1/switches", &body).await;
+        assert_eq!((done.status, done.json()), (200, json!({ "done": true })));
+        assert!(managed.check("a"), "{limit} is {to}");
+        let switches = operator.get("/v1/switches").await.json();
+        let way = if limit == "*" {
+            "everything.to"
+        } else {
+            "limits.api.to"
+        };
+        assert_eq!(value_at(&switches, way), to);
+        let body = format!(r#""limit": "{limit}", "to": "on""#);
+        assert_eq!(operator.put("/v1/switches", &body).await.status, 200);
+        assert!(!managed.check("a"), "{limit} is on again");
+    }
+    let nobody = operator.put("/v1/switches", r#""limit": "api", "enforce": "0%""#);
+    assert_eq!(nobody.await.status, 200);
+    let switches = operator.get("/v1/switches").await.json();
+    assert_eq!(value_at(&switches, "limits.api.enforce"), "0%");
+    assert!(managed.check("a"), "it is enforced for nobody");
+}
+
+#[tokio::test]
+async fn a_key_gets_another_quota_for_a_while() {
+    let managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    let body = r#""limit": "api", "key": ["a"], "quota": "4/h", "for": "1min""#;
+    assert_eq!(operator.put("/v1/overrides", body).await.status, 200);
+    let listed = operator.get("/v1/overrides").await.json();
+    assert_eq!(value_at(&listed, "overrides.0.limit"), "api");
+    assert_eq!(value_at(&listed, "overrides.0.quota"), "4/h");
+    assert_eq!(
+        value_at(&listed, "overrides.0.until"),
+        "2023-11-14T22:14:20Z"
+    );
+    let admitted = |key| (0..9).filter(|_| managed.check(key)).count();
+    assert_eq!((admitted("a"), admitted("b")), (4, 2));
+    let lifted = operator.change("DELETE", "/v1/overrides", r#""limit": "api", "key": ["a"]"#);
+    assert_eq!(lifted.await.status, 200);
+    let listed = operator.get("/v1/overrides").await.json();
+    assert_eq!(listed, json!({ "overrides": [] }));
+    let again = operator.change("DELETE", "/v1/overrides", r#""limit": "api", "key": ["a"]"#);
+    let again = again.await;
+    assert_eq!(
+        (again.status, again.problem()),
+        (404, "there is no such override".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn keys_and_networks_are_blocked_until_the_time_is_up_or_somebody_lets_them_through() {
+    let managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    let body = r#""limit": "api", "key": "a", "for": "1min""#;
+    assert_eq!(operator.put("/v1/blocks", body).await.status, 200);
+    assert!(!managed.check("a") && managed.check("b"));
+    managed.clock.advance(Nanos::MINUTE);
+    assert!(managed.check("a"));
+    let body = r#""address": "192.0.2.0/24""#;
+    assert_eq!(operator.put("/v1/blocks", body).await.status, 200);
+    assert!(!managed.check("c"));
+    let blocks = operator.get("/v1/blocks").await.json();
+    let expected =
+        json!([{ "limit": null, "key": null, "address": "192.0.2.0/24", "until": null }]);
+    assert_eq!(blocks["blocks"], expected);
+    assert_eq!(
+        operator.change("DELETE", "/v1/blocks", body).await.status,
+        200
+    );
+    assert!(managed.check("c"));
+}
+
+#[tokio::test]
+async fn what_a_key_has_used_is_forgotten() {
+    let managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    assert!(managed.check("a") && managed.check("a") && !managed.check("a"));
+    let body = r#""limit": "api", "key": ["a"]"#;
+    let reset = operator.change("POST", "/v1/resets", body).await;
+    assert_eq!(reset.json(), json!({ "done": true, "found": true }));
+    assert!(managed.check("a"));
+    let nothing = r#""limit": "api", "key": ["nobody"]"#;
+    let reset = operator.change("POST", "/v1/resets", nothing).await;
+    assert_eq!(reset.json(), json!({ "done": true, "found": false }));
+}
+
+#[tokio::test]
+async fn everything_is_signed_and_can_be_read_again() {
+    let managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    let json = [("content-type", "application/json")];
+    for (body, field) in [
+        (r#"{"limit": "*", "to": "off"}"#, "who: "),
+        (r#"{"limit": "*", "to": "off", "who": "ada"}"#, "why: "),
+        (
+            r#"{"limit": "*", "to": "off", "who": "", "why": "x"}"#,
+            "who: ",
+        ),
+        (
+            r#"{"limit": "*", "to": "off", "who": "ada", "why": ""}"#,
+            "why: ",
+        ),
+        (
+            "{\"limit\": \"*\", \"to\": \"off\", \"who\": \"a\\nb\", \"why\": \"x\"}",
+            "who: ",
+        ),
+    ] {
+        let answer = operator.request("PUT", "/v1/switches", &json, body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.problem().starts_with(field), "{}", answer.problem());
+    }
+    operator
+        .put("/v1/switches", r#""limit": "api", "to": "shadow""#)
+        .await;
+    operator.put("/v1/blocks", r#""address": "::1""#).await;
+    let audit = operator.get("/v1/audit").await.json();
+    let events = audit["events"].as_array().unwrap();
+    assert_eq!(events.len(), 2);
+    let latest = json!({
+        "when": "2023-11-14T22:13:20Z",
+        "who": "ada (127.0.0.1)",
+        "what": "`::1` blocked until it is taken back",
+        "why": "incident 7",
+    });
+    assert_eq!(events[0], latest);
+    assert_eq!(events[1]["what"], "limit `api` switched to shadow");
+}
+
+/// What is asked, and which status and words it is refused with.
+const NONSENSE: &[(&str, &str, &str, u16, &str)] = &[
+    (
+        "PUT",
+        "/v1/switches",
+        r#""limit": "apj", "to": "off""#,
+        404,
+        "limit: there is no limit `apj`; did you mean `api`?",
+    ),
+    ("PUT", "/v1/switches", r#""to": "off""#, 400, "limit: "),
+    ("PUT", "/v1/switches", r#""limit": "api""#, 400, "to: "),
+    (
+        "PUT",
+        "/v1/switches",
+        r#""limit": "api", "to": "away""#,
+        400,
+        "to: \"away\"",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a"]"#,
+        400,
+        "quota: ",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a"], "quota": "soon""#,
+        400,
+        "quota: ",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a", "b"], "quota": "1/s""#,
+        400,
+        "key: 2 values name no key",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a"], "quota": "1/s", "for": "-1s""#,
+        400,
+        "for: ",
+    ),
+    (
+        "PUT",
+        "/v1/blocks",
+        r#""address": "nowhere""#,
+        400,
+        "address: ",
+    ),
+    (
+        "PUT",
+        "/v1/blocks",
+        r#""address": "::1", "limit": "api""#,
+        400,
+        "limit: ",
+    ),
+    ("PUT", "/v1/blocks", "", 400, "limit: "),
+    (
+        "POST",
+        "/v1/resets",
+        r#""limit": "api", "key": ["a"], "quota": "1/s""#,
+        400,
+        "quota: ",
+    ),
+    (
+        "POST",
+        "/v1/resets",
+        r#""limit": "api", "keys": ["a"]"#,
+        400,
+        "body: ",
+    ),
+    (
+        "POST",
+        "/v1/reload",
+        "",
+        409,
+        "the policy comes from no file",
+    ),
+];
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_and_named() {
+    let managed = serve_admin(POLICY).await;
+    let mut operator = managed.operator().await;
+    for (method, path, body, status, words) in NONSENSE {
+        let answer = operator.change(method, path, body).await;
+        assert_eq!(answer.status, *status, "{path} {body}");
+        assert!(answer.problem().starts_with(words), "{}", answer.problem());
+    }
+    assert_eq!(
+        operator.get("/v1/audit").await.json(),
+        json!({ "events": [] })
+    );
+    let long = format!(r#""limit": "{}", "to": "off""#, "x".repeat(20_000));
+    let mut other = managed.operator().await;
+    assert_eq!(other.put("/v1/switches", &long).await.status, 413);
+    assert_eq!(operator.get("/v1/state?x=1").await.status, 400);
+    assert_eq!(operator.get("/v2/state").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_policys_file_is_read_again_and_what_is_wrong_with_it_is_said() {
+    let path = std::env::temp_dir().join(format!("tollgate-admin-{}.yaml", std::process::id()));
+    std::fs::write(&path, POLICY).unwrap();
+    let clock = std::sync::Arc::new(ManualClock::at(tollgate_core::Timestamp::from_secs(
+        1_700_000_000,
+    )));
+    let app = App::from_file(
+        &path,
+        1_000,
+        std::sync::Arc::clone(&clock),
+        tollgate_server::Secret::random(),
+    )
+    .unwrap();
+    let managed = serve_admin_of(app, clock, AdminTokens::default()).await;
+    let mut operator = managed.operator().await;
+    let before = operator.get("/v1/policy").await.json();
+    assert_eq!(
+        (&before["valid"], &before["generation"]),
+        (&json!(true), &json!(1))
+    );
+    let file = before["file"].as_str().unwrap();
+    assert!(file.contains("tollgate-admin-"), "{file}");
+    std::fs::write(&path, "limits: [{ name: api, rate: 5/fortnight }]").unwrap();
+    let refused = operator.change("POST", "/v1/reload", "").await;
+    assert_eq!(refused.status, 422);
+    assert!(
+        refused.problem().contains("fortnight"),
+        "{}",
+        refused.problem()
+    );
+    let wrong = operator.get("/v1/policy").await.json();
+    assert_eq!(
+        (&wrong["valid"], &wrong["generation"]),
+        (&json!(false), &json!(1))
+    );
+    assert!(wrong["problems"].as_str().unwrap().contains("fortnight"));
+    assert_eq!(
+        value_at(&wrong, "limits.1.name"),
+        "trial",
+        "the last good one stays"
+    );
+    std::fs::write(&path, "limits: [{ name: api, rate: 5/s }]").unwrap();
+    let reloaded = operator.change("POST", "/v1/reload", "").await;
+    assert_eq!(reloaded.json(), json!({ "done": true, "generation": 2 }));
+    std::fs::remove_file(&path).unwrap();
+}
+
+const SECRET: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
+
+/// Whoever may only read learns how things stand, and nobody's key.
+#[tokio::test]
+async fn s39_nothing_that_a_reader_sees_has_a_key_in_it() {
+    let text = format!(
+        r#"
+deny: [{{ match: {{ header.authorization: "Bearer {SECRET}" }} }}]
+divergence_threshold: 1%
+limits:
+  - name: api
+    key: header.x-api-key
+    rate: 2/h
+    candidate: {{ rate: 1/h }}
+    overrides: [{{ key: ["{SECRET}"], rate: 3/h }}]
+"#
+    );
+    let managed = serve_admin(&text).await;
+    for _ in 0..5 {
+        managed.check(SECRET);
+        managed.check("somebody-else-entirely");
+    }
+    let mut reader = managed.operator().await;
+    for path in [
+        "/metrics",
+        "/v1/state",
+        "/v1/policy",
+        "/v1/limits",
+        "/v1/switches",
+    ] {
+        let page = reader.get(path).await.body;
+        assert!(!page.contains(SECRET), "{path}: {page}");
+        assert!(!page.contains("somebody-else"), "{path}: {page}");
+    }
+    let state = reader.get("/v1/state").await.json();
+    assert_eq!(value_at(&state, "divergences.0.limit"), "api");
+    let key = value_at(&state, "divergences.0.top.0.key")
+        .as_str()
+        .unwrap();
+    assert!(
+        key.len() == 32 && key.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        "{key}"
+    );
+    assert_eq!(
+        value_at(&state, "stores.0.live").as_u64(),
+        Some(3),
+        "{state}"
+    );
+}

@@ -1,0 +1,236 @@
+//! While the store is there: one quota, whichever server is asked and however.
+
+use tollgate_server::App;
+use tollgate_store::SystemClock;
+use tollgate_testkit::redis::{Kind, Node};
+
+use super::{degraded, say_until_closed, start_server, start_server_of};
+use crate::grpc::OK;
+
+const TEN: &str = "limits: [{ name: ten, key: header.x-api-key, rate: 10/h }]";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let (one, other) = (
+        start_server(&redis.url(), TEN).await,
+        start_server(&redis.url(), TEN).await,
+    );
+    for left in (6..10).rev() {
+        let answer = one.check("alice").await;
+        assert_eq!((answer.status, degraded(&answer).len()), (200, 0));
+        assert_eq!(
+            answer.json()["limits"][0]["remaining"],
+            left,
+            "{}",
+            answer.body
+        );
+    }
+    for left in (3..6).rev() {
+        let answer = other.should_rate_limit("alice").await.unwrap();
+        assert_eq!((answer.overall, answer.statuses[0].remaining), (OK, left));
+    }
+    let said = one
+        .send_commands(&["TG.CHECK header.x-api-key alice"; 3])
+        .await;
+    assert_eq!(said.matches("allowed\r\n:1").count(), 3, "{said}");
+    assert!(said.contains("remaining\r\n:0\r\n"), "{said}");
+    for instance in [&one, &other] {
+        assert_eq!(instance.check("alice").await.status, 429);
+        let answer = instance.should_rate_limit("alice").await.unwrap();
+        assert_ne!(answer.overall, OK);
+        let said = instance
+            .send_commands(&["TG.CHECK header.x-api-key alice"])
+            .await;
+        assert!(said.contains("allowed\r\n:0"), "{said}");
+    }
+    assert_eq!(
+        other.check("bob").await.status,
+        200,
+        "others are not touched"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_policy_counts() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let (one, other) = (
+        start_server(&redis.url(), TEN).await,
+        start_server(&redis.url(), TEN).await,
+    );
+    for command in ["CL.THROTTLE", "GCRA"] {
+        let call = format!("{command} alice 4 1 3600");
+        let first = one.send_commands(&[&call, &call, &call]).await;
+        assert_eq!(first.matches("*5\r\n:0\r\n:5\r\n").count(), 3, "{first}");
+        let second = other.send_commands(&[&call, &call, &call]).await;
+        assert_eq!(second.matches("*5\r\n:0\r\n:5\r\n").count(), 2, "{second}");
+    }
+    let answer = one.check("alice").await;
+    assert_eq!(
+        answer.json()["limits"][0]["remaining"],
+        9,
+        "{}",
+        answer.body
+    );
+    // A key that is not told apart by more than the letter before it.
+    let said = one
+        .send_commands(&["CL.THROTTLE t 0 1 3600", "CL.THROTTLE tt 0 1 3600"])
+        .await;
+    assert_eq!(said.matches("*5\r\n:0\r\n").count(), 2, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipelined_commands_are_answered_in_order_however_many_are_decided_together() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let one = start_server(&redis.url(), TEN).await;
+    let mut commands = Vec::new();
+    let mut expected = String::new();
+    for index in 0..200 {
+        commands.push(format!("CL.THROTTLE key{} 9999 1 3600", index % 3));
+        let remaining = 10_000 - 1 - index / 3;
+        expected += &format!("*5\r\n:0\r\n:10000\r\n:{remaining}\r\n:-1\r\n");
+        if index % 7 == 0 {
+            commands.push(format!("ECHO after-{index}"));
+            let word = format!("after-{index}");
+            expected += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        if index % 11 == 0 {
+            commands.push("CL.THROTTLE key many 1 1".to_owned());
+            expected += "-Cell error: Store error: Couldn't parse as integer: many\r\n";
+        }
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let said = one.send_commands(&commands).await;
+    // The last number of each is when the bucket is full, which the server's clock moves.
+    let without_reset = said
+        .replace("\r\n:-1\r\n:", "\r\n:-1\r\n~")
+        .split("\r\n")
+        .filter(|line| !line.starts_with('~'))
+        .collect::<Vec<_>>()
+        .join("\r\n");
+    assert_eq!(without_reset, expected);
+    let calls = redis.info("total_commands_processed").unwrap();
+    assert!(
+        calls.parse::<u64>().unwrap() >= 200,
+        "each was decided there"
+    );
+}
+
+/// Found in review: reading a quoted inline command rewrites it in place, and one that had to wait for a decision before it was
+/// read twice, the second time as nonsense.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quoted_command_behind_a_decision_is_read_once() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let one = start_server(&redis.url(), TEN).await;
+    let said = one
+        .send_commands(&["CL.THROTTLE quoted 9 1 3600", r#"ECHO "a b""#, "PING"])
+        .await;
+    assert!(said.ends_with("$3\r\na b\r\n+PONG\r\n"), "{said}");
+    let wrong = "CL.THROTTLE quoted 9 1 3600\r\n\"x\"y\"";
+    let said = say_until_closed(one.resp.address, wrong).await;
+    let error = "-ERR Protocol error: unbalanced quotes in request\r\n";
+    assert!(said.ends_with(error), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_is_shared_and_its_ticket_is_released_by_another_protocol_of_the_same_server() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let policy = "limits: [{ name: one, key: header.x-api-key, concurrency: 1 }]";
+    let (one, other) = (
+        start_server(&redis.url(), policy).await,
+        start_server(&redis.url(), policy).await,
+    );
+    let said = one
+        .send_commands(&["TG.ACQUIRE header.x-api-key alice"])
+        .await;
+    let (_, ticket) = said.split_once("ticket\r\n$32\r\n").unwrap();
+    let ticket = ticket.trim_end();
+    assert_eq!(other.check("alice").await.status, 429, "the place is taken");
+    let body = format!(r#"{{"ticket": "{ticket}"}}"#);
+    assert_eq!(one.post("/v1/renew", &body).await.json()["held"], true);
+    let unknown = other.post("/v1/release", &body).await;
+    assert_eq!(unknown.status, 404, "tickets stay where they were given");
+    assert_eq!(one.post("/v1/release", &body).await.json()["settled"], true);
+    assert_eq!(
+        one.send_commands(&[&format!("TG.RELEASE {ticket}")]).await,
+        ":0\r\n"
+    );
+    let answer = other.post("/v1/acquire", r#"{"key": "alice"}"#).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_estimated_and_settled_is_shared() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let (one, other) = (
+        start_server(&redis.url(), TEN).await,
+        start_server(&redis.url(), TEN).await,
+    );
+    let reserved = one
+        .post("/v1/reserve", r#"{"key": "alice", "cost": 9}"#)
+        .await;
+    let ticket = reserved.json()["ticket"].as_str().unwrap().to_owned();
+    assert_eq!(other.check("alice").await.status, 200);
+    assert_eq!(other.check("alice").await.status, 429);
+    let body = format!(r#"{{"ticket": "{ticket}", "cost": 2}}"#);
+    assert_eq!(one.post("/v1/settle", &body).await.json()["settled"], true);
+    let answer = one.check("alice").await;
+    assert_eq!(
+        answer.json()["limits"][0]["remaining"],
+        6,
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let (one, other) = (
+        start_server(&redis.url(), TEN).await,
+        start_server(&redis.url(), TEN).await,
+    );
+    for _ in 0..10 {
+        assert_eq!(one.check("alice").await.status, 200);
+    }
+    assert_eq!(one.check("alice").await.status, 429);
+    let body = r#"{"limit": "ten", "key": ["alice"], "who": "ada", "why": "she asked"}"#;
+    let reset = other.operate("POST", "/v1/resets", body).await;
+    assert_eq!(
+        (reset.status, reset.json()["found"].as_bool()),
+        (200, Some(true))
+    );
+    assert_eq!(other.check("alice").await.status, 200);
+    let page = one.operate("GET", "/metrics", "").await.body;
+    for line in [
+        "tollgate_store_calls_total{outcome=\"answered\"} 1",
+        "tollgate_store_degraded 0\n",
+        "tollgate_breaker_state{part=\"0\"} 0\n",
+        "tollgate_local_decisions_total 0\n",
+    ] {
+        assert!(page.contains(line), "{line}{page}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_envoy_count_together_too() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let folder = std::env::temp_dir().join(format!("tollgate-fleet-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = "domain: edge\ndescriptors: [{ key: header.x-api-key, rate_limit: { unit: year, requests_per_unit: 5 } }]";
+    std::fs::write(folder.join("edge.yaml"), file).unwrap();
+    let open = |secret| App::from_file(&folder, 1_000, SystemClock::new(), secret).unwrap();
+    let (one, other) = (
+        start_server_of(&redis.url(), open).await,
+        start_server_of(&redis.url(), open).await,
+    );
+    let mut admitted = 0;
+    for _ in 0..4 {
+        for instance in [&one, &other] {
+            let answer = instance.should_rate_limit("alice").await.unwrap();
+            admitted += usize::from(answer.overall == OK);
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(admitted, 5);
+}

@@ -1,0 +1,456 @@
+//! Each dialect, byte for byte, on answers to questions and to gateways.
+
+use std::sync::Arc;
+
+use tollgate_core::Nanos;
+use tollgate_http::Dialect;
+use tollgate_server::{App, Dialects, HttpLimits};
+use tollgate_store::ManualClock;
+
+use super::{NOW, app, check, field, header_fields};
+use crate::harness::{HttpReply, TestServer, policy, serve_app};
+
+/// Of the first, two are there and one is back after half a minute; the second is everybody's, and has a unit.
+const TWO: &str = "
+limits:
+  - { name: per-key, key: header.x-api-key, rate: 2/m }
+  - { name: bytes, rate: 1MB/h, unit: bytes, algorithm: fixed_window }
+";
+
+/// What a dialect says of the first request, and of the third, which is refused.
+type Golden = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [(&'static str, &'static str)],
+);
+
+const GOLDEN: [Golden; 12] = [
+    (
+        "draft-11",
+        &[
+            (
+                "ratelimit",
+                r#""per-key";r=1;t=30;pk, "bytes";r=999999;t=2800"#,
+            ),
+            (
+                "ratelimit-policy",
+                r#""per-key";q=2;w=60;pk, "bytes";q=1000000;qu="content-bytes";w=3600"#,
+            ),
+        ],
+        &[
+            (
+                "ratelimit",
+                r#""per-key";r=0;t=30;pk, "bytes";r=999998;t=2800"#,
+            ),
+            (
+                "ratelimit-policy",
+                r#""per-key";q=2;w=60;pk, "bytes";q=1000000;qu="content-bytes";w=3600"#,
+            ),
+            ("retry-after", "30"),
+        ],
+    ),
+    (
+        "next",
+        &[
+            (
+                "ratelimit",
+                "per-key;a=1;w=30;c=1;pk, bytes;a=999999;w=2800;c=1",
+            ),
+            (
+                "ratelimit-policy",
+                r#"per-key;q=2;w=60;pk, bytes;q=1000000;qu="content-bytes";w=3600"#,
+            ),
+        ],
+        &[
+            (
+                "ratelimit",
+                "per-key;a=0;w=30;c=1;pk, bytes;a=999998;w=2800;c=1",
+            ),
+            (
+                "ratelimit-policy",
+                r#"per-key;q=2;w=60;pk, bytes;q=1000000;qu="content-bytes";w=3600"#,
+            ),
+            ("retry-after", "30"),
+        ],
+    ),
+    (
+        "draft-07",
+        &[
+            ("ratelimit", "limit=2, remaining=1, reset=30"),
+            ("ratelimit-policy", "2;w=60, 1000000;w=3600"),
+        ],
+        &[
+            ("ratelimit", "limit=2, remaining=0, reset=30"),
+            ("ratelimit-policy", "2;w=60, 1000000;w=3600"),
+            ("retry-after", "30"),
+        ],
+    ),
+    (
+        "draft-06",
+        &[
+            ("ratelimit-limit", "2"),
+            ("ratelimit-policy", "2;w=60, 1000000;w=3600"),
+            ("ratelimit-remaining", "1"),
+            ("ratelimit-reset", "30"),
+        ],
+        &[
+            ("ratelimit-limit", "2"),
+            ("ratelimit-policy", "2;w=60, 1000000;w=3600"),
+            ("ratelimit-remaining", "0"),
+            ("ratelimit-reset", "30"),
+            ("retry-after", "30"),
+        ],
+    ),
+    (
+        "draft-03",
+        &[
+            ("ratelimit-limit", "2, 2;w=60, 1000000;w=3600"),
+            ("ratelimit-remaining", "1"),
+            ("ratelimit-reset", "30"),
+        ],
+        &[
+            ("ratelimit-limit", "2, 2;w=60, 1000000;w=3600"),
+            ("ratelimit-remaining", "0"),
+            ("ratelimit-reset", "30"),
+            ("retry-after", "30"),
+        ],
+    ),
+    (
+        "envoy",
+        &[
+            (
+                "x-ratelimit-limit",
+                r#"2, 2;w=60;name="per-key", 1000000;w=3600;name="bytes""#,
+            ),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "30"),
+        ],
+        &[
+            ("retry-after", "30"),
+            (
+                "x-ratelimit-limit",
+                r#"2, 2;w=60;name="per-key", 1000000;w=3600;name="bytes""#,
+            ),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "30"),
+        ],
+    ),
+    (
+        "x-ratelimit",
+        &[
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "30"),
+        ],
+        &[
+            ("retry-after", "30"),
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "30"),
+        ],
+    ),
+    (
+        "x-ratelimit-epoch",
+        &[
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "1700000030"),
+        ],
+        &[
+            ("retry-after", "30"),
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1700000030"),
+        ],
+    ),
+    (
+        "x-ratelimit-epoch-ms",
+        &[
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "1700000030000"),
+        ],
+        &[
+            ("retry-after", "30"),
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1700000030000"),
+        ],
+    ),
+    (
+        "discord",
+        &[
+            ("x-ratelimit-bucket", "cb1f0a20ea45eb72"),
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "1700000030.000"),
+            ("x-ratelimit-reset-after", "30.000"),
+        ],
+        &[
+            ("retry-after", "30"),
+            ("x-ratelimit-bucket", "cb1f0a20ea45eb72"),
+            ("x-ratelimit-global", "true"),
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1700000030.000"),
+            ("x-ratelimit-reset-after", "30.000"),
+            ("x-ratelimit-scope", "global"),
+        ],
+    ),
+    (
+        "github",
+        &[
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "1"),
+            ("x-ratelimit-reset", "1700000030"),
+            ("x-ratelimit-resource", "per-key"),
+            ("x-ratelimit-used", "1"),
+        ],
+        &[
+            ("retry-after", "30"),
+            ("x-ratelimit-limit", "2"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1700000030"),
+            ("x-ratelimit-resource", "per-key"),
+            ("x-ratelimit-used", "2"),
+        ],
+    ),
+    ("none", &[], &[("retry-after", "30")]),
+];
+
+async fn speaking(text: &str, dialects: &str) -> TestServer<ManualClock> {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = app.with_dialects(dialects.parse::<Dialects>().unwrap());
+    serve_app(app, clock, HttpLimits::default()).await
+}
+
+/// The fields about limits, without what is keyed by the process's secret.
+fn about_limits(answer: &HttpReply) -> Vec<(String, String)> {
+    let is_about = |name: &str| name.contains("ratelimit") || name == "retry-after";
+    let mut fields: Vec<(String, String)> = answer
+        .fields()
+        .filter(|(name, _)| is_about(name))
+        .map(|(name, value)| (name.to_owned(), without_keys(value)))
+        .collect();
+    fields.sort();
+    fields
+}
+
+fn without_keys(value: &str) -> String {
+    let mut parts = value.split(";pk=:");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |all, part| {
+        let (key, rest) = part.split_once(':').unwrap();
+        assert_eq!(key.len(), 16, "{value}");
+        format!("{all};pk{rest}")
+    })
+}
+
+fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    fields.iter().map(own).collect()
+}
+
+#[test]
+fn every_dialect_is_shown_here() {
+    let shown: Vec<&str> = GOLDEN.iter().map(|(name, ..)| *name).collect();
+    let mut known: Vec<&str> = Dialect::ALL.iter().map(|one| one.name()).collect();
+    known.push("none");
+    assert_eq!(shown, known);
+}
+
+#[tokio::test]
+async fn a_question_is_answered_in_every_dialect() {
+    for (dialect, admitted, refused) in GOLDEN {
+        let server = speaking(TWO, dialect).await;
+        let mut client = server.connect().await;
+        let answer = client.get("/v1/check?key=carol").await;
+        assert_eq!(
+            (answer.status, about_limits(&answer)),
+            (200, owned(admitted)),
+            "{dialect}"
+        );
+        assert_eq!(client.get("/v1/check?key=carol").await.status, 200);
+        let answer = client.get("/v1/check?key=carol").await;
+        assert_eq!(
+            (answer.status, about_limits(&answer)),
+            (429, owned(refused)),
+            "{dialect}"
+        );
+        assert_eq!(answer.field("cache-control"), Some("no-store"), "{dialect}");
+        assert_eq!(answer.json()["violated-policies"][0], "per-key");
+    }
+}
+
+/// The same words as anyone gets, beside what only gateways read.
+#[tokio::test]
+async fn gateways_are_answered_in_every_dialect_admitted_or_not() {
+    let asks = [
+        ("x-forwarded-method", "GET"),
+        ("x-forwarded-uri", "/items"),
+        ("x-forwarded-host", "api.example"),
+        ("x-forwarded-for", "192.0.2.7"),
+        ("x-original-method", "GET"),
+        ("x-original-uri", "/items"),
+        ("x-original-host", "api.example"),
+        ("x-real-ip", "192.0.2.7"),
+        ("x-api-key", "carol"),
+    ];
+    let own = [
+        "x-ratelimit-decision",
+        "x-ratelimit-status",
+        "x-ratelimit-reason",
+    ];
+    for (dialect, admitted, refused) in GOLDEN {
+        for (gateway, statuses) in [("traefik", [200, 429]), ("nginx", [204, 403])] {
+            let server = speaking(TWO, dialect).await;
+            let mut client = server.connect().await;
+            let target = format!("/auth/{gateway}");
+            let mut answers = Vec::new();
+            for _ in 0..3 {
+                answers.push(client.request_with("GET", &target, &asks, "").await);
+            }
+            for (answer, status, expected) in [
+                (&answers[0], statuses[0], admitted),
+                (&answers[2], statuses[1], refused),
+            ] {
+                let mut fields = about_limits(answer);
+                fields.retain(|(name, _)| !own.contains(&name.as_str()));
+                assert_eq!(
+                    (answer.status, fields),
+                    (status, owned(expected)),
+                    "{gateway} {dialect}"
+                );
+                assert_eq!(answer.field("cache-control"), Some("no-store"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn several_dialects_are_spoken_at_once() {
+    let server = speaking(TWO, "github,draft-03,draft-11").await;
+    let answer = server.get("/v1/check?key=carol").await;
+    let names: Vec<String> = about_limits(&answer)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    let expected = [
+        "ratelimit",
+        "ratelimit-limit",
+        "ratelimit-policy",
+        "ratelimit-remaining",
+        "ratelimit-reset",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+        "x-ratelimit-resource",
+        "x-ratelimit-used",
+    ];
+    assert_eq!(names, expected);
+}
+
+/// Whoever only looks is told where they stand, and not to come back.
+#[tokio::test]
+async fn a_look_at_where_one_stands_has_the_fields_and_no_retry_after() {
+    let server = speaking(TWO, "x-ratelimit").await;
+    let mut client = server.connect().await;
+    assert_eq!(client.get("/v1/check?key=carol&cost=2").await.status, 200);
+    let status = client.get("/v1/status?key=carol").await;
+    let fields = owned(&[
+        ("x-ratelimit-limit", "2"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "30"),
+    ]);
+    assert_eq!((status.status, about_limits(&status)), (200, fields));
+}
+
+#[test]
+fn discord_is_told_whose_limit_it_is_and_shared_buckets_have_one_name() {
+    let (app, _clock) = app("
+limits:
+  - { name: mine, match: { path: /mine }, key: header.user, rate: 1/h }
+  - { name: everywhere, match: { path: /all }, key: [header.user, route], rate: 1/h }
+  - { name: ours, match: { path: /ours }, rate: 1/h }
+  - { name: read, match: { path: /read }, key: header.user, rate: 1/h, bucket: files }
+  - { name: write, match: { path: /write }, key: header.user, rate: 1/h, bucket: files }
+");
+    let app = app.with_dialects(Dialect::Discord.into());
+    let refused = |user: &str, path: &str| {
+        let says = [("header.user", user), ("path", path)];
+        check(&app, &says, 1);
+        let decided = check(&app, &says, 1);
+        assert!(!decided.is_admitted(), "{path}");
+        header_fields(&app, &decided)
+    };
+    for (path, scope) in [("/mine", "user"), ("/all", "user"), ("/ours", "shared")] {
+        let fields = refused("a", path);
+        assert_eq!(
+            field(&fields, "x-ratelimit-scope").as_deref(),
+            Some(scope),
+            "{path}"
+        );
+        assert_eq!(field(&fields, "x-ratelimit-global"), None);
+    }
+    let buckets = ["/read", "/write"].map(|path| field(&refused("b", path), "x-ratelimit-bucket"));
+    assert_eq!(buckets[0].as_ref().unwrap().len(), 16);
+    assert_eq!(buckets[0], buckets[1], "one bucket, one name");
+    assert_ne!(
+        buckets[0],
+        field(&refused("c", "/mine"), "x-ratelimit-bucket")
+    );
+}
+
+/// The same caller has one key under every limit that counts by the same, another caller another, everybody none.
+#[test]
+fn partitions_are_told_apart_by_digests_and_nobody_is_named() {
+    let (app, _clock) = app("
+limits:
+  - { name: all, rate: 100/s }
+  - { name: user, key: header.user, rate: 100/s }
+  - { name: day, key: header.user, rate: 1000/d }
+");
+    let keys = |user: &str| -> Vec<Option<String>> {
+        let fields = header_fields(&app, &check(&app, &[("header.user", user)], 1));
+        let policy = field(&fields, "ratelimit-policy").unwrap();
+        assert!(!policy.contains(user), "{policy}");
+        let key = |item: &str| item.split_once(";pk=").map(|(_, key)| key.to_owned());
+        let of = |name: &str| -> Vec<Option<String>> {
+            field(&fields, name).unwrap().split(", ").map(key).collect()
+        };
+        assert_eq!(of("ratelimit"), of("ratelimit-policy"));
+        of("ratelimit")
+    };
+    let (alice, bob) = (keys("alice-the-first"), keys("bob-the-second"));
+    assert_eq!(alice[0], None);
+    assert!(alice[1].is_some() && alice[1] == alice[2]);
+    assert_eq!(alice, keys("alice-the-first"));
+    assert_ne!(alice[1], bob[1]);
+}
+
+/// Jitter only ever adds, as much as was said at most, and differently for those who are denied one after another.
+#[test]
+fn jitter_spreads_those_who_are_denied_and_nobody_comes_early() {
+    let (app, _clock) = app("limits: [{ name: all, rate: 1/m }]");
+    let app = app.with_retry_jitter(Nanos::from_secs(20));
+    let admitted = header_fields(&app, &check(&app, &[], 1));
+    assert_eq!(
+        field(&admitted, "ratelimit").as_deref(),
+        Some(r#""all";r=0;t=60"#)
+    );
+    let mut waits = Vec::new();
+    for _ in 0..50 {
+        let fields = header_fields(&app, &check(&app, &[], 1));
+        let retry: u64 = field(&fields, "retry-after").unwrap().parse().unwrap();
+        assert_eq!(
+            field(&fields, "ratelimit"),
+            Some(format!(r#""all";r=0;t={retry}"#))
+        );
+        assert!((60..=80).contains(&retry), "{retry}");
+        waits.push(retry);
+    }
+    waits.sort_unstable();
+    waits.dedup();
+    assert!(waits.len() > 10, "{waits:?}");
+}

@@ -1,0 +1,225 @@
+//! What a policy with several limits answers: all of them are told, one binds, and each refuses in its own words.
+
+use serde_json::{Value, json};
+use tollgate_core::Nanos;
+use tollgate_server::{App, HttpLimits};
+use tollgate_service::reload::ReloadOutcome;
+use tollgate_store::ManualClock;
+
+use crate::harness::{policy, serve_app, serve_policy};
+
+const SEVERAL: &str = r#"
+deny:
+  - match: { header.x-banned: present }
+    status: 451
+    message: Not from there.
+limits:
+  - name: everyone
+    rate: 1000/s
+  - name: per-user
+    key: claim.sub
+    missing: deny
+    rate: [10/s, 100/day]
+    status: 420
+    message: Enhance your calm.
+  - name: trial
+    key: claim.sub
+    rate: 5/s
+    mode: shadow
+"#;
+
+fn by(user: &str) -> String {
+    json!({ "attributes": { "claim.sub": user } }).to_string()
+}
+
+#[tokio::test]
+async fn every_limit_is_told_and_the_tightest_named() {
+    let server = serve_policy(SEVERAL).await;
+    let mut client = server.connect().await;
+    let answer = client.post("/v1/check", &by("anna")).await;
+    assert_eq!(answer.status, 200);
+    let body = answer.json();
+    let names = |field: &str| -> Vec<Value> {
+        let limits = body["limits"].as_array().unwrap();
+        limits.iter().map(|limit| limit[field].clone()).collect()
+    };
+    assert_eq!(names("name"), ["everyone", "per-user", "per-user", "trial"]);
+    assert_eq!(names("mode"), ["enforce", "enforce", "enforce", "shadow"]);
+    assert_eq!(names("remaining"), [999, 9, 99, 4]);
+    assert_eq!(body["limit"], "per-user");
+    assert_eq!(
+        answer.field_without_keys("ratelimit-policy").as_deref(),
+        Some(r#""everyone";q=1000;w=1, "per-user";q=10;w=1, "per-user#2";q=100;w=86400"#),
+        "limits in shadow are nobody's business"
+    );
+    assert_eq!(
+        answer.field_without_keys("ratelimit").as_deref(),
+        Some(r#""everyone";r=999;t=1, "per-user";r=9;t=1, "per-user#2";r=99;t=864"#)
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_status_and_the_message_of_its_limit() {
+    let server = serve_policy(SEVERAL).await;
+    let mut client = server.connect().await;
+    for _ in 0..10 {
+        assert_eq!(client.post("/v1/check", &by("anna")).await.status, 200);
+    }
+    let denied = client.post("/v1/check", &by("anna")).await;
+    assert_eq!(
+        (denied.status, denied.problem().as_str()),
+        (420, "Enhance your calm.")
+    );
+    assert_eq!(denied.json()["violated-policies"], json!(["per-user"]));
+    assert_eq!(denied.json()["reason"], "rate");
+    assert_eq!(denied.field("retry-after"), Some("1"));
+
+    let nobody = client.post("/v1/check", "{}").await;
+    assert_eq!(
+        (nobody.status, nobody.json()["reason"].clone()),
+        (420, json!("missing_key"))
+    );
+    assert_eq!(nobody.field("retry-after"), None);
+
+    let banned = r#"{"attributes": {"header.x-banned": "1", "claim.sub": "bob"}}"#;
+    let banned = client.post("/v1/check", banned).await;
+    assert_eq!(
+        (banned.status, banned.problem().as_str()),
+        (451, "Not from there.")
+    );
+    assert_eq!(banned.json()["type"], "about:blank");
+    assert_eq!(banned.json()["reason"], "listed");
+}
+
+#[tokio::test]
+async fn a_limit_in_shadow_says_what_it_would_have_done() {
+    let server = serve_policy(SEVERAL).await;
+    let mut client = server.connect().await;
+    for n in 0..6 {
+        let answer = client.post("/v1/check", &by("anna")).await;
+        assert_eq!(answer.status, 200);
+        let expected = if n < 5 { "allow" } else { "deny" };
+        assert_eq!(answer.json()["limits"][3]["outcome"], expected);
+    }
+    let listed = client.get("/v1/limits").await.json();
+    let trial = &listed["limits"][2];
+    assert_eq!(trial["name"], "trial");
+    assert_eq!(trial["mode"], "shadow: counted, never enforced");
+    assert_eq!(trial["counters"]["would_deny"], 1);
+    assert_eq!(listed["limits"][1]["counters"]["allowed"], 6);
+    let words = trial["quotas"][0]["words"].as_str().unwrap();
+    assert!(
+        words.starts_with("at most 5 at once, then one every 200 ms"),
+        "{words}"
+    );
+    let refused = &listed["deny"][0];
+    assert!(refused.as_str().unwrap().contains("451"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_batch_is_answered_in_its_order() {
+    let server = serve_policy(SEVERAL).await;
+    let mut client = server.connect().await;
+    let of = |user: &str, cost: u64| json!({ "attributes": { "claim.sub": user }, "cost": cost });
+    let body = json!({ "requests": [of("anna", 10), of("anna", 1), of("bob", 1)] });
+    let answer = client.post("/v1/check/batch", &body.to_string()).await;
+    assert_eq!(answer.status, 200);
+    let answers = answer.json()["answers"].clone();
+    let allowed = [0, 1, 2].map(|index| answers[index]["allowed"].clone());
+    assert_eq!(allowed, [true, false, true]);
+    assert_eq!(answers[1]["status"], 420);
+
+    let wrong = json!({ "requests": [of("carol", 10), { "cost": -1 }] });
+    assert_eq!(
+        client
+            .post("/v1/check/batch", &wrong.to_string())
+            .await
+            .status,
+        400
+    );
+    let whole = of("carol", 10).to_string();
+    let answer = client.post("/v1/check", &whole).await;
+    assert_eq!(answer.status, 200, "nothing of a wrong batch is charged");
+}
+
+#[tokio::test]
+async fn a_wait_is_said_in_milliseconds() {
+    let text = "limits: [{ name: paced, rate: 10/s, burst: 1, wait: 300ms }]";
+    let server = serve_policy(text).await;
+    let mut client = server.connect().await;
+    for (wait, status) in [(0, 200), (100, 200), (200, 200), (300, 200), (0, 429)] {
+        let answer = client.get("/v1/check").await;
+        let body = answer.json();
+        assert_eq!((answer.status, &body["wait_ms"]), (status, &json!(wait)));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
+    let name = format!("tollgate-server-{}.yaml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    write("limits: [{ name: a, rate: 10/h }]");
+    let now = tollgate_core::Timestamp::from_secs(1_700_000_000);
+    let clock = std::sync::Arc::new(ManualClock::at(now));
+    let app = App::from_file(
+        &path,
+        1_000,
+        std::sync::Arc::clone(&clock),
+        tollgate_server::Secret::random(),
+    )
+    .unwrap();
+    let server = serve_app(app, clock, HttpLimits::default()).await;
+    let mut client = server.connect().await;
+    assert_eq!(
+        client.get("/v1/limits").await.json()["limits"][0]["name"],
+        "a"
+    );
+
+    write("limits: [{ name: b, rate: 10/h }]");
+    let reloader = server.app.service().reloader().unwrap();
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(2));
+    let listed = client.get("/v1/limits").await.json();
+    assert_eq!(
+        (&listed["limits"][0]["name"], &listed["generation"]),
+        (&json!("b"), &json!(2))
+    );
+    assert_eq!(client.get("/v1/check").await.json()["limit"], "b");
+
+    write("limits: [");
+    assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Rejected);
+    assert_eq!(
+        client.get("/v1/limits").await.json()["limits"][0]["name"],
+        "b"
+    );
+    assert_eq!(client.get("/v1/check").await.json()["generation"], 2);
+    std::fs::remove_file(&path).unwrap();
+    assert!(
+        App::from_file(
+            &path,
+            1_000,
+            ManualClock::at(now),
+            tollgate_server::Secret::random()
+        )
+        .is_err()
+    );
+}
+
+#[tokio::test]
+async fn another_policy_is_put_in_force_and_states_stay() {
+    let server = serve_policy("limits: [{ name: a, key: header.x-api-key, rate: 10/h }]").await;
+    let mut client = server.connect().await;
+    assert_eq!(client.get("/v1/check?key=x&cost=8").await.status, 200);
+    let more = policy("limits: [{ name: a, key: header.x-api-key, rate: 20/h }]");
+    assert_eq!(server.app.service().replace(&more), Ok(2));
+    let answer = client.get("/v1/check?key=x&cost=0").await.json();
+    assert_eq!(answer["generation"], 2);
+    assert_eq!(answer["limits"][0]["limit"], 20);
+    assert!(
+        answer["limits"][0]["remaining"].as_u64() < Some(20),
+        "{answer}"
+    );
+    assert_eq!(client.get("/v1/limits").await.json()["generation"], 2);
+    server.clock.advance(Nanos::HOUR);
+    assert_eq!(client.get("/v1/check?key=x&cost=20").await.status, 200);
+}

@@ -1,0 +1,173 @@
+//! `/json` and what else is answered over HTTP where files of envoyproxy/ratelimit decide.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tollgate_core::Timestamp;
+use tollgate_server::{App, HttpLimits};
+use tollgate_store::ManualClock;
+
+use crate::harness::{TestServer, serve_app, serve_policy};
+
+const FILE: &str = "
+domain: edge
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: minute, requests_per_unit: 1 }
+  - key: plan
+    rate_limit: { unlimited: true }
+    metadata: { kind: free, list: [1, true, null] }
+";
+
+struct Dir(std::path::PathBuf);
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A directory of two domains.
+async fn by_directory(name: &str) -> (TestServer<ManualClock>, Dir) {
+    let dir = std::env::temp_dir().join(format!("tollgate-json-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let dir = Dir(dir);
+    std::fs::write(dir.0.join("edge.yaml"), FILE).unwrap();
+    std::fs::write(dir.0.join("other.yaml"), "domain: other\ndescriptors: []\n").unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let app = App::from_file(
+        &dir.0,
+        1_000,
+        Arc::clone(&clock),
+        tollgate_server::Secret::random(),
+    )
+    .unwrap();
+    (serve_app(app, clock, HttpLimits::default()).await, dir)
+}
+
+const QUESTION: &str = r#"{"domain": "edge", "descriptors": [
+    {"entries": [{"key": "remote_address", "value": "10.0.0.1"}]}, {"entries": [{"key": "plan", "value": "free"}]}]}"#;
+
+#[tokio::test]
+async fn json_is_answered_as_envoyproxy_ratelimit_answers_it() {
+    let (server, _dir) = by_directory("answers").await;
+    let mut client = server.connect().await;
+    let answer = client.post("/json", QUESTION).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let mut body = answer.json();
+    let headers = body["responseHeadersToAdd"].take();
+    assert_eq!(headers[0]["key"], "ratelimit-policy");
+    let limit = json!({ "requestsPerUnit": 1, "unit": "MINUTE" });
+    let expected = json!({
+        "overallCode": "OK",
+        "statuses": [
+            { "code": "OK", "currentLimit": limit, "durationUntilReset": "40s" },
+            { "code": "OK", "limitRemaining": 4_294_967_295_u32 },
+        ],
+        "responseHeadersToAdd": null,
+    });
+    assert_eq!(body, expected);
+    let denied = client.post("/json", QUESTION).await;
+    assert_eq!(
+        (denied.status, &denied.json()["overallCode"]),
+        (429, &json!("OVER_LIMIT"))
+    );
+    assert_eq!(denied.json()["statuses"][0]["code"], "OVER_LIMIT");
+    for (wrong, reason) in [
+        ("{", "body: EOF"),
+        ("{}", "domain: must not be empty"),
+        (r#"{"domain": "edge"}"#, "descriptors: must not be empty"),
+        (r#"{"domian": "edge"}"#, "body: unknown field"),
+    ] {
+        let answer = client.post("/json", wrong).await;
+        assert_eq!(answer.status, 400);
+        let problem = answer.problem();
+        assert!(problem.starts_with(reason), "{problem}");
+    }
+    let get = client.get("/json").await;
+    assert_eq!((get.status, get.field("allow")), (405, Some("POST")));
+}
+
+#[tokio::test]
+async fn what_files_cannot_answer_is_not_answered_with_yes() {
+    let (server, _dir) = by_directory("others").await;
+    for path in [
+        "/v1/check?key=a",
+        "/v1/limits",
+        "/v1/status?key=a",
+        "/auth/nginx",
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.status, 501, "{path}");
+        assert!(answer.problem().contains("POST /json"));
+    }
+    assert_eq!(server.get("/healthcheck").await.body, "OK");
+    assert_eq!(server.get("/healthz").await.status, 200);
+    let front = server.get("/").await.body;
+    let rule = "edge.remote_address: at most 1 in each minute, for each remote_address by itself";
+    assert!(front.contains(rule), "{front}");
+}
+
+#[tokio::test]
+async fn files_are_read_again_and_a_wrong_one_changes_nothing() {
+    let (server, dir) = by_directory("again").await;
+    let mut client = server.connect().await;
+    let reload = server.app.envoy().reloader().unwrap();
+    let other = r#"{"domain": "other", "descriptors": [{"entries": [{"key": "a"}]}]}"#;
+    let file = |requests: &str| {
+        let rule = format!("{{ unit: hour, requests_per_unit: {requests} }}");
+        let text = format!("domain: other\ndescriptors:\n  - key: a\n    rate_limit: {rule}\n");
+        std::fs::write(dir.0.join("other.yaml"), text).unwrap();
+    };
+    assert_eq!(client.post("/json", other).await.status, 200);
+    file("1");
+    reload.reload_if_changed();
+    let statuses = [
+        client.post("/json", other).await.status,
+        client.post("/json", other).await.status,
+    ];
+    assert_eq!(statuses, [200, 429]);
+    file("many");
+    reload.reload_now();
+    let error = reload.status().error.unwrap().to_string();
+    assert!(error.contains("other.yaml:4:"), "{error}");
+    assert_eq!(client.post("/json", other).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_policy_of_ours_is_asked_by_json_too() {
+    let text = "limits: [{ name: per-user, key: descriptor.user, rate: 1/h }]";
+    let server = serve_policy(text).await;
+    let mut client = server.connect().await;
+    let question =
+        r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}"#;
+    let answer = client.post("/json", question).await;
+    assert_eq!(answer.status, 200);
+    let limit = json!({ "requestsPerUnit": 1, "unit": "HOUR", "name": "per-user" });
+    assert_eq!(answer.json()["statuses"][0]["currentLimit"], limit);
+    assert_eq!(client.post("/json", question).await.status, 429);
+    assert_eq!(server.get("/v1/limits").await.status, 200);
+}
+
+/// Found by schemathesis: as many entries as there may be, with a limit of their own, were refused after they were charged.
+#[tokio::test]
+async fn as_many_entries_as_there_may_be_can_have_a_limit_of_their_own() {
+    let server = serve_policy("limits: [{ name: per-user, key: descriptor.k0, rate: 10/h }]").await;
+    let mut client = server.connect().await;
+    let question = |domain: &str, count: usize| {
+        let entry = |index: usize| json!({ "key": format!("k{index}"), "value": "v" });
+        let entries: Vec<_> = (0..count).map(entry).collect();
+        let limit = json!({ "requests_per_unit": 1, "unit": "HOUR" });
+        let descriptors = [json!({ "entries": entries, "limit": limit })];
+        json!({ "domain": domain, "descriptors": descriptors }).to_string()
+    };
+    // Each domain and each list of entries has its own, also where what is joined reads the same.
+    for (domain, count) in [("a", 16), ("b", 16), ("a", 15), ("ak", 16)] {
+        for expected in [200, 429] {
+            let answer = client.post("/json", &question(domain, count)).await;
+            assert_eq!(answer.status, expected, "{domain} {count}: {}", answer.body);
+        }
+    }
+    let answer = client.post("/json", &question("a", 17)).await;
+    assert_eq!(answer.status, 400, "{}", answer.body);
+}

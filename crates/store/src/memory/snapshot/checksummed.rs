@@ -1,0 +1,101 @@
+//! Words on their way to or from a file, and the checksum of those that have passed: FNV-1a, in which one changed byte
+//! always changes the sum.
+//!
+//! Must not know: what the words say.
+
+use std::io::{self, Read, Write};
+
+use super::SnapshotError;
+
+/// The sum of no bytes.
+const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Writes words.
+pub(super) struct ChecksumWriter<T> {
+    inner: T,
+    sum: u64,
+}
+
+/// Reads words. Whoever asks for a number of things checks it before making room for them: nothing here is to be trusted
+/// before the last word has been read, and not then if somebody took the trouble to get the sum right.
+pub(super) struct ChecksumReader<T> {
+    inner: T,
+    sum: u64,
+}
+
+impl<T: Write> ChecksumWriter<T> {
+    pub(super) const fn new(inner: T) -> Self {
+        Self { inner, sum: EMPTY }
+    }
+
+    pub(super) fn put(&mut self, word: u64) -> io::Result<()> {
+        self.sum = add(self.sum, word.to_le_bytes());
+        self.inner.write_all(&word.to_le_bytes())
+    }
+
+    pub(super) fn put_all(&mut self, words: impl IntoIterator<Item = u64>) -> io::Result<()> {
+        words.into_iter().try_for_each(|word| self.put(word))
+    }
+
+    /// Writes the checksum; what was written to is handed back.
+    pub(super) fn finish(mut self) -> io::Result<T> {
+        self.put(self.sum)?;
+        Ok(self.inner)
+    }
+}
+
+impl<T: Read> ChecksumReader<T> {
+    pub(super) const fn new(inner: T) -> Self {
+        Self { inner, sum: EMPTY }
+    }
+
+    pub(super) fn take(&mut self) -> Result<u64, SnapshotError> {
+        let mut bytes = [0; 8];
+        self.inner.read_exact(&mut bytes)?;
+        self.sum = add(self.sum, bytes);
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub(super) fn take_all<const N: usize>(&mut self) -> Result<[u64; N], SnapshotError> {
+        let mut words = [0; N];
+        for word in &mut words {
+            *word = self.take()?;
+        }
+        Ok(words)
+    }
+
+    /// Yes or no.
+    pub(super) fn take_flag(&mut self) -> Result<bool, SnapshotError> {
+        match self.take()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(SnapshotError::Corrupted),
+        }
+    }
+
+    /// So many things, if there may be that many.
+    pub(super) fn take_count(
+        &mut self,
+        is_possible: impl FnOnce(usize) -> bool,
+    ) -> Result<usize, SnapshotError> {
+        let count = usize::try_from(self.take()?).ok();
+        count
+            .filter(|count| is_possible(*count))
+            .ok_or(SnapshotError::Corrupted)
+    }
+
+    /// Reads the checksum, after which there must be nothing.
+    pub(super) fn finish(mut self) -> Result<(), SnapshotError> {
+        let sum = self.sum;
+        if self.take()? != sum || self.inner.read(&mut [0])? > 0 {
+            return Err(SnapshotError::Corrupted);
+        }
+        Ok(())
+    }
+}
+
+fn add(sum: u64, bytes: [u8; 8]) -> u64 {
+    bytes.into_iter().fold(sum, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

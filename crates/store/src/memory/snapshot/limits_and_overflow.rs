@@ -1,0 +1,100 @@
+//! What a snapshot says of limits and of the overflow: the measures by which states are worth keeping, and the cells of the
+//! sketch that still owe something.
+//!
+//! Must not know: tables, boxes, what a measure measures.
+
+use std::io::{self, Read, Write};
+use std::num::NonZeroU16;
+
+use tollgate_core::Timestamp;
+use tollgate_core::limit::UsageScale;
+
+use super::checksummed::{ChecksumReader, ChecksumWriter};
+use super::{SnapshotError, to_u64};
+use crate::contract::LimitId;
+use crate::memory::eviction_priority::{EvictionPriorities, MAX_TIERS};
+use crate::memory::overflow::OverflowSketch;
+
+/// No cell has this number.
+const END: u64 = u64::MAX;
+
+/// Number and measures of each limit; zero, which no limit is, ends them.
+pub(super) fn write_limits(
+    out: &mut ChecksumWriter<impl Write>,
+    worths: &EvictionPriorities,
+) -> io::Result<()> {
+    for (id, measures) in worths.all() {
+        out.put_all([u64::from(id), to_u64(measures.len())])?;
+        for measure in measures {
+            out.put_all([measure.full, measure.denied_above, measure.tail])?;
+        }
+    }
+    out.put(0)
+}
+
+/// Limits come in ascending order, so there are no more than there are numbers.
+pub(super) fn read_limits(
+    input: &mut ChecksumReader<impl Read>,
+    worths: &EvictionPriorities,
+) -> Result<(), SnapshotError> {
+    let mut last = None;
+    loop {
+        let number = input.take()?;
+        if number == 0 {
+            return Ok(());
+        }
+        let id = limit(number)?;
+        let count = input.take_count(|count| (1..=MAX_TIERS).contains(&count))?;
+        if last.is_some_and(|last| id <= last) {
+            return Err(SnapshotError::Corrupted);
+        }
+        last = Some(id);
+        let mut measures = Vec::new();
+        for _ in 0..count {
+            let [full, denied_above, tail] = input.take_all()?;
+            measures.push(UsageScale {
+                full,
+                denied_above,
+                tail,
+            });
+        }
+        worths.restore(id, measures);
+    }
+}
+
+/// Number and value of each cell that still owes something.
+pub(super) fn write_overflow(
+    out: &mut ChecksumWriter<impl Write>,
+    overflow: &OverflowSketch,
+    now: Timestamp,
+) -> io::Result<()> {
+    for (index, tat) in overflow.indebted_cells(now) {
+        out.put_all([to_u64(index), tat])?;
+    }
+    out.put(END)
+}
+
+pub(super) fn read_overflow(
+    input: &mut ChecksumReader<impl Read>,
+    overflow: &OverflowSketch,
+) -> Result<(), SnapshotError> {
+    let mut least = 0;
+    loop {
+        let number = input.take()?;
+        if number == END {
+            return Ok(());
+        }
+        let tat = input.take()?;
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        if index < least || !overflow.raise(index, tat) {
+            return Err(SnapshotError::Corrupted);
+        }
+        least = index.saturating_add(1);
+    }
+}
+
+/// The limit of this number.
+pub(super) fn limit(number: u64) -> Result<LimitId, SnapshotError> {
+    let number = u16::try_from(number).ok().and_then(NonZeroU16::new);
+    number.map(LimitId).ok_or(SnapshotError::Corrupted)
+}

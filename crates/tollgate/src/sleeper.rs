@@ -1,0 +1,95 @@
+//! How waiting is done: by whom, and how much longer at random.
+//!
+//! Must not know: limits, keys, why somebody waits.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+/// Waits on behalf of [`Limiter::wait`](crate::Limiter::wait). Tests hand one in that moves their clock instead.
+pub trait Sleeper: Send + Sync {
+    /// Returns after `time`, not before.
+    fn sleep(&self, time: Duration);
+}
+
+impl<F: Fn(Duration) + Send + Sync> Sleeper for F {
+    fn sleep(&self, time: Duration) {
+        self(time);
+    }
+}
+
+/// Puts the calling thread to sleep.
+pub(crate) struct ThreadSleeper;
+
+impl Sleeper for ThreadSleeper {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whoever calls `wait` asks for this thread to be held up"
+    )]
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+/// A limiter's way of waiting.
+pub(crate) struct JitteredSleeper {
+    sleeper: Box<dyn Sleeper>,
+    jitter: Duration,
+}
+
+impl JitteredSleeper {
+    pub(crate) fn new(sleeper: Box<dyn Sleeper>, jitter: Duration) -> Self {
+        Self { sleeper, jitter }
+    }
+
+    pub(crate) fn sleep(&self, time: Duration) {
+        self.sleeper.sleep(time);
+    }
+
+    /// `least`, and up to the jitter more.
+    pub(crate) fn with_jitter(&self, least: Duration) -> Duration {
+        if self.jitter.is_zero() {
+            return least;
+        }
+        // A fresh hasher is keyed by the operating system's randomness; how its bits fall is all that is asked of it.
+        let random = u128::from(RandomState::new().hash_one(0_u8));
+        let extra = (self.jitter.as_nanos().saturating_mul(random)) >> 64;
+        let extra = Duration::from_nanos(u64::try_from(extra).unwrap_or(u64::MAX));
+        least.saturating_add(extra)
+    }
+}
+
+impl fmt::Debug for JitteredSleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pause")
+            .field("jitter", &self.jitter)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_adds_up_to_its_length_and_takes_nothing_away() {
+        let (least, jitter) = (Duration::from_secs(5), Duration::from_secs(2));
+        let pause = JitteredSleeper::new(Box::new(ThreadSleeper), jitter);
+        let times: Vec<_> = (0..1_000).map(|_| pause.with_jitter(least)).collect();
+        assert!(
+            times
+                .iter()
+                .all(|time| *time >= least && *time < least + jitter)
+        );
+        let late = times
+            .iter()
+            .filter(|time| **time > least + jitter / 2)
+            .count();
+        assert!(
+            (300..700).contains(&late),
+            "{late} of 1000 in the later half"
+        );
+        let even = JitteredSleeper::new(Box::new(ThreadSleeper), Duration::ZERO);
+        assert_eq!(even.with_jitter(least), least);
+    }
+}

@@ -1,0 +1,256 @@
+//! Several limits, several limiters: all or nothing.
+
+use std::sync::Arc;
+
+use tollgate::{
+    Admission, BatchAdmission, Error, InvalidLimiter, Limiter, Limits, Nanos, Rate, SlidingLog,
+    StoreErrorKind, check_all, refund_all,
+};
+
+use crate::{clock, denied, secs};
+
+#[test]
+fn what_one_limit_refuses_no_other_is_charged_for() {
+    let limiter = Limiter::builder()
+        .limit("loose", Rate::per_minute(100))
+        .limit("log", SlidingLog::builder(100, Nanos::MINUTE))
+        .limit("tight", Rate::per_minute(3))
+        .clock(clock())
+        .build()
+        .unwrap();
+    limiter.check_n("alice", 3).unwrap();
+    for _ in 0..50 {
+        assert_eq!(denied(limiter.check("alice")).limit(), "tight");
+    }
+    let left: Vec<_> = limiter
+        .peek("alice")
+        .unwrap()
+        .limits()
+        .map(|s| s.remaining)
+        .collect();
+    assert_eq!(left, [97, 97, 0]);
+}
+
+#[test]
+fn the_denial_names_the_limit_to_wait_for_longest() {
+    let limiter = Limiter::builder()
+        .limit("second", Rate::per_second(1))
+        .limit("hour", Rate::per_hour(1))
+        .clock(clock())
+        .build()
+        .unwrap();
+    limiter.check("alice").unwrap();
+    let denied = denied(limiter.check("alice"));
+    assert_eq!(
+        (denied.limit(), denied.retry_after()),
+        ("hour", Some(secs(3_600)))
+    );
+}
+
+#[test]
+fn limiters_beside_each_other_are_charged_together_or_not_at_all() {
+    let clock = clock();
+    let users = Limiter::per_minute(2)
+        .name("user")
+        .clock(Arc::clone(&clock))
+        .build()
+        .unwrap();
+    let all = Limiter::per_minute(3)
+        .name("everyone")
+        .share_table_with(&users)
+        .build()
+        .unwrap();
+    let tokens = Limiter::per_minute(1_000)
+        .name("tokens")
+        .share_table_with(&users)
+        .build()
+        .unwrap();
+    let request = |user: &str, cost| {
+        check_all(&[
+            users.for_key(user),
+            all.for_key(""),
+            tokens.for_key(user).cost(cost),
+        ])
+    };
+    request("alice", 400).unwrap();
+    request("alice", 400).unwrap();
+    assert_eq!(denied(request("alice", 1)).limit(), "user");
+    request("bob", 1_000).unwrap();
+    assert_eq!(denied(request("carol", 1)).limit(), "everyone");
+    assert_eq!(
+        denied(request("bob", 1_001)).limit(),
+        "tokens",
+        "never outranks not yet"
+    );
+    let left = |limiter: &Limiter<_>, key| limiter.peek(key).unwrap().tightest().remaining;
+    assert_eq!((left(&users, "carol"), left(&tokens, "carol")), (2, 1_000));
+    assert_eq!(
+        (left(&users, "bob"), left(&tokens, "bob"), left(&all, "")),
+        (1, 0, 0)
+    );
+}
+
+/// Name, limit, what is left and what was charged of every limit.
+fn told(allowed: &BatchAdmission) -> Vec<(&str, u64, u64, u64)> {
+    let limits = allowed.limits();
+    limits
+        .map(|s| (s.name, s.limit, s.remaining, s.charged))
+        .collect()
+}
+
+#[test]
+fn asking_together_tells_where_every_limit_stands_and_can_be_taken_back() {
+    let clock = clock();
+    let plan = Limiter::builder()
+        .limit("minute", Rate::per_minute(10))
+        .limit("log", SlidingLog::builder(100, Nanos::HOUR))
+        .clock(Arc::clone(&clock))
+        .build()
+        .unwrap();
+    let tokens = Limiter::per_minute(1_000).name("tokens");
+    let tokens = tokens.share_table_with(&plan).build().unwrap();
+    let asks = [
+        plan.for_key("alice").cost(2),
+        tokens.for_key("team").cost(900),
+    ];
+    let allowed = check_all(&asks).unwrap();
+    let expected = [
+        ("minute", 10, 8, 2),
+        ("log", 100, 98, 2),
+        ("tokens", 1_000, 100, 900),
+    ];
+    assert_eq!(told(&allowed), expected);
+    assert_eq!(allowed.tightest().name, "tokens");
+    assert_eq!(allowed.tightest().reset_after, secs(54));
+    assert_eq!(allowed.wait(), secs(0));
+    assert_eq!(allowed.parts().iter().map(Admission::cost).max(), Some(900));
+
+    refund_all(&asks, allowed).unwrap();
+    let again = check_all(&asks).unwrap();
+    assert_eq!(told(&again), expected, "all of it was given back");
+
+    // Half a minute has given half of the tokens back already; that half is not given back again.
+    clock.advance(Nanos::from_secs(30));
+    let mut parts = again.into_parts();
+    tokens.refund("team", parts.pop().unwrap()).unwrap();
+    plan.refund("alice", parts.pop().unwrap()).unwrap();
+    let left = |limiter: &Limiter<_>, key| limiter.peek(key).unwrap().tightest().remaining;
+    assert_eq!((left(&plan, "alice"), left(&tokens, "team")), (10, 1_000));
+}
+
+#[test]
+fn a_refund_of_others_than_were_asked_is_refused() {
+    let one = Limiter::per_minute(5).clock(clock()).build().unwrap();
+    let other = Limiter::per_minute(5)
+        .share_table_with(&one)
+        .build()
+        .unwrap();
+    let both = [one.for_key("a"), other.for_key("a")];
+    let allowed = check_all(&both).unwrap();
+    let refused = refund_all(&both[..1], allowed).unwrap_err();
+    assert!(matches!(refused, Error::Store(e) if e.kind() == StoreErrorKind::BadRequest));
+    let allowed = check_all(&both).unwrap();
+    assert!(refund_all::<tollgate::SystemClock>(&[], allowed).is_err());
+    assert_eq!(one.peek("a").unwrap().tightest().remaining, 3);
+}
+
+#[test]
+fn asking_together_makes_sense_or_says_why_not() {
+    let one = Limiter::per_minute(2).clock(clock()).build().unwrap();
+    let other = Limiter::per_minute(2).clock(clock()).build().unwrap();
+    let kind = |answer: Result<BatchAdmission, Error>| match answer {
+        Err(Error::Store(error)) => error.kind(),
+        other => panic!("{other:?}"),
+    };
+    let apart = check_all(&[one.for_key("a"), other.for_key("a")]);
+    assert_eq!(kind(apart), StoreErrorKind::BadRequest);
+    let twice = check_all(&[one.for_key("a"), one.for_key("a")]);
+    assert_eq!(kind(twice), StoreErrorKind::BadRequest);
+    let keys: Vec<_> = (0..33_u8).map(|n| [n]).collect();
+    let many: Vec<_> = keys.iter().map(|key| one.for_key(key)).collect();
+    assert_eq!(kind(check_all(&many)), StoreErrorKind::BadRequest);
+    assert_eq!(
+        check_all(many.get(..32).unwrap()).unwrap().parts().len(),
+        32
+    );
+    let long = vec![0; 2_000];
+    assert!(matches!(
+        check_all(&[one.for_key("b"), one.for_key(&long)]),
+        Err(Error::KeyTooLong(_))
+    ));
+    assert_eq!(one.peek("b").unwrap().tightest().remaining, 2);
+    let nobody = check_all::<tollgate::SystemClock>(&[]).unwrap();
+    assert_eq!(nobody.limits().count(), 0);
+    refund_all::<tollgate::SystemClock>(&[], nobody).unwrap();
+}
+
+#[test]
+fn limits_of_the_same_name_beside_each_other_stay_apart() {
+    let one = Limiter::per_minute(2).clock(clock()).build().unwrap();
+    let other = Limiter::per_minute(2)
+        .share_table_with(&one)
+        .build()
+        .unwrap();
+    one.check_n("alice", 2).unwrap();
+    assert_eq!(other.check_n("alice", 2), Ok(()));
+}
+
+#[test]
+fn all_or_nothing_holds_when_threads_race() {
+    let limiter = Limiter::builder()
+        .limit("a", Rate::per_hour(500))
+        .limit("b", Rate::per_hour(700))
+        .clock(clock())
+        .build()
+        .unwrap();
+    let admitted: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..400).filter(|_| limiter.check("k").is_ok()).count()))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert_eq!(admitted, 500);
+    let left: Vec<_> = limiter
+        .peek("k")
+        .unwrap()
+        .limits()
+        .map(|s| s.remaining)
+        .collect();
+    assert_eq!(left, [0, 200]);
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused_by_name() {
+    let none = Limiter::builder().build().unwrap_err();
+    assert_eq!(none, InvalidLimiter::NoLimits);
+    let twice = Limiter::builder()
+        .limit("a", Rate::per_day(1))
+        .limit("a", Rate::per_day(2));
+    let text = "limit: \"a\" is not valid: another limit has this name, and they would share state";
+    assert_eq!(twice.build().unwrap_err().to_string(), text);
+    let nine = (0..9).fold(Limits::new(), |limits, n| {
+        limits.limit(n.to_string(), Rate::per_day(1))
+    });
+    let limiter = Limiter::per_day(1).clock(clock()).build().unwrap();
+    assert_eq!(
+        limiter.replace(nine),
+        Err(InvalidLimiter::TooManyLimits { count: 9 })
+    );
+    let quota = Limiter::per_second(5).burst(0).build().unwrap_err();
+    let text = "limit \"rate\": burst: 0 is not valid: it must be at least 1; the nearest valid value is 1";
+    assert_eq!(quota.to_string(), text);
+    let size = Limiter::per_second(5).keys(0).build().unwrap_err();
+    assert_eq!(
+        size.to_string(),
+        "keys: 0 is not valid: it must be at least 1"
+    );
+    let shared = Limiter::per_second(5)
+        .keys(9)
+        .share_table_with(&limiter)
+        .build()
+        .unwrap_err();
+    assert_eq!(shared, InvalidLimiter::SizeOfSharedTable { keys: 9 });
+}

@@ -1,0 +1,88 @@
+//! Waiting over a server: with a maximum, in line, and given up.
+
+use std::time::Duration;
+
+use tollgate::{LeakyBucket, Limiter, Rate};
+
+use super::{LONG, eventually, server};
+use crate::{denied, secs};
+
+#[tokio::test]
+async fn a_maximum_that_cannot_be_enough_is_told_at_once() {
+    let (_server, redis) = server().await;
+    let hour = Limiter::per_hour(1).with_redis(&redis).build().unwrap();
+    hour.wait("a", secs(0)).await.unwrap();
+    let refused = denied(hour.wait("a", secs(60)).await);
+    assert!(refused.retry_after().unwrap() > secs(3_500));
+    assert!(denied(hour.wait_n("a", 2, LONG).await).is_never());
+    assert!(denied(hour.until_ready_n("a", 2).await).is_never());
+}
+
+#[tokio::test]
+async fn whoever_waits_gets_it_when_it_is_there() {
+    let (_server, redis) = server().await;
+    let limiter = Limiter::per_second(100).burst(1).with_redis(&redis);
+    let limiter = limiter.build().unwrap();
+    for _call in 0..3 {
+        limiter.wait("a", LONG).await.unwrap();
+        limiter.until_ready("a").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn those_of_one_process_go_in_the_order_they_came() {
+    let (_server, redis) = server().await;
+    let limiter = Limiter::per_second(100).burst(1).with_redis(&redis);
+    let limiter = limiter.build().unwrap();
+    let order = std::sync::Mutex::new(Vec::new());
+    let caller = async |n: u32| {
+        limiter.until_ready("a").await.unwrap();
+        order.lock().unwrap().push(n);
+    };
+    tokio::join!(caller(0), caller(1), caller(2), caller(3));
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_place_in_a_queue_is_given_back_by_those_who_leave() {
+    let (_server, redis) = server().await;
+    let queue = LeakyBucket::queue(Rate::per_hour(60)).burst(3);
+    let limiter = Limiter::builder().limit("queue", queue).with_redis(&redis);
+    let limiter = limiter.build().unwrap();
+    let left = async || limiter.peek("a").await.unwrap().tightest().remaining;
+    limiter.spend("a", 1).await.unwrap();
+    let before = left().await;
+
+    assert!(denied(limiter.check("a").await).retry_after() > Some(secs(50)));
+    assert_eq!(left().await, before, "now means now");
+    denied(limiter.wait("a", secs(1)).await);
+    assert_eq!(left().await, before, "a second is too short");
+
+    let waiting = limiter.wait("a", secs(3_600));
+    let is_taken = eventually(async || left().await < before);
+    // Whoever waits is polled first: its answer comes before the one that tells of the place, and has been taken in by then.
+    // Dropped before that, in the middle of a call, it would keep the place.
+    tokio::select! {
+        biased;
+        answer = waiting => panic!("a minute has not passed: {answer:?}"),
+        () = is_taken => {}
+    }
+    eventually(async || left().await == before).await;
+}
+
+#[tokio::test]
+async fn jitter_and_a_short_line_are_carried_over() {
+    let (_server, redis) = server().await;
+    let limiter = Limiter::per_second(1_000)
+        .jitter(Duration::from_millis(1))
+        .max_waiting(0)
+        .with_redis(&redis)
+        .build()
+        .unwrap();
+    let answer = limiter.until_ready("a").await;
+    assert!(
+        matches!(answer, Err(tollgate::Error::TooManyWaiting { most: 0 })),
+        "{answer:?}"
+    );
+    limiter.wait("a", LONG).await.unwrap();
+}
