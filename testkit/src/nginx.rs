@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Folder, Process, failed, on_a_free_port};
+use crate::process::{Process, TempFolder, failed, on_a_free_port};
 
 /// The address in a configuration that a free one takes the place of.
 pub const LISTEN: &str = "127.0.0.1:8000";
@@ -36,7 +36,7 @@ impl Nginx {
     }
 
     fn try_start(configuration: &str, address: SocketAddr) -> Result<Self, String> {
-        let folder = Folder::new("nginx")?;
+        let folder = TempFolder::new("nginx")?;
         let text = in_folder(folder.path(), address, configuration);
         let settings = folder.write("nginx.conf", &text)?;
         // One process that does everything, so that ending it ends everything.

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use tollgate_testkit::vectors::{PlainCore, Suite, run};
+use tollgate_testkit::vectors::{CoreSubject, Suite, run};
 
 /// Fewer cases than this cannot cover an algorithm; it also keeps a file from becoming empty unnoticed.
 const AT_LEAST: usize = 10;
@@ -16,7 +16,7 @@ const AT_LEAST: usize = 10;
 fn passes(file: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vectors");
     let suite = Suite::load(&folder.join(file), AT_LEAST).unwrap_or_else(|bad| panic!("{bad}"));
-    let ran = run(&suite, &mut PlainCore::default()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let ran = run(&suite, &mut CoreSubject::default()).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert!(ran >= AT_LEAST, "{file}: {ran} cases ran");
 }
 

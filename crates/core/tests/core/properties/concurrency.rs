@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tollgate_core::concurrency::{LeaseEdit, LeaseId, LeaseSet};
 use tollgate_core::{Concurrency, Nanos, Timestamp, Transition};
-use tollgate_testkit::oracle::Holders;
+use tollgate_testkit::oracle::LeaseHolders;
 
 use super::harness::{Checked, caught, ensure, holds};
 use super::subject::at;
@@ -82,7 +82,7 @@ fn holds_like_the_list(
     (limit, lease): (u64, u64),
     moves: &Moves,
 ) -> Checked {
-    let mut list = Holders::new(limit, lease);
+    let mut list = LeaseHolders::new(limit, lease);
     let mut now = 1_700_000_000_000_000_000;
     for (time, what) in moves {
         now += time * lease / 100;

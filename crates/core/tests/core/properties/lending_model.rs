@@ -13,7 +13,7 @@
 
 use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LeasedBucket, LocalLease, QuotaLeaseId};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
-use tollgate_testkit::explore::{Explored, Model, explore};
+use tollgate_testkit::model_checker::{Exploration, Model, explore};
 
 const UNIT: u64 = 1_000;
 const INTERVAL: u64 = 2 * UNIT;
@@ -544,7 +544,10 @@ const MOST: usize = 400_000;
 fn holds(bound: Bound) {
     let explored = explore(&Lending::new(bound, Mistake::None), MOST);
     println!("{bound:?}: {explored:?}");
-    assert!(matches!(explored, Explored::Holds { .. }), "{explored:?}");
+    assert!(
+        matches!(explored, Exploration::Holds { .. }),
+        "{explored:?}"
+    );
 }
 
 #[test]
@@ -587,7 +590,7 @@ fn control_every_mistake_is_found_with_its_story() {
     ] {
         let explored = explore(&Lending::new(bound, mistake), MOST);
         println!("{mistake:?}: {explored:?}");
-        let is_found = matches!(explored, Explored::Broken { .. });
+        let is_found = matches!(explored, Exploration::Broken { .. });
         assert!(is_found, "{mistake:?} was not found: {explored:?}");
     }
 }
