@@ -1,6 +1,6 @@
 //! Matching and keying do not allocate: the test allocator counts allocations.
 
-use tollgate_testkit::allocation::{Counting, calls};
+use tollgate_testkit::allocation::{CountingAllocator, calls};
 
 use crate::attributes::Attribute;
 use crate::model::{Condition, Glob, IpNet, LimitRule, Match, Policy, Template, Test};
@@ -8,7 +8,7 @@ use crate::rules::{KeyBuffer, MatchedRules, MeterRef, Rules};
 use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, key, limit, policy};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn the_allocator_counts() {

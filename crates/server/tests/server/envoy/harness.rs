@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_store::ManualClock;
-use tollgate_testkit::envoy::{Envoy, Reply, Seen, Upstream, Version, with_ports};
+use tollgate_testkit::envoy::{
+    Envoy, Upstream, UpstreamReply, UpstreamRequest, Version, with_ports,
+};
 
 use crate::grpc::{TestGrpcServer, serve_file};
 use crate::harness::{HttpClient, HttpReply};
@@ -109,11 +111,11 @@ pub(super) fn remaining(answer: &HttpReply) -> Option<u64> {
 }
 
 /// The upstream sends the fields that the client asks it for as `say-…`.
-fn as_asked(seen: &Seen) -> Reply {
+fn as_asked(seen: &UpstreamRequest) -> UpstreamReply {
     let said = ["x-tokens-used", "x-cached", "ratelimit"];
     said.iter()
         .filter_map(|name| Some((name, seen.field(&format!("say-{name}"))?)))
-        .fold(Reply::new(200), |reply, (name, value)| {
+        .fold(UpstreamReply::new(200), |reply, (name, value)| {
             reply.with(name, value)
         })
         .saying("fine\n")

@@ -2,7 +2,7 @@
 
 use tollgate_server::App;
 use tollgate_store::SystemClock;
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use super::{degraded, say_until_closed, start_server, start_server_of};
 use crate::grpc::OK;
@@ -11,7 +11,7 @@ const TEN: &str = "limits: [{ name: ten, key: header.x-api-key, rate: 10/h }]";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -53,7 +53,7 @@ async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_policy_counts() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -81,7 +81,7 @@ async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_polic
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipelined_commands_are_answered_in_order_however_many_are_decided_together() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
     let mut commands = Vec::new();
     let mut expected = String::new();
@@ -120,7 +120,7 @@ async fn pipelined_commands_are_answered_in_order_however_many_are_decided_toget
 /// read twice, the second time as nonsense.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quoted_command_behind_a_decision_is_read_once() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
     let said = one
         .send_commands(&["CL.THROTTLE quoted 9 1 3600", r#"ECHO "a b""#, "PING"])
@@ -134,7 +134,7 @@ async fn a_quoted_command_behind_a_decision_is_read_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_is_shared_and_its_ticket_is_released_by_another_protocol_of_the_same_server() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let policy = "limits: [{ name: one, key: header.x-api-key, concurrency: 1 }]";
     let (one, other) = (
         start_server(&redis.url(), policy).await,
@@ -161,7 +161,7 @@ async fn a_place_is_shared_and_its_ticket_is_released_by_another_protocol_of_the
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_estimated_and_settled_is_shared() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -185,7 +185,7 @@ async fn what_is_estimated_and_settled_is_shared() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -214,7 +214,7 @@ async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_of_envoy_count_together_too() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let folder = std::env::temp_dir().join(format!("tollgate-fleet-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = "domain: edge\ndescriptors: [{ key: header.x-api-key, rate_limit: { unit: year, requests_per_unit: 5 } }]";
