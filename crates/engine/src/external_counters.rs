@@ -1,7 +1,7 @@
-//! Counters of rules that are not the engine's own, in the same store: numbered beside the policy's limits and replaced as
-//! they are.
+//! Counters of rules outside the policy (Envoy's files) in the engine's store. They get limit ids beside the policy's
+//! limits, and are replaced the same way.
 //!
-//! Must not know: what such rules say, how they decide.
+//! Must not know: what such rules contain, how they decide.
 
 use std::collections::HashMap;
 
@@ -15,23 +15,23 @@ use crate::limit_ids::{
 };
 use crate::store::StateStore;
 
-/// The counters of guest rules: fixed windows, by identity.
+/// The counters of external rules: fixed windows, by identity.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalCounters<'a> {
     /// The identity of every counter.
     pub identities: &'a [&'a str],
-    /// The limits that are known, each with the index of its identity. A counter may have several limits, or none if its
-    /// limits come with requests.
+    /// The known limits, each with the index of its identity. A counter may have several limits, or none if requests
+    /// carry them.
     pub limits: &'a [(usize, Limit)],
 }
 
 impl LimitIdAllocator {
-    /// Puts the counters of other rules in force. Counters of the same identity keep their numbers and counts. `swap` gets
-    /// the number of every identity, in their order, and lets requests see the new rules; after it the store forgets
-    /// counters that are gone. `before` are the limits in force until now.
+    /// Replaces the external counters. Counters of the same identity keep their id and count. `swap` gets the id of
+    /// every identity, in their order, and makes the new rules visible to requests. Afterwards the store drops removed
+    /// counters. `before` are the limits in force so far.
     ///
     /// # Errors
-    /// There are no numbers left for new counters. Then nothing changes.
+    /// No limit ids are left for new counters. Nothing changes then.
     pub fn replace_external<S: StateStore, T>(
         &self,
         store: &S,
@@ -83,7 +83,7 @@ fn id_requests<'a>(names: &'a [String], counters: ExternalCounters<'_>) -> Vec<I
         identity,
         requested: None,
         kind: Kind::FixedWindow,
-        // Limits that come with requests may have any unit.
+        // A limit that comes with a request may have any unit.
         lifetime: lifetimes.get(&index).copied().unwrap_or(Nanos::YEAR),
     };
     names.iter().enumerate().map(one).collect()

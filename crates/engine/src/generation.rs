@@ -1,7 +1,7 @@
-//! One version of a policy as the engine asks it: compiled rules, the number of each state, and each limit's counters.
+//! One version of a policy: its compiled rules, the id of each state, and each limit's counters.
 //!
-//! A generation never changes. A reload makes another one and swaps the two, so that every decision is made by exactly
-//! one. Must not know: requests, answers, files.
+//! A generation is immutable, apart from its overrides. A reload creates another one and swaps them, so every decision
+//! uses exactly one. Must not know: requests, replies, files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,61 +35,61 @@ pub struct Generation {
     has_candidates: bool,
     /// Whether every rule is enforced for all keys.
     is_all_enforced: bool,
-    /// Whether any rule leaves something to be settled: places, or costs that responses say.
+    /// Whether any rule needs tickets: for permits, or for costs that responses report.
     has_tickets: bool,
-    /// What operators have overridden; the one thing that changes.
+    /// The operators' overrides: the only mutable part.
     overrides: OverrideSlot,
 }
 
-/// What the engine knows of one rule beyond the rule.
+/// The engine's data for one rule.
 #[derive(Debug)]
 pub(crate) struct LimitEntry {
     pub(crate) meters: Box<[MeterState]>,
     pub(crate) counters: Arc<LimitCounters>,
-    /// Whether values are counted and not requests.
+    /// Whether the rule counts distinct values instead of requests.
     pub(crate) counts_values: bool,
-    /// Whether some of its charges wait for the response.
+    /// Whether some charges depend on the response.
     pub(crate) awaits_response: bool,
-    /// Which keys it is enforced for while only a share of them is.
+    /// Selects the keys that the rule is enforced for during a rollout.
     pub(crate) rollout: RolloutSampler,
     /// The comparison with its candidate, if it has one.
     pub(crate) comparison: Option<Arc<Comparison>>,
 }
 
-/// What the engine knows of one meter beyond the meter.
+/// The engine's data for one meter.
 #[derive(Debug)]
 pub(crate) struct MeterState {
-    /// The number of its states.
+    /// The id of the meter's states.
     pub(crate) id: LimitId,
-    /// Which recipe its key is made by: equal recipes have equal numbers.
+    /// The index of the key spec. Equal specs have equal indexes.
     pub(crate) key: u32,
-    /// Which recipe makes the key that says where a fleet keeps its states, if not its own.
+    /// The index of the slot key's spec, if the fleet routes the state by another key.
     pub(crate) slot_key: Option<u32>,
-    /// Its quotas with that number, in the order of the meter's.
+    /// The meter's quotas with that id, in their order.
     pub(crate) quotas: Box<[IdentifiedLimit]>,
-    /// The same quotas where they may be waited for.
+    /// The same quotas with the wait added, where the limit can queue.
     pub(crate) queueing_quotas: Box<[Option<(IdentifiedLimit, QueueingQuota)>]>,
-    /// How quotas computed for a request may be waited for.
+    /// How to add the wait to quotas that are computed for a request.
     pub(crate) queueing_options: Option<QueueingOptions>,
-    /// The quota that decides on every request, where it depends neither on the request nor on its key.
+    /// The meter's quota, if it depends neither on the request nor on the key.
     pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
-    /// Whether another rule has the same states.
+    /// Whether another rule uses the same states.
     pub(crate) is_shared: bool,
-    /// How long a denial may be answered without asking the store.
+    /// How long a denial may be cached.
     pub(crate) denial_caching: DenialCaching,
 }
 
-/// A generation that is ready to be put in force, and what a store has to be told first.
+/// A generation that is not in force yet, and the changed limit ids.
 pub(crate) struct PreparedGeneration {
     pub(crate) generation: Generation,
     pub(crate) limit_ids: LimitIdTable,
-    /// Numbers whose states are gone.
+    /// Ids whose states the store may drop.
     pub(crate) retired: Vec<LimitId>,
 }
 
 impl Generation {
-    /// Which version it is: they are counted from 1.
+    /// The number of this version, counted from 1.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
@@ -101,8 +101,7 @@ impl Generation {
         &self.rules
     }
 
-    /// How long a denial by one meter may be answered without asking the store again: what a
-    /// cache has to be told.
+    /// How long a cache may keep a denial by this meter.
     #[must_use]
     pub fn denial_caching(&self, meter: MeterRef) -> Option<DenialCaching> {
         let entry = self.limits.get(meter.rule)?;
@@ -112,33 +111,33 @@ impl Generation {
             .map(|state| state.denial_caching)
     }
 
-    /// What a rule has decided so far, by its index in the policy, whatever its quota was meanwhile.
+    /// The totals of a rule by its index, over all its quotas.
     #[must_use]
     pub fn totals(&self, rule: usize) -> Option<LimitTotals> {
         let entry = self.limits.get(rule)?;
         Some(entry.counters.read())
     }
 
-    /// How often a rule's candidate was compared and decided differently, by the rule's index in the policy; `None` if it
-    /// has no candidate. Unlike [`Engine::divergence`](crate::Engine::divergence) this holds up nobody who counts.
+    /// The totals of a rule's candidate by the rule's index; `None` if it has no candidate. Unlike
+    /// [`Engine::divergence`](crate::Engine::divergence) this takes no lock.
     #[must_use]
     pub fn comparison_totals(&self, rule: usize) -> Option<ComparisonTotals> {
         let entry = self.limits.get(rule)?;
         entry.comparison.as_ref().map(|one| one.totals())
     }
 
-    /// One rule and what the engine knows of it.
+    /// A rule and the engine's data for it.
     pub(crate) fn rule(&self, index: usize) -> Option<(&Rule, &LimitEntry)> {
         self.rules.rules().get(index).zip(self.limits.get(index))
     }
 
-    /// The counters of the rule of this name.
+    /// The counters of the rule with this name.
     pub(crate) fn counters(&self, name: &str) -> Option<&LimitCounters> {
         let entry = self.limits.get(self.rule_index(name)?);
         entry.map(|entry| &*entry.counters)
     }
 
-    /// Where the rule of this name stands.
+    /// The index of the rule with this name.
     pub(crate) fn rule_index(&self, name: &str) -> Option<usize> {
         let mut rules = self.rules.rules().iter();
         rules.position(|rule| &*rule.name == name)
@@ -149,29 +148,29 @@ impl Generation {
         self.has_candidates
     }
 
-    /// The counters of a rule, by its index.
+    /// The counters of a rule by its index.
     #[inline]
     pub(crate) fn counters_at(&self, rule: usize) -> Option<&LimitCounters> {
         self.limits.get(rule).map(|entry| &*entry.counters)
     }
 
-    /// Whether every rule is enforced for all keys, unless operators say otherwise.
+    /// Whether every rule is enforced for all keys, apart from overrides.
     pub(crate) const fn is_all_enforced(&self) -> bool {
         self.is_all_enforced
     }
 
-    /// Whether any rule leaves something to be settled.
+    /// Whether any rule needs tickets.
     pub(crate) const fn has_tickets(&self) -> bool {
         self.has_tickets
     }
 
-    /// What operators have overridden in it.
+    /// The operators' overrides.
     pub(crate) const fn overrides(&self) -> &OverrideSlot {
         &self.overrides
     }
 
-    /// The version of the policy together with what operators have overridden in it: only grows, and changes whenever a
-    /// denial that was true may not be any more.
+    /// The version of the policy and its overrides. It only grows, and changes whenever a cached denial may have become
+    /// wrong.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.number << 32 | self.overrides.version() & u64::from(u32::MAX)
@@ -183,7 +182,7 @@ impl Generation {
         self.limits.get(rule)?.meters.get(meter)
     }
 
-    /// How a rule's candidate compares, if it has one.
+    /// The comparison of a rule with its candidate, if it has one.
     pub(crate) fn divergence(&self, index: usize) -> Option<Divergence> {
         let (rule, entry) = self.rule(index)?;
         let of_candidate = |meter: &Meter| meter.role == MeterRole::Candidate;
@@ -200,7 +199,7 @@ impl Generation {
         )
     }
 
-    /// Every quota there is, with the quota of the other generation that has the same number and place, if there is one.
+    /// All quotas, each with the quota of `before` that has the same id and position, if there is one.
     pub(crate) fn quotas<'a>(
         &'a self,
         before: Option<&'a Self>,
@@ -230,7 +229,7 @@ impl Generation {
         self.limits.iter().flat_map(|entry| &entry.meters)
     }
 
-    /// Numbers the states of rules and makes the next generation of them. Nothing is in force yet.
+    /// Assigns ids to all states and builds the next generation. It is not in force yet.
     pub(crate) fn prepare(
         rules: Rules,
         numbers: &LimitIdTable,
@@ -355,7 +354,7 @@ fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
     }
 }
 
-/// A request of which nothing is known.
+/// A request without attributes.
 struct NoAttributes;
 
 impl Attributes for NoAttributes {
@@ -364,7 +363,7 @@ impl Attributes for NoAttributes {
     }
 }
 
-/// Numbers for recipes, so that a request's keys are each made once.
+/// Indexes of key specs, so that each key of a request is built once.
 #[derive(Default)]
 struct KeySpecIndex {
     known: HashMap<String, u32>,
@@ -381,7 +380,7 @@ impl KeySpecIndex {
         self.index_of_text(words)
     }
 
-    /// Where a fleet keeps states is made like a key, and numbered among them.
+    /// Slot keys are built like keys and share their indexes.
     fn slot_index_of(&mut self, part: &KeyPart) -> u32 {
         self.index_of_text(format!("place {}", key_part_text(part)))
     }
@@ -417,12 +416,12 @@ fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
     }
 }
 
-/// Whether something about a request of this rule is charged or corrected only when its response is known.
+/// Whether some charge of this rule depends on the response.
 fn awaits_response(rule: &Rule) -> bool {
     rule.cost.response_header().is_some() || matches!(rule.count, Count::Responses(_))
 }
 
-/// What may be given back must not be denied from memory for long, and what costs something not at all.
+/// A denial is not cached for long if charges can be refunded, and never if denials are penalised.
 fn denial_caching(rule: &Rule, is_concurrency: bool) -> DenialCaching {
     if is_concurrency || rule.penalty != Penalty::None {
         DenialCaching::Never

@@ -1,10 +1,11 @@
-//! Which number a limit's state has in the store: two bytes, the same for as long as the state may live.
+//! Assigns a limit id to each state in the store: two bytes, stable for the state's lifetime.
 //!
-//! A file may ask for a number; all others follow from the identity by a hash that every process and version computes
-//! alike, and where two meet, the later in the order of identities takes the next free one. An identity keeps its number
-//! over reloads. Another algorithm is another state and so has another number. A limit that is gone keeps its number while
-//! its state may live, so that taking a bad policy back forgives nobody; after that the store forgets the state, and the
-//! number is never given out again. Must not know: keys, quotas' sizes, rules.
+//! A policy file can request an id. Other ids are a hash of the identity that every process and version computes alike.
+//! If two collide, the later identity in alphabetical order takes the next free id. An identity keeps its id over
+//! reloads. Another algorithm is another state with another id.
+//!
+//! The id of a removed limit stays reserved while its states may live, so that rolling back a bad policy resets nobody.
+//! Then the store drops the states, and the id is never used again. Must not know: keys, sizes of quotas, rules.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,25 +18,25 @@ use tollgate_store::LimitId;
 
 pub(crate) use tollgate_core::limit::AlgorithmKind as Kind;
 
-/// A state that wants a number.
+/// A state that needs an id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdRequest<'a> {
-    /// Whose state it is.
+    /// The identity of its limit.
     pub(crate) identity: &'a str,
-    /// The number that the file asks for.
+    /// The id that the policy file requests.
     pub(crate) requested: Option<u16>,
-    /// How it is counted.
+    /// Its algorithm.
     pub(crate) kind: Kind,
-    /// How long a state may still matter after its last charge.
+    /// How long a state matters after its last charge.
     pub(crate) lifetime: Nanos,
 }
 
-/// How long a state of this limit may matter after it was last charged.
+/// How long a state of this limit matters after its last charge.
 pub(crate) fn state_lifetime(limit: &Limit) -> Nanos {
     limit.state_lifetime()
 }
 
-/// Every number there is has been given out: limits were renamed or changed their algorithm that often.
+/// All limit ids are used up: limits were renamed or changed their algorithm too often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitIdsExhausted;
 
@@ -47,16 +48,16 @@ impl fmt::Display for LimitIdsExhausted {
 
 impl std::error::Error for LimitIdsExhausted {}
 
-/// Whose states they are, told by the identity.
+/// Which rules a state belongs to, by its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdOwner {
-    /// A policy's own limits.
+    /// The limits of the policy.
     Policy,
-    /// Limits of Envoy's files, whose identities begin with [`ENVOY`].
+    /// Limits of Envoy's files, whose identities start with [`ENVOY_PREFIX`].
     Envoy,
 }
 
-/// What no limit's own identity begins with: names have no colon, and ids begin with `id:`.
+/// No identity of the policy starts with this: names have no colon, and ids start with `id:`.
 pub(crate) const ENVOY_PREFIX: &str = "envoy:";
 
 impl IdOwner {
@@ -69,8 +70,7 @@ impl IdOwner {
     }
 }
 
-/// The numbers of one store. Engines that share a store must share this too, or their limits would be taken for each
-/// other's.
+/// The limit ids of one store. Engines that share a store must share this too, or they would mix up their limits.
 #[derive(Clone, Debug, Default)]
 pub struct LimitIdAllocator {
     table: Arc<Mutex<LimitIdTable>>,
@@ -78,12 +78,12 @@ pub struct LimitIdAllocator {
 
 impl LimitIdAllocator {
     pub(crate) fn lock(&self) -> MutexGuard<'_, LimitIdTable> {
-        // Numbers are replaced as a whole, so a thread that died left nothing half done.
+        // The table is replaced as a whole, so a poisoned lock leaves it consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who has which number.
+/// The assigned ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitIdTable {
     assigned: HashMap<Box<str>, Vec<AssignedId>>,
@@ -95,25 +95,25 @@ struct AssignedId {
     kind: Kind,
     id: LimitId,
     lifetime: Nanos,
-    /// For a limit that is gone: when the last of its states will have been, too.
+    /// For a removed limit: when its last state expires.
     expires_at: Option<Timestamp>,
-    /// Whether it was gone already before the rules that are being numbered.
+    /// Whether the limit was removed before the current rules.
     was_retired: bool,
 }
 
-/// What came of a request for numbers.
+/// The result of assigning ids.
 #[derive(Debug)]
 pub(crate) struct IdAssignment {
-    /// One for each that was wanted, in that order.
+    /// One id for each request, in their order.
     pub(crate) ids: Vec<LimitId>,
-    /// Numbers whose states the store may forget.
+    /// Ids whose states the store may drop.
     pub(crate) retired: Vec<LimitId>,
-    /// Who has which number from now on.
+    /// The new table.
     pub(crate) table: LimitIdTable,
 }
 
 impl LimitIdTable {
-    /// Gives each wanted state its number. Nothing changes until the answer's `numbers` take the place of these.
+    /// Assigns an id to each requested state. Nothing changes until `table` replaces this table.
     pub(crate) fn assign(
         &self,
         wanted: &[IdRequest<'_>],
@@ -122,7 +122,7 @@ impl LimitIdTable {
         self.assign_for(IdOwner::Policy, wanted, now)
     }
 
-    /// The same for one of those who share a store. What others have stays theirs.
+    /// Assigns ids for one owner. The other owner's ids stay.
     pub(crate) fn assign_for(
         &self,
         party: IdOwner,
@@ -131,8 +131,8 @@ impl LimitIdTable {
     ) -> Result<IdAssignment, LimitIdsExhausted> {
         let mut numbers = self.clone();
         let mut gone = numbers.retire(party, now);
-        // Who is there stays; then who asks for a number gets it if it is free; then all others in one order that does
-        // not depend on the order of the file.
+        // Existing ids stay. Then requested ids are assigned if they are free. All others follow in an order that does
+        // not depend on the order in the file.
         let mut order: Vec<&IdRequest<'_>> = wanted.iter().collect();
         order.sort_by_key(|one| (one.requested.is_none(), one.identity, one.kind));
         for one in order {
@@ -146,7 +146,7 @@ impl LimitIdTable {
         })
     }
 
-    /// Everyone of a party is on their way out until they are wanted again. Whoever's time has come is gone for good.
+    /// Marks all ids of an owner as removed until they are requested again. Returns the ids whose states have expired.
     fn retire(&mut self, party: IdOwner, now: Timestamp) -> Vec<LimitId> {
         let mut gone = Vec::new();
         self.assigned.retain(|identity, kinds| {
@@ -172,14 +172,14 @@ impl LimitIdTable {
         gone
     }
 
-    /// Answers the number that is given up for it, if there is one.
+    /// Assigns one id. Returns an id that is given up for it, if there is one.
     fn assign_one(&mut self, wanted: &IdRequest<'_>) -> Result<Option<LimitId>, LimitIdsExhausted> {
         let kinds = self.assigned.get_mut(wanted.identity);
         let known = kinds.and_then(|kinds| kinds.iter_mut().find(|one| one.kind == wanted.kind));
         let mut given_up = None;
         if let Some(known) = known {
-            // Counts in windows of one length cannot be read in another, and a store carries them over only from the rules
-            // before.
+            // Counts in windows of one length cannot be read in another length, and a store only converts those of the
+            // previous rules.
             let is_unreadable = known.was_retired
                 && known.kind.is_tied_to_window_length()
                 && known.lifetime != wanted.lifetime;
@@ -219,7 +219,7 @@ impl LimitIdTable {
         }
     }
 
-    /// The first number from this one on that nobody has or ever had.
+    /// The first id from this one on that was never assigned.
     fn next_free(&self, first: NonZeroU16) -> Result<NonZeroU16, LimitIdsExhausted> {
         let mut number = first;
         for _ in 0..=u16::MAX {
@@ -238,8 +238,8 @@ impl LimitIdTable {
     }
 }
 
-/// The number that follows from an identity: FNV-1a, folded to 1..=65,535. Every process of every version must find the
-/// same, so this never changes.
+/// The preferred id of an identity: FNV-1a, folded to 1..=65,535. Every process of every version must compute the same
+/// id, so this never changes.
 fn preferred_id(identity: &str) -> NonZeroU16 {
     let hash = identity
         .bytes()
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_follows_from_the_identity_and_not_from_the_order_of_the_file() {
+    fn an_id_depends_on_the_identity_and_not_on_the_order_of_the_file() {
         let (a, b) = (wanted("login"), wanted("search"));
         let one = numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
         let other = numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_that_hash_alike_get_numbers_by_their_own_order() {
+    fn identities_with_the_same_hash_get_ids_in_alphabetical_order() {
         let first = preferred_id("login");
         let twin = (0..200_000)
             .map(|n| format!("x{n}"))
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_asks_for_goes_before_what_follows_from_names() {
+    fn requested_ids_are_assigned_before_hashed_ones() {
         let number = preferred_id("login").get();
         let asks = IdRequest {
             requested: Some(number),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_number_keeps_it_whatever_newcomers_ask_for() {
+    fn an_assigned_id_is_kept_even_if_a_new_limit_requests_it() {
         let before = LimitIdTable::default()
             .assign(&[wanted("login")], NOW)
             .unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_share_a_bucket_share_its_number() {
+    fn limits_that_share_a_bucket_share_its_id() {
         let assigned = LimitIdTable::default()
             .assign(&[wanted("@all"), wanted("@all")], NOW)
             .unwrap();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn another_algorithm_has_another_number_and_the_old_one_is_there_on_the_way_back() {
+    fn another_algorithm_has_another_id_and_changing_back_restores_the_old_one() {
         let bucket = wanted("login");
         let window = IdRequest {
             kind: Kind::FixedWindow,
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_returns_while_its_state_lives_has_its_number_and_later_a_new_one() {
+    fn a_removed_limit_that_returns_keeps_its_id_while_its_states_live_and_then_gets_a_new_one() {
         let one = LimitIdTable::default()
             .assign(&[wanted("login")], NOW)
             .unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_returns_with_another_length_has_a_new_number() {
+    fn a_removed_window_that_returns_with_another_length_gets_a_new_id() {
         let window = |secs| IdRequest {
             kind: Kind::SlidingCounter,
             lifetime: Nanos::from_secs(secs),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_a_store_neither_get_each_others_numbers_nor_retire_them() {
+    fn policy_and_envoy_neither_share_ids_nor_retire_each_others() {
         let one = LimitIdTable::default()
             .assign(&[wanted("login")], NOW)
             .unwrap();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_numbers_are_gone_the_answer_says_so() {
+    fn running_out_of_ids_is_an_error() {
         let full = LimitIdTable {
             taken: (1..=u16::MAX).filter_map(NonZeroU16::new).collect(),
             ..LimitIdTable::default()

@@ -1,4 +1,5 @@
-//! What a request still owes when it is admitted: places to give back, estimates to settle, responses to count.
+//! A ticket: what an admitted request has to settle later. That is permits to release, estimates to correct, and
+//! responses to count.
 //!
 //! Must not know: how verdicts are made.
 
@@ -17,16 +18,16 @@ use crate::plan::{Plan, PlannedCheck};
 use crate::settlement::{SettleAction, Settlement};
 use crate::sharing::{DenialCaching, Sharing};
 
-/// What an upstream answered, as far as limits look at it.
+/// A response of the upstream, as limits see it.
 pub trait Response: Sync {
-    /// Its status.
+    /// The status code.
     fn status(&self) -> u16;
 
-    /// The value of a header; names are lower-case.
+    /// The value of a header; names are lowercase.
     fn header(&self, name: &str) -> Option<&[u8]>;
 }
 
-/// A status alone.
+/// A response without headers.
 impl Response for u16 {
     fn status(&self) -> u16 {
         *self
@@ -37,15 +38,15 @@ impl Response for u16 {
     }
 }
 
-/// What an admitted request still owes.
+/// What an admitted request has to settle later.
 ///
-/// It is to be handed back with the response, once; that is why it cannot be copied. One that is lost keeps its places
-/// until their leases end and leaves estimates as they are.
+/// Settle it once, with the response; so it cannot be cloned. A lost ticket keeps its permits until their leases
+/// expire, and leaves estimates uncorrected.
 #[must_use = "hand it back with the response, or its places are held until their leases end"]
 pub struct Ticket {
     generation: Arc<Generation>,
     items: Vec<TicketItem>,
-    /// The keys of all that is owed, one after another.
+    /// The keys of all items, concatenated.
     keys: Vec<u8>,
 }
 
@@ -53,7 +54,7 @@ struct TicketItem {
     rule: usize,
     limit: IdentifiedLimit,
     key: Range<usize>,
-    /// The key that says where a fleet keeps it, if not its own.
+    /// The key that selects the fleet's hash slot, if not its own.
     slot_key: Option<Range<usize>>,
     denial_caching: DenialCaching,
     role: MeterRole,
@@ -63,7 +64,7 @@ struct TicketItem {
 
 #[derive(Clone, Copy, Debug)]
 enum TicketItemKind {
-    /// A place to give back.
+    /// A permit to release.
     Permit(LeaseId),
     /// An estimate to correct.
     Estimate(Receipt),
@@ -72,7 +73,7 @@ enum TicketItemKind {
 }
 
 impl Ticket {
-    /// Adds what the answered checks of a plan still owe.
+    /// Adds the items of a plan's checks.
     pub(crate) fn collect(
         ticket: &mut Option<Self>,
         generation: &Arc<Generation>,
@@ -83,7 +84,7 @@ impl Ticket {
             let Some((rule, entry)) = generation.rule(planned.rule) else {
                 continue;
             };
-            // What a value was charged for stays seen, so it is not given back either.
+            // A recorded distinct value stays recorded, so its charge is not refunded.
             let is_open = entry.awaits_response || (reserves && !entry.counts_values);
             let Some(what) = item_kind(rule, is_open, planned, answer) else {
                 continue;
@@ -92,8 +93,8 @@ impl Ticket {
         }
     }
 
-    /// Adds places that a batch under way may have taken, whatever the store has answered. Giving back a place that is not
-    /// held changes nothing.
+    /// Adds permits that the current batch may have acquired, whatever the store answered. Releasing a permit that is
+    /// not held changes nothing.
     pub(crate) fn collect_permits(
         ticket: &mut Option<Self>,
         generation: &Arc<Generation>,
@@ -148,24 +149,24 @@ impl Ticket {
         });
     }
 
-    /// What has to be asked of a store to settle it in this way: to be run by a driver.
+    /// The settlement of this ticket, to be run by a driver.
     pub const fn settlement<'t>(&'t self, action: SettleAction<'t>) -> Settlement<'t> {
         Settlement::new(self, action)
     }
 
-    /// Whether it holds places that must be renewed while the work goes on.
+    /// Whether it holds permits whose leases must be renewed while the work is running.
     #[must_use]
     pub fn has_permits(&self) -> bool {
         let is_place = |owed: &TicketItem| matches!(owed.kind, TicketItemKind::Permit(_));
         self.items.iter().any(is_place)
     }
 
-    /// How many things are owed.
+    /// The number of items.
     pub(crate) const fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// What the store is asked about one of them, if anything.
+    /// The store operation for one item, if it needs one.
     pub(crate) fn op_at(&self, position: usize, action: SettleAction<'_>) -> Option<Op> {
         self.op(self.items.get(position)?, action)
     }
@@ -209,7 +210,7 @@ impl Ticket {
         })
     }
 
-    /// What the store is asked about one thing that is owed.
+    /// The store operation for one item.
     fn op(&self, owed: &TicketItem, action: SettleAction<'_>) -> Option<Op> {
         match (owed.kind, action) {
             (TicketItemKind::Permit(id), SettleAction::Renew) => Some(Op::Renew(id)),
@@ -244,7 +245,7 @@ fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
     rule.cost.response_cost(response.header(header))
 }
 
-/// What one check leaves to be done.
+/// What one check leaves to settle.
 fn item_kind(
     rule: &Rule,
     is_open: bool,
@@ -273,7 +274,7 @@ fn item_kind(
 }
 
 impl fmt::Debug for Ticket {
-    /// Keys are not shown.
+    /// Hides the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticket")
             .field("generation", &self.generation.number())

@@ -1,4 +1,4 @@
-//! Who decides on each check of a batch, and what of it the store is asked.
+//! What decides each check of a batch, and the part of the batch that goes to the store.
 //!
 //! Must not know: how anything is decided, breakers, stores.
 
@@ -8,37 +8,37 @@ use tollgate_store::{QuotaCheck, StoreKey};
 
 use crate::denial_cache::DenialId;
 
-/// Who decides on a check.
+/// What decides a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecisionSource {
-    /// This node, by the limit itself, which is its own.
+    /// This node: the limit is local.
     Local,
-    /// This node, by slices that it has leased of the limit.
+    /// This node, from its leases of the limit.
     Lease { part: usize },
-    /// This node, which reconciles its count with the store now and then.
+    /// This node, from a count that it reconciles with the store.
     Async { part: usize },
     /// The store.
     Store { part: usize },
-    /// This node, because that part of the store is away.
+    /// This node's fallback, because that partition of the store is unavailable.
     Fallback { part: usize },
-    /// It is decided already.
+    /// Nothing more: the check is decided.
     Decided,
 }
 
 impl DecisionSource {
-    /// Whether the store may be asked: counts that there is no room for become the store's.
+    /// Whether the store may be asked. `async` checks that the table has no room for go to the store.
     pub(crate) const fn may_ask_store(&self) -> bool {
         matches!(self, Self::Store { .. } | Self::Async { .. })
     }
 
-    /// This node decides what the store was to decide.
+    /// Uses the fallback instead of the store.
     pub(crate) const fn use_fallback(&mut self) {
         if let Self::Store { part } = self {
             *self = Self::Fallback { part: *part };
         }
     }
 
-    /// The same after everything else was decided.
+    /// Uses the fallback instead of the store, after all other checks were decided.
     pub(crate) const fn fall_back_to_local(&mut self) {
         *self = match self {
             Self::Store { part } => Self::Fallback { part: *part },
@@ -47,16 +47,16 @@ impl DecisionSource {
     }
 }
 
-/// What the store is asked of a batch.
+/// The part of a batch that goes to the store.
 pub(crate) struct StoreBatch<'a, const N: usize> {
-    /// Every part of the store that it concerns.
+    /// The partitions of these checks.
     pub(crate) partitions: ArrayVec<usize, N>,
     pub(crate) positions: ArrayVec<usize, N>,
     pub(crate) checks: ArrayVec<QuotaCheck<'a>, N>,
     pub(crate) slot_keys: ArrayVec<Option<StoreKey<'a>>, N>,
     pub(crate) denial_caching: ArrayVec<DenialCaching, N>,
     pub(crate) ids: ArrayVec<DenialId, N>,
-    /// Whether they are counters of envoyproxy/ratelimit, which are not noted on this node.
+    /// Whether they are counters of envoyproxy/ratelimit. This node keeps no record of their charges.
     pub(crate) are_counters: bool,
 }
 

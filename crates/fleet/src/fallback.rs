@@ -1,6 +1,6 @@
-//! What is decided on this node because the store does not answer: by a fallback quota, or as the limit says.
+//! Decisions on this node while the store does not answer: by a fallback quota, or by the limit's `on_store_failure`.
 //!
-//! Must not know: why the store is not asked, breakers, who else decides.
+//! Must not know: why the store is not asked, breakers, what else decides.
 
 use arrayvec::ArrayVec;
 use tollgate_engine::{Sharing, StateStore};
@@ -14,15 +14,15 @@ use crate::local_tier::{ChargedOn, LocalCharge};
 use crate::tiered_decider::{TieredBatch, TieredDecider, UNASKED};
 
 impl<S: StateStore> TieredDecider<'_, S> {
-    /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged. `is_lost`: the store
-    /// may have charged it all the same, so it is not replayed.
+    /// Decides the checks that the store does not answer. If one of them denies, none is charged. `is_lost`: the store
+    /// may have charged them, so they are not replayed.
     pub(crate) fn decide_by_fallback<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
         is_lost: bool,
     ) -> Result<bool, StoreError> {
         self.fleet.counters.count_fallback();
-        // Charged together with what was charged before, and taken off again if they are not admitted.
+        // Charged after the earlier charges, and removed from the list if not admitted.
         let before = batch.charged.len();
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&batch.sources).enumerate() {
@@ -31,7 +31,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
             else {
                 continue;
             };
-            // A correction is dropped: charges stay charged, and places return when their leases end.
+            // A settlement is dropped: charges stay, and permits return when their leases expire.
             if is_correction(check.op) {
                 *answer = WAIVED;
                 continue;
@@ -74,7 +74,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         decided
     }
 
-    /// Keeps what was admitted without the store, to replay it when the store is back.
+    /// Queues what was admitted without the store, to replay it later.
     pub(crate) fn queue_replay<const N: usize>(&self, batch: &TieredBatch<'_, N>) {
         for one in &batch.charged {
             let ChargedOn::Fallback {
@@ -101,7 +101,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         }
     }
 
-    /// The fallback quota of a check's limit on this node.
+    /// This node's fallback quota for a check.
     pub(crate) fn fallback_quota(
         &self,
         check: &QuotaCheck<'_>,
@@ -122,7 +122,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         })
     }
 
-    /// Decides on some checks by these quotas, all or nothing, on this node.
+    /// Decides some checks with these quotas on this node, all or nothing.
     pub(crate) fn decide_locally<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
@@ -153,7 +153,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 }
 
-/// Whether it corrects something that the store has decided before.
+/// Whether it settles an earlier decision of the store.
 const fn is_correction(op: Op) -> bool {
     matches!(
         op,
@@ -165,7 +165,7 @@ const fn is_correction(op: Op) -> bool {
     )
 }
 
-/// Admitted because nobody could be asked.
+/// Admitted because the store cannot be asked.
 const WAIVED: StoreReply = StoreReply {
     note: ReplyNote::FailOpen,
     ..UNASKED

@@ -1,8 +1,8 @@
-//! Checks of leased limits: spent from slices of this node, for which the store is asked only now and then.
+//! Checks of leased limits: decided from this node's leases. The store is only asked for new leases.
 //!
-//! Slices last while the store is away. When they are used up, the fallback quota decides as for any other limit; that is not
-//! replayed to the store, which keeps leased limits by books of their own. Must not know: how slices are accounted for, what
-//! else is in a batch.
+//! Leases stay valid while the store is unavailable. When they are used up, the fallback quota decides. Its charges are
+//! not replayed, because the store accounts for leased limits separately. Must not know: how leases are accounted for,
+//! what else is in a batch.
 
 use tollgate_core::{Outcome, Receipt};
 use tollgate_engine::{Sharing, StateStore};
@@ -15,15 +15,15 @@ use crate::leases::{LocalLeases, SpendOutcome};
 use crate::local_tier::{ChargedOn, LocalCharge};
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
-/// What slices say about a check.
+/// What the local leases decide about a check.
 enum LeaseReply {
     Reply(StoreReply),
-    /// There is nothing here: another slice has to be borrowed.
+    /// They are used up: another lease is needed.
     Borrow,
 }
 
 impl<S: StateStore> TieredDecider<'_, S> {
-    /// Whether slices decide on a check.
+    /// Whether leases decide a check.
     pub(crate) fn is_leased(&self, check: &QuotaCheck<'_>, sharing: &Sharing<'_>) -> bool {
         let is_spending = matches!(
             check.op,
@@ -35,7 +35,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
             && LocalLeases::is_leasable(&check.limit.limit)
     }
 
-    /// Decides on the leased checks one after another, and answers whether all of them are admitted.
+    /// Decides the leased checks one by one, and returns whether all of them admit.
     pub(crate) async fn decide_leased<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -62,7 +62,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         Ok(true)
     }
 
-    /// The same from the slices that are here, while nothing can be borrowed.
+    /// The same from the leases at hand, while no lease can be requested.
     pub(crate) fn decide_from_local_leases<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -82,7 +82,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         Ok(true)
     }
 
-    /// Notes what a slice answered; without an answer the fallback quota decides. Whether the check is admitted.
+    /// Applies a lease's reply; without one the fallback quota decides. Returns whether the check is admitted.
     fn apply_reply<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -132,7 +132,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         }
     }
 
-    /// Borrows a slice and spends from it. `None`: the lender is away.
+    /// Requests a lease and spends from it. `None`: the broker is unavailable.
     async fn borrow(
         &self,
         lender: &dyn Lender,
@@ -156,7 +156,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         match (taken, check.op) {
             (SpendOutcome::Admitted(answer), _) => Some(answer),
             (SpendOutcome::Denied(answer), Op::ChargeAlways(cost)) => {
-                // It is charged whether or not it is there: to the next slice.
+                // It is charged even if nothing is left: to the next lease.
                 let now = self.local.now();
                 let leases = &self.fleet.leases;
                 leases.settle(check, &Receipt::default(), cost, now);
@@ -171,7 +171,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 }
 
-/// The check at this position and its part of the store, if slices decide on it.
+/// The check at this position and its partition, if leases decide it.
 fn leased_at<'b, const N: usize>(
     batch: &TieredBatch<'b, N>,
     position: usize,
@@ -182,7 +182,7 @@ fn leased_at<'b, const N: usize>(
     }
 }
 
-/// What is spent from a slice: also what is charged in any case.
+/// The check as a spend: `ChargeAlways` also spends from a lease.
 const fn as_spend<'c>(check: &QuotaCheck<'c>) -> QuotaCheck<'c> {
     let op = match check.op {
         Op::ChargeAlways(cost) => Op::Spend(cost),
@@ -191,7 +191,7 @@ const fn as_spend<'c>(check: &QuotaCheck<'c>) -> QuotaCheck<'c> {
     QuotaCheck { op, ..*check }
 }
 
-/// What was to be corrected was corrected.
+/// The reply to a settlement.
 pub(crate) const SETTLED: StoreReply = StoreReply {
     outcome: Outcome::Allow,
     ..StoreReply::EMPTY

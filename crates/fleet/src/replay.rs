@@ -1,7 +1,7 @@
-//! What was admitted without the store, to be told when it is back: sums, one for each key of each limit.
+//! Charges that were admitted without the store, to be replayed when it recovers: one sum for each key of each limit.
 //!
-//! Bounded; what there is no room for is counted as lost. What may have been charged by a call whose answer was lost is not
-//! noted: it would be charged twice. Must not know: who was asked instead.
+//! The table is bounded; what does not fit is counted as dropped. Charges of a call whose reply was lost are not
+//! recorded, because they might be charged twice. Must not know: what decided instead.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -15,19 +15,19 @@ use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreError, Store
 
 use crate::fleet::Fleet;
 
-/// The most that is told in one round, so that a store that is just back is not overrun.
+/// The most keys that one round replays, so that a store that has just recovered is not overloaded.
 const MAX_PER_ROUND: usize = 4_096;
-/// Keys are divided among so many locks: every decision that is made without the store takes one of them.
+/// The number of shards, each with its own lock. Every decision without the store takes one of them.
 const SHARDS: usize = 64;
 
-/// Whose spending it is. Found by what is borrowed, so that nothing is allocated for a key that is known.
+/// A key of a limit. Lookups borrow it, so that a known key needs no allocation.
 #[derive(Debug)]
 struct ReplayKey {
     limit: LimitId,
     key: Box<[u8]>,
 }
 
-/// The same, borrowed or not.
+/// The same, borrowed or owned.
 trait AsReplayKey {
     fn parts(&self) -> (LimitId, &[u8]);
 }
@@ -80,20 +80,20 @@ impl<'a> Borrow<dyn AsReplayKey + 'a> for ReplayKey {
     }
 }
 
-/// What was spent, by limit and key.
+/// Charges by limit and key.
 type Sums = HashMap<ReplayKey, UnreportedSpend, RandomState>;
 
-/// Sums of what was spent.
+/// Charges to replay.
 #[derive(Debug)]
 pub(crate) struct Replay {
     shards: Box<[Mutex<Sums>]>,
-    /// How many keys there are in all shards.
+    /// The number of keys in all shards.
     count: AtomicUsize,
     max_keys: usize,
     dropped: AtomicU64,
 }
 
-/// What was spent by one key of one limit.
+/// The charges of one key.
 #[derive(Clone, Debug)]
 struct UnreportedSpend {
     partition: usize,
@@ -112,7 +112,7 @@ impl Replay {
         }
     }
 
-    /// Notes that a key has spent something that its part of the store does not know of.
+    /// Records a charge that its partition of the store does not know of.
     pub(crate) fn record(
         &self,
         part: usize,
@@ -154,7 +154,7 @@ impl Replay {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Takes some of what one part has to be told.
+    /// Takes some of the charges of one partition.
     fn take_due(&self, part: usize) -> Vec<(Box<[u8]>, UnreportedSpend)> {
         let mut all = Vec::new();
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -176,7 +176,7 @@ impl Replay {
     }
 }
 
-/// Which lock a key is under, by its end, where keys differ. Whoever chooses keys that all have the same gets one lock.
+/// The shard of a key, by its last bytes, where keys differ. Keys with the same end share a lock.
 fn shard_of(key: &[u8]) -> usize {
     let end = match key.last_chunk::<8>() {
         Some(end) => u64::from_le_bytes(*end),
@@ -186,14 +186,14 @@ fn shard_of(key: &[u8]) -> usize {
     usize::try_from(mixed).unwrap_or(0) % SHARDS
 }
 
-/// Entries are written whole, so a thread that died holding the lock left nothing half done.
+/// Entries are written whole, so a poisoned lock leaves them consistent.
 fn lock(shard: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Fleet {
-    /// Tells a part of the store what was admitted without it. On an error the rest is kept for the next time, except for
-    /// what the store may have heard.
+    /// Replays charges to a partition of the store. After an error the remaining ones are kept for the next time,
+    /// except for those that the store may have charged.
     pub(crate) async fn replay_partition(&self, part: usize) -> Result<(), StoreError> {
         let mut due = self.replay.take_due(part).into_iter();
         while let Some((key, one)) = due.next() {

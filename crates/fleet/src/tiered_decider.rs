@@ -1,8 +1,9 @@
-//! One batch on two tiers: which checks are this node's own, which the shared store is asked, which it cannot be asked.
+//! Decides one batch on two tiers: local limits on this node, shared limits in the store, and a fallback for what the
+//! store cannot decide.
 //!
-//! What this node decides by itself comes first, because it can be taken back exactly and at once if the store then
-//! refuses. What the store does not answer is decided here, by a fallback quota or as its limit says. Must not know: what
-//! a batch is about, how fallback quotas are made.
+//! The local tier decides first, because its charges can be undone exactly and at once if the store denies. Checks that
+//! the store does not answer are decided by a fallback quota, or by the limit's `on_store_failure`. Must not know: what
+//! a batch is about, how fallback quotas are computed.
 
 use arrayvec::ArrayVec;
 use tollgate_core::Outcome;
@@ -19,11 +20,11 @@ use crate::singleflight::FlightOutcome;
 
 /// How a fleet shares the states of a batch.
 pub trait SharingPolicy: Sync {
-    /// How it shares the state that the check at this position is about.
+    /// How the state of the check at this position is shared.
     fn sharing(&self, position: usize) -> Sharing<'_>;
 }
 
-/// All states are shared exactly: for checks that no policy describes.
+/// All states are shared exactly: for checks outside the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct ExactSharing;
 
@@ -33,7 +34,7 @@ impl SharingPolicy for ExactSharing {
     }
 }
 
-/// A node's own tier and the one it shares.
+/// Both tiers of a node: the local store, and the fleet's shared store.
 #[derive(Debug)]
 pub struct TieredDecider<'a, S> {
     pub(crate) fleet: &'a Fleet,
@@ -48,24 +49,24 @@ impl<S> Clone for TieredDecider<'_, S> {
 
 impl<S> Copy for TieredDecider<'_, S> {}
 
-/// Where a batch stands while it is decided.
+/// A batch in progress.
 pub(crate) struct TieredBatch<'b, const N: usize> {
     pub(crate) checks: &'b [QuotaCheck<'b>],
     pub(crate) sharing: ArrayVec<Sharing<'b>, N>,
     pub(crate) answers: &'b mut [StoreReply],
     pub(crate) sources: ArrayVec<DecisionSource, N>,
-    /// Everything that was carried out on this node, to be taken back if another limit refuses.
+    /// All charges on this node, to be undone if another limit denies.
     pub(crate) charged: ArrayVec<LocalCharge, N>,
 }
 
 impl<const N: usize> TieredBatch<'_, N> {
-    /// The version of the policy that asks.
+    /// The version of the policy.
     fn version(&self) -> u64 {
         self.sharing.first().map_or(0, |sharing| sharing.version)
     }
 }
 
-/// Whether a batch is admitted, and whether the store was asked about it and did not answer.
+/// Whether a batch is admitted, and whether the store failed to answer.
 #[derive(Clone, Copy, Debug)]
 enum TierOutcome {
     AllTiers(bool),
@@ -79,13 +80,13 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         Self { fleet, local }
     }
 
-    /// Whether every part of the store is away, so that nobody has to be waited for.
+    /// Whether every partition of the store is unavailable, so that nothing has to be awaited.
     pub(crate) fn is_store_unavailable(&self) -> bool {
         let mut breakers = self.fleet.breakers().iter();
         breakers.all(|breaker| !breaker.is_closed())
     }
 
-    /// Decides on a batch of at most `N` checks.
+    /// Decides a batch of at most `N` checks.
     pub(crate) async fn decide<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
@@ -104,7 +105,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
             let version = batch.version();
             let id = |check: &QuotaCheck<'_>| denials.id(&check.key, check.limit.id, version);
             ids.extend(checks.iter().take(N).map(id));
-            // Of most keys no denial is cached.
+            // Most keys have no cached denial.
             if denials.contains_any(&ids) {
                 if let Some(outcome) = self.cached_denial(&mut batch) {
                     return Ok(outcome);
@@ -117,7 +118,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                             return Ok(outcome);
                         }
                     }
-                    // The store did not answer the first caller; it is not asked once more for each that waited.
+                    // The store did not answer the leader, so the waiting callers do not ask again.
                     FlightOutcome::Failed => {
                         let sources = batch.sources.iter_mut();
                         sources.for_each(DecisionSource::use_fallback);
@@ -139,7 +140,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         decided.map(|_| outcome_of(batch.answers))
     }
 
-    /// The same while every part of the store is away: nobody is waited for, and nothing is made ready for it.
+    /// The same while every partition of the store is unavailable: nothing is awaited.
     pub(crate) fn decide_without_store<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
@@ -193,7 +194,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
     }
 
-    /// The store, or a fallback while that part of it is away.
+    /// The store, or the fallback while that partition is unavailable.
     pub(crate) fn store_or_fallback(&self, part: usize) -> DecisionSource {
         match self.fleet.breakers().get(part) {
             Some(breaker) if breaker.is_closed() => DecisionSource::Store { part },
@@ -201,7 +202,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
     }
 
-    /// Whether a batch only releases or renews a place that this node gave while the store was away; then it is done.
+    /// Whether a batch only releases or renews a permit that this node's fallback granted; then it is done.
     fn is_local_lease<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) -> bool {
         let [check] = batch.checks else {
             return false;
@@ -232,11 +233,11 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                     .first()
                     .is_some_and(|answer| answer.note != ReplyNote::LeaseNotHeld)
         };
-        // A release does not say whether there was anything to be released.
+        // A release does not report whether the permit was held.
         ask(Op::Renew(id)) && ask(check.op)
     }
 
-    /// Waits for another caller that asks about the same key, where that was denied a moment ago.
+    /// Waits for another caller that asks about the same key, if its denial has just expired.
     async fn join_flight(&self, checks: &[QuotaCheck<'_>], version: u64) -> FlightOutcome<'_> {
         let denials = &self.fleet.denials;
         match denials.recently_expired(checks, self.local.now(), version) {
@@ -245,7 +246,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
     }
 
-    /// The denial that is still true, if one is cached.
+    /// The cached denial of the batch, if one is still valid.
     fn cached_denial<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -271,7 +272,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         Some(outcome_of(batch.answers))
     }
 
-    /// Decides tier by tier, until one refuses.
+    /// Decides tier by tier, until one denies.
     async fn decide_on_tiers<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -284,7 +285,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         if batch.sources.iter().any(is_leased) && !self.decide_leased(batch).await? {
             return Ok(TierOutcome::AllTiers(false));
         }
-        // Those that have become the store's meanwhile have no id yet.
+        // Checks that went to the store only now have no id yet.
         let denials = &self.fleet.denials;
         let id = |position: usize, check: &QuotaCheck<'_>, version| match ids.get(position) {
             Some(id) => *id,
@@ -307,8 +308,8 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
     }
 
-    /// Decides on everything for which nobody has to be waited for: this node's own limits, counted ones, and those whose part of
-    /// the store is away. Answers whether all of them admit.
+    /// Decides everything that needs no waiting: local limits, `async` limits, and those whose partition is
+    /// unavailable. Returns whether all of them admit.
     fn decide_without_waiting<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -324,7 +325,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         Ok(true)
     }
 
-    /// Decides on this node's own limits, and answers whether all of them admit.
+    /// Decides the local limits, and returns whether all of them admit.
     fn decide_local<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -361,7 +362,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         let called = remote
             .decide(&asked.slot_keys, &asked.checks, &mut found)
             .await;
-        // Which of several parts did not answer is not known; one that did is soon asked again.
+        // Which of several partitions failed is not known; a healthy one closes again soon.
         let answered = self.local.now();
         self.fleet
             .record_call(&asked.partitions, answered, called.as_ref().err());

@@ -1,6 +1,6 @@
-//! What a limit said about a request, and whether its candidate would have said the same.
+//! Compares what a limit decided about a request with what its candidate would have decided.
 //!
-//! Must not know: how requests are decided, who asks the store, what is done with the numbers.
+//! Must not know: how requests are decided, who asks the store, who reads the totals.
 
 use arrayvec::ArrayVec;
 use tollgate_core::Outcome;
@@ -13,25 +13,27 @@ use crate::decision::peeked_outcome;
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
 
-/// What a rule with a candidate said about a request.
+/// What a rule with a candidate decided about a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleOutcome {
     pub(crate) rule: usize,
-    /// Whether it admits.
+    /// Whether the rule admits the request.
     pub(crate) is_admitted: bool,
-    /// What the request costs under it.
+    /// The cost of the request under this rule.
     pub(crate) cost: u64,
-    /// Whether its candidate could have made a difference. If not it is only charged.
+    /// Whether the candidate could have changed the verdict. If not, the candidate is charged but not compared.
     pub(crate) is_compared: bool,
     counts_denials: bool,
 }
 
-/// One for each rule of a plan that has a candidate.
+/// The outcomes of all rules in a plan that have a candidate.
 pub(crate) type RuleOutcomes = ArrayVec<RuleOutcome, MAX_CHECKS>;
 
-/// What the rules of a plan have said, as far as candidates have to be asked beside them. If one rule refuses the request, its
-/// candidate alone could change that; if several do, or nobody was asked, no candidate could. Candidates of limits that
-/// count denials are charged with every denial all the same.
+/// Collects the outcomes of the rules in a plan that have a candidate.
+///
+/// If exactly one rule denies the request, only its candidate could change the verdict. If several deny, or the store
+/// was not asked, no candidate could. Candidates of limits that count denials are charged with every denial in any
+/// case.
 pub(crate) fn collect_rule_outcomes(generation: &Generation, plan: &Plan, all: &mut RuleOutcomes) {
     all.clear();
     let (mut refuse, mut refusing) = (0_usize, None);
@@ -46,7 +48,7 @@ pub(crate) fn collect_rule_outcomes(generation: &Generation, plan: &Plan, all: &
             refuse = refuse.saturating_add(1);
             refusing = Some(rule);
         }
-        // There are no more rules in a plan than checks.
+        // A plan has at most as many rules as checks.
         if let Some(opinion) = rule_outcome(generation, rule, &sum) {
             let _fits = all.try_push(opinion).is_ok();
         }
@@ -64,7 +66,7 @@ pub(crate) fn collect_rule_outcomes(generation: &Generation, plan: &Plan, all: &
     }
 }
 
-/// What the only rule of a plan has said, if it has a candidate.
+/// The outcome of the only rule in a plan, if that rule has a candidate.
 pub(crate) fn first_rule_outcome(generation: &Generation, plan: &Plan) -> Option<RuleOutcome> {
     if !generation.has_candidates() {
         return None;
@@ -90,8 +92,8 @@ fn rule_outcome(
     })
 }
 
-/// Counts whether a candidate, whose batch is answered, agrees with its limit. Answers whether it admits, so that it was
-/// charged.
+/// Records whether a candidate agrees with its limit, once the candidate's batch has replies. Returns whether the
+/// candidate admits the request, and so was charged.
 pub(crate) fn compare(generation: &Generation, plan: &Plan, opinion: &RuleOutcome) -> bool {
     let mut answered = plan.with_replies();
     let admits = answered.all(|(planned, reply)| peeked_outcome(planned, reply).is_admitted());
@@ -109,7 +111,7 @@ pub(crate) fn compare(generation: &Generation, plan: &Plan, opinion: &RuleOutcom
     admits
 }
 
-/// What the meters of one rule said together.
+/// Combines the outcomes of one rule's meters.
 #[derive(Default)]
 struct RuleOutcomeBuilder {
     is_denied: bool,

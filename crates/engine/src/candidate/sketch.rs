@@ -1,17 +1,16 @@
-//! The keys that occur most often among very many, in a fixed amount of memory (Space-Saving, after Metwally, Agrawal
-//! and El Abbadi).
+//! The most frequent keys of a stream in fixed memory: the Space-Saving algorithm of Metwally, Agrawal and El Abbadi.
 //!
-//! There are so many places. A key that has one is counted in it; a key that has none takes the place of the key counted
-//! least, and inherits that count as the error of its own. So of `n` notes every key with more than `n / MOST_KEYS` has a
-//! place, and a count is never too low and too high by at most its error, which is at most `n / MOST_KEYS`. Must not
-//! know: what is counted, whose keys they are.
+//! The sketch has a fixed number of entries. A key with an entry increments it. A key without one replaces the entry
+//! with the lowest count, and inherits that count as its error. After `n` records, every key with more than `n /
+//! MAX_TRACKED_KEYS` of them has an entry. A count is never too low; it is too high by at most its error, and the error
+//! is at most `n / MAX_TRACKED_KEYS`. Must not know: what is counted, whose keys they are.
 
 use super::{ComparisonOutcome, DivergingKey};
 
-/// How many keys have a place.
+/// The number of tracked keys.
 pub const MAX_TRACKED_KEYS: usize = 64;
 
-/// So many bytes of a key are kept to be shown.
+/// The most bytes of a key that are kept for display.
 const MAX_KEY_BYTES: usize = 96;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +18,7 @@ struct SketchEntry {
     digest: [u8; 16],
     would_deny: u64,
     would_allow: u64,
-    /// What the keys before it had.
+    /// The count inherited from the replaced entry.
     error: u64,
     key: [u8; MAX_KEY_BYTES],
     len: u8,
@@ -37,7 +36,7 @@ impl SketchEntry {
     }
 }
 
-/// All room is taken at once; noting a key takes no more.
+/// All memory is allocated at construction; recording a key allocates nothing.
 #[derive(Debug)]
 pub(super) struct Sketch {
     entries: Vec<SketchEntry>,
@@ -66,7 +65,7 @@ impl Sketch {
         }
     }
 
-    /// Finds a place for a new key.
+    /// Inserts a new key, replacing the least frequent one if the sketch is full.
     fn insert(&mut self, digest: [u8; 16], key: &[u8]) -> Option<usize> {
         let len = key.len().min(MAX_KEY_BYTES);
         let mut place = SketchEntry {
@@ -91,7 +90,7 @@ impl Sketch {
         Some(least)
     }
 
-    /// Who has a place, the highest count first. This allocates, and is for those who read the numbers.
+    /// The tracked keys, the highest count first. Allocates: for readers, not for decisions.
     pub(super) fn top(&self, readable: impl Fn(&[u8]) -> String) -> Vec<DivergingKey> {
         let mut places: Vec<&SketchEntry> = self.entries.iter().collect();
         places.sort_by_key(|one| (std::cmp::Reverse(one.count()), one.digest));
@@ -116,7 +115,7 @@ mod tests {
         u128::from(key).to_be_bytes()
     }
 
-    /// What is wrong with what a sketch says of these true counts.
+    /// The first property that a sketch violates, given the true counts.
     fn complaint(top: &[DivergingKey], truth: &HashMap<u64, u64>) -> Option<String> {
         let n: u64 = truth.values().sum();
         let most_error = n / u64::try_from(MAX_TRACKED_KEYS).unwrap();
@@ -140,7 +139,7 @@ mod tests {
         missing.map(|(key, count)| format!("{key} occurred {count} times and is missing"))
     }
 
-    /// A stream in which a few keys are frequent and very many occur about once.
+    /// A stream with a few frequent keys and many that occur about once.
     fn stream(dice: &mut Dice, mut each: impl FnMut(u64)) {
         for _ in 0..20_000 {
             let key = match dice.below(3) {
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_keys_are_there_and_counts_are_within_their_error() {
+    fn frequent_keys_are_tracked_and_counts_are_within_their_error() {
         for seed in 0..5 {
             let (mut sketch, mut truth) = (Sketch::new(), HashMap::new());
             stream(&mut Dice::new(seed), |key| {
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn control_a_sketch_that_forgets_what_it_inherits_is_noticed() {
+    fn control_a_sketch_without_inherited_errors_is_caught() {
         let (mut sketch, mut truth) = (Sketch::new(), HashMap::new());
         stream(&mut Dice::new(1), |key| {
             sketch.record(digest(key), b"", ComparisonOutcome::WouldDeny);
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_are_told_apart_and_long_keys_are_cut() {
+    fn both_directions_are_counted_separately_and_long_keys_are_truncated() {
         let mut sketch = Sketch::new();
         let long = [b'x'; 200];
         sketch.record(digest(1), &long, ComparisonOutcome::WouldAllow);

@@ -1,5 +1,5 @@
-//! What is counted of candidates, against a count by brute force: two engines beside each other, one that enforces the
-//! quota and one that enforces the candidate.
+//! Candidate totals against brute force: two engines side by side, one that enforces the quota and one that enforces
+//! the candidate.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::testing::{
     Caller, Dice, TestEngine, engine, engine_with, limit, per_second, places, policy, quota, rules,
 };
 
-/// A limit for each user of 5 per second, and a candidate.
+/// A limit of 5 per second for each user, with a candidate.
 fn tried(
     candidate: tollgate_policy::model::Located<tollgate_policy::model::QuotaSpec>,
 ) -> LimitRule {
@@ -38,7 +38,7 @@ fn numbers(divergence: &Divergence) -> (u64, u64, u64) {
     )
 }
 
-/// What a brute-force count of differing decisions says.
+/// The differences by brute force.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ExpectedCounts {
     compared: u64,
@@ -47,7 +47,7 @@ struct ExpectedCounts {
     by_key: HashMap<String, u64>,
 }
 
-/// Random requests of many users to an engine with a candidate and to one that enforces it; both count.
+/// Sends random requests of many users to an engine with a candidate and to one that enforces it; both count.
 fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, ExpectedCounts) {
     let (tried, clock) = engine(vec![own]);
     let (other, other_clock) = engine(vec![alone]);
@@ -57,7 +57,7 @@ fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, ExpectedCo
         let step = Nanos::from_millis(dice.below(20));
         clock.advance(step);
         other_clock.advance(step);
-        // A few users ask too much, many do not.
+        // A few users exceed the limit, many do not.
         let user = if dice.one_in(2) {
             dice.below(4)
         } else {
@@ -78,7 +78,7 @@ fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, ExpectedCo
     (of(&tried), counted)
 }
 
-/// What is wrong with what a comparison says, given the truth.
+/// The first difference between a comparison and the brute-force counts.
 fn complaint(said: &Divergence, truth: &ExpectedCounts) -> Option<String> {
     if numbers(said) != (truth.compared, truth.would_deny, truth.would_allow) {
         return Some(format!("{:?} is not {truth:?}", numbers(said)));
@@ -126,7 +126,7 @@ fn differing_decisions_are_counted_as_by_brute_force_in_both_directions() {
 }
 
 #[test]
-fn a_candidate_of_a_limit_that_punishes_and_waits_is_charged_by_the_same_terms() {
+fn a_candidate_has_the_penalty_and_the_wait_of_its_limit() {
     let punishing = |quota| LimitRule {
         penalty: Penalty::Count.into(),
         overdraft: 5,
@@ -148,13 +148,13 @@ fn a_candidate_of_a_limit_that_punishes_and_waits_is_charged_by_the_same_terms()
 }
 
 #[test]
-fn control_a_candidate_that_is_charged_only_with_the_enforced_quota_is_noticed() {
-    // What would be counted if the candidate were asked only about what the quota admits.
+fn control_a_candidate_that_is_charged_only_with_the_enforced_quota_is_caught() {
+    // Negative control: a candidate that is only asked about requests the quota admits.
     let (said, mut truth) = raced(7, tried(per_second(8)), limit("api", per_second(8)));
     truth.compared -= truth.would_allow;
     truth.would_allow = 0;
     assert!(complaint(&said, &truth).is_some());
-    // And if the two were taken for each other's keys.
+    // Negative control: keys that are confused with each other.
     let (mut said, truth) = raced(7, tried(per_second(8)), limit("api", per_second(8)));
     let (first, second) = said.top_keys.split_at_mut(1);
     std::mem::swap(&mut first[0].key, &mut second[0].key);
@@ -162,7 +162,7 @@ fn control_a_candidate_that_is_charged_only_with_the_enforced_quota_is_noticed()
 }
 
 #[test]
-fn only_what_the_limit_itself_decides_is_compared_and_nothing_else_is_charged() {
+fn only_requests_that_the_limit_itself_decides_are_compared_and_charged() {
     let (engine, _clock) = engine(vec![tried(per_second(100)), limit("other", per_second(2))]);
     let alice = Caller::named("alice");
     for _ in 0..20 {
@@ -178,7 +178,7 @@ fn only_what_the_limit_itself_decides_is_compared_and_nothing_else_is_charged() 
 }
 
 #[test]
-fn a_limit_in_shadow_is_compared_by_what_it_would_have_said() {
+fn a_shadow_limit_is_compared_by_its_would_be_outcome() {
     let mut own = tried(per_second(3));
     own.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![own]);
@@ -219,7 +219,7 @@ fn limits_that_share_a_bucket_share_the_candidates_state_and_one_in_shadow_charg
 }
 
 #[test]
-fn tiers_are_not_compared_with_what_stands_for_the_limits_own_quota() {
+fn tiers_are_not_compared_with_the_candidate() {
     let mut own = tried(per_second(1));
     own.tiers = Some(Tiers {
         by: Attribute::parse("header.plan").unwrap().into(),
@@ -235,7 +235,7 @@ fn tiers_are_not_compared_with_what_stands_for_the_limits_own_quota() {
 }
 
 #[test]
-fn places_of_a_candidate_are_given_back_with_those_of_the_limit() {
+fn permits_of_a_candidate_are_released_with_those_of_the_limit() {
     let own = LimitRule {
         candidate: Some(places(2)),
         ..limit("api", places(3))
@@ -284,7 +284,7 @@ fn responses_are_charged_to_a_candidate_as_to_its_limit() {
 }
 
 #[test]
-fn every_denial_is_charged_to_a_candidate_that_counts_denials_whoever_denied() {
+fn every_denial_is_charged_to_a_candidate_that_counts_denials() {
     let with = |candidate: u64| {
         let minute = |units| quota(Algorithm::TokenBucket, &[(units, Nanos::MINUTE)]);
         let denials = LimitRule {
@@ -298,7 +298,7 @@ fn every_denial_is_charged_to_a_candidate_that_counts_denials_whoever_denied() {
         insists.key[0].attribute = Attribute::parse("header.token").unwrap().into();
         vec![denials, limit("fast", per_second(2)), insists]
     };
-    // Two are admitted, 8 denied by the limit on requests, 2 for want of a key.
+    // Two are admitted, 8 are denied by the limit on requests, 2 for a missing key.
     let asked = |candidate| {
         let (engine, clock) = engine(with(candidate));
         let alice = Caller::named("alice");
@@ -353,7 +353,7 @@ fn estimates_of_a_candidate_are_settled_with_those_of_its_limit() {
 }
 
 #[test]
-fn a_comparison_goes_on_over_reloads_until_a_quota_in_it_changes() {
+fn a_comparison_continues_over_reloads_until_one_of_its_quotas_changes() {
     let (engine, _clock) = engine(vec![tried(per_second(3))]);
     let ask = |engine: &TestEngine| {
         for _ in 0..4 {
@@ -379,7 +379,7 @@ fn a_comparison_goes_on_over_reloads_until_a_quota_in_it_changes() {
 }
 
 #[test]
-fn the_policys_threshold_makes_the_verdict() {
+fn the_policys_threshold_decides_the_agreement() {
     let with = |hundredths| {
         let policy = Policy {
             divergence_threshold: Percent::from_hundredths(hundredths),
@@ -413,7 +413,7 @@ fn the_policys_threshold_makes_the_verdict() {
 }
 
 #[test]
-fn keys_that_the_policy_hashes_are_told_as_digests() {
+fn keys_that_the_policy_hashes_are_reported_as_digests() {
     let mut own = tried(per_second(1));
     own.key[0].hash = true;
     let (engine, _clock) = engine(vec![own]);

@@ -1,6 +1,6 @@
-//! What operators have done: a bounded list to read, and a line of the log for each.
+//! The audit log of operator changes: a bounded list for reading, and one log line for each.
 //!
-//! Must not know: how any of it is carried out.
+//! Must not know: how changes are applied.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,93 +9,93 @@ use tollgate_core::Timestamp;
 
 use super::operator_state::Switch;
 
-/// So many events are kept; the oldest go first.
+/// The most events that are kept; the oldest are dropped first.
 pub const MAX_EVENTS: usize = 1_000;
 
-/// One thing that an operator did.
+/// One change by an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorEvent {
-    /// Who.
+    /// The operator.
     pub who: Box<str>,
-    /// When, by the store's clock.
+    /// The time by the store's clock.
     pub at: Timestamp,
-    /// Why.
+    /// The operator's reason.
     pub why: Box<str>,
-    /// What.
+    /// The change.
     pub change: OperatorChange,
 }
 
-/// What was changed. Keys are shown as the policy allows: hashed ones as digests.
+/// A change by an operator. Keys are shown as the policy allows: hashed ones as digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorChange {
-    /// A switch was thrown.
+    /// A switch was set.
     Switched {
-        /// Of which limit; `None`: of all.
+        /// The limit; `None`: all limits.
         limit: Option<Box<str>>,
-        /// How it stands now.
+        /// The new setting.
         to: Switch,
     },
     /// A key got another quota.
     Overridden {
-        /// Of which limit.
+        /// The limit.
         limit: Box<str>,
-        /// Which key.
+        /// The key.
         key: Box<str>,
-        /// Which quota.
+        /// The quota.
         quota: Box<str>,
-        /// Until when; `None`: until it is taken back.
+        /// The expiry; `None`: until it is removed.
         until: Option<Timestamp>,
     },
-    /// An override was taken back.
+    /// An override was removed.
     OverrideLifted {
-        /// Of which limit.
+        /// The limit.
         limit: Box<str>,
-        /// Of which key.
+        /// The key.
         key: Box<str>,
     },
     /// A key or an address was blocked.
     Blocked {
-        /// The limit whose key it is; `None` for an address.
+        /// The limit of the key; `None` for an address.
         limit: Option<Box<str>>,
         /// The key or address.
         what: Box<str>,
-        /// Until when; `None`: until it is taken back.
+        /// The expiry; `None`: until it is removed.
         until: Option<Timestamp>,
     },
-    /// A block was taken back.
+    /// A block was removed.
     Unblocked {
-        /// The limit whose key it is; `None` for an address.
+        /// The limit of the key; `None` for an address.
         limit: Option<Box<str>>,
         /// The key or address.
         what: Box<str>,
     },
-    /// What a key had used was forgotten.
+    /// A key's usage was reset.
     Reset {
-        /// Of which limit.
+        /// The limit.
         limit: Box<str>,
-        /// Which key.
+        /// The key.
         key: Box<str>,
-        /// Whether there was anything to forget.
+        /// Whether the key had any usage.
         found: bool,
     },
-    /// Everything was replaced by what had been kept.
+    /// The whole state was replaced by a saved one.
     Restored,
-    /// A lot was taken over from other nodes at once.
+    /// Many changes of other nodes were applied at once.
     Synced {
-        /// How much.
+        /// The number of changed items.
         entries: usize,
     },
 }
 
 impl OperatorChange {
-    /// Says it, keys as `key` words them.
+    /// Writes the change; `key` renders keys.
     fn write(&self, f: &mut fmt::Formatter<'_>, key: &dyn Fn(&str) -> String) -> fmt::Result {
         let until = |f: &mut fmt::Formatter<'_>, until: &Option<Timestamp>| match until {
             Some(until) => write!(f, " until {}", UtcTime(*until)),
             None => f.write_str(" until it is taken back"),
         };
-        // An address is nobody's key, and is told as it is.
+        // An address is not a key and is shown as it is.
         let of = |limit: &Option<Box<str>>, what: &str| match limit {
             Some(limit) => format!("{} of limit `{limit}`", key(what)),
             None => format!("`{what}`"),
@@ -150,7 +150,7 @@ impl fmt::Display for OperatorChange {
     }
 }
 
-/// A change as the log tells it: logs are kept and copied, and keys in them are digests.
+/// A change for the log file: log files are copied around, so keys appear as digests.
 struct RedactedChange<'a> {
     what: &'a OperatorChange,
     digest: Option<[u8; 16]>,
@@ -172,7 +172,7 @@ impl fmt::Display for OperatorEvent {
     }
 }
 
-/// An instant as people read it: `2026-11-16T00:34:00Z`.
+/// A point in time as ISO 8601: `2026-11-16T00:34:00Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtcTime(pub Timestamp);
 
@@ -180,7 +180,7 @@ impl fmt::Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_nanos() / 1_000_000_000;
         let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Years begin in March here, so that the leap day is the last; after Hinnant's `civil_from_days`.
+        // Years start in March, so that the leap day comes last; see Hinnant's `civil_from_days`.
         let day = days + 719_468;
         let (era, day) = (day / 146_097, day % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -197,14 +197,14 @@ impl fmt::Display for UtcTime {
     }
 }
 
-/// The events that are kept.
+/// The most recent events.
 #[derive(Debug, Default)]
 pub(crate) struct AuditLog {
     events: VecDeque<OperatorEvent>,
 }
 
 impl AuditLog {
-    /// Keeps an event, and logs it with the digest of its key.
+    /// Adds an event, and logs it with the digest of its key.
     pub(super) fn record(&mut self, event: OperatorEvent, digest: Option<[u8; 16]>) {
         let what = RedactedChange {
             what: &event.change,
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_of_a_key_is_its_digest() {
+    fn keys_are_logged_as_digests() {
         let key = "sk_live_secret";
         let limit = || Box::from("api");
         let changes = [
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_told_by_the_calendar() {
+    fn timestamps_are_formatted_as_iso_8601() {
         let told = |seconds| UtcTime(Timestamp::from_secs(seconds)).to_string();
         assert_eq!(told(0), "1970-01-01T00:00:00Z");
         assert_eq!(told(951_782_399), "2000-02-28T23:59:59Z");

@@ -1,6 +1,6 @@
-//! What operators have said, made ready for the decisions of one generation.
+//! Compiles the operators' state into the snapshot that decisions of one generation read.
 //!
-//! Must not know: who said it, when it was said.
+//! Must not know: which operator set it, when, or why.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,10 @@ use super::override_quota::resolve_override;
 use crate::generation::Generation;
 use crate::override_snapshot::{KeyOverrides, OverrideExpiry, OverrideSnapshot};
 
-/// The snapshot of a generation, and the quotas on it that a store has to be told about. Overrides of limits that
-/// the generation does not have, or whose keys it makes otherwise, have no effect until a generation has them again.
+/// The override snapshot of a generation, and the quotas that the store has to be told about.
+///
+/// An override has no effect while the generation lacks its limit, or builds that limit's keys differently. It applies
+/// again with a generation that matches.
 pub(crate) fn compile_snapshot(
     generation: &Generation,
     controls: &OperatorState,
@@ -36,7 +38,7 @@ pub(crate) fn compile_snapshot(
         let Some((index, key)) = find_rule_and_digest(generation, &indexes, &one.key) else {
             continue;
         };
-        // A reload may have changed the limit so that it no longer has such quotas.
+        // After a reload the limit may no longer support this quota.
         let Ok(chosen) = resolve_override(generation, index, &one.quota) else {
             tracing::warn!(limit = %one.key.limit, quota = %one.quota, "an override rests: the limit counts otherwise now");
             continue;
@@ -77,7 +79,7 @@ fn key_overrides_mut(
     of_rule.keys.entry(key).or_default()
 }
 
-/// The rule and the digest of the key, if the generation makes such keys.
+/// The rule's index and the key's digest, if the generation builds such keys.
 fn find_rule_and_digest(
     generation: &Generation,
     indexes: &HashMap<&str, usize>,
@@ -98,7 +100,7 @@ fn find_rule_and_digest(
     Some((index, key.digest()?))
 }
 
-/// The quotas of an override with the numbers of the states that they are counted in.
+/// The override's quotas with the ids of the states that count them.
 fn override_limits(
     generation: &Generation,
     index: usize,

@@ -1,4 +1,4 @@
-//! What operators say on one node holds on the others.
+//! Operator changes on one node apply on all nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ const BY: Attribution<'_> = Attribution {
     why: "a test",
 };
 
-/// A node that puts and hears all there is whenever it is told to.
+/// A node that sends and reads everything when told to.
 struct SimulatedNode {
     engine: TestEngine,
     clock: Arc<ManualClock>,
@@ -77,7 +77,7 @@ impl SimulatedNode {
 }
 
 #[test]
-fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
+fn a_change_on_one_node_applies_on_another_and_so_does_its_removal() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
@@ -96,7 +96,7 @@ fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
     assert!(!two.engine.peek(&caller).is_admitted());
     assert_eq!(two.sync(&register).changed, 0, "it is no news");
 
-    // On the other node, which knows neither of them by name.
+    // On the other node, which only knows the digests.
     let control = two.engine.control();
     control.remove_override("api", &["alice"], BY).unwrap();
     control.unblock_key("api", &["bob"], BY).unwrap();
@@ -123,7 +123,7 @@ fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
 }
 
 #[test]
-fn others_log_who_said_it_and_nobody_is_told_a_key() {
+fn other_nodes_log_the_attribution_and_never_learn_a_key() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
@@ -158,7 +158,7 @@ fn others_log_who_said_it_and_nobody_is_told_a_key() {
 }
 
 #[test]
-fn what_was_said_here_meanwhile_is_newer_than_what_is_heard() {
+fn a_queued_local_change_wins_over_the_registers_entry() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let switch = |node: &SimulatedNode, halt| {
@@ -177,7 +177,7 @@ fn what_was_said_here_meanwhile_is_newer_than_what_is_heard() {
         one.engine.control().operator_state(),
         two.engine.control().operator_state()
     );
-    // Said again while it is on the way: only the later saying is still to be put.
+    // Changed again while the first change is on its way: only the second is still queued.
     switch(&one, Halt::Off);
     let put = one.engine.control().next_changes();
     switch(&one, Halt::Shadow);
@@ -186,7 +186,7 @@ fn what_was_said_here_meanwhile_is_newer_than_what_is_heard() {
 }
 
 #[test]
-fn clocks_of_nodes_do_not_matter_to_how_long_something_holds() {
+fn expiries_do_not_depend_on_the_nodes_clocks() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     two.clock.advance(Nanos::HOUR);
@@ -207,7 +207,7 @@ fn clocks_of_nodes_do_not_matter_to_how_long_something_holds() {
         two.engine.control().operator_state(),
         OperatorState::default()
     );
-    // What is over before it was put is put as taken back, in case something else was said before.
+    // An item that expires before it was sent is sent as a removal, since the register may have an older version of it.
     control
         .block_key("api", &["eve"], Some(Nanos::SECOND), BY)
         .unwrap();
@@ -216,7 +216,7 @@ fn clocks_of_nodes_do_not_matter_to_how_long_something_holds() {
 }
 
 #[test]
-fn who_was_away_drops_what_is_gone_and_keeps_what_it_has_not_told_yet() {
+fn a_node_that_was_offline_drops_removed_items_and_keeps_its_queued_changes() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     one.engine
@@ -239,7 +239,7 @@ fn who_was_away_drops_what_is_gone_and_keeps_what_it_has_not_told_yet() {
 }
 
 #[test]
-fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost() {
+fn s_41_entries_of_a_later_version_are_kept_and_restored_if_the_register_loses_them() {
     let register = ModelRegister::default();
     let later = |name: &str, body: &str| Put {
         name: name.into(),
@@ -278,7 +278,7 @@ fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost()
 }
 
 #[test]
-fn what_a_register_has_lost_at_its_end_is_told_again_whether_said_or_taken_back() {
+fn changes_that_a_register_has_lost_are_sent_again_removals_included() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
@@ -304,7 +304,7 @@ fn what_a_register_has_lost_at_its_end_is_told_again_whether_said_or_taken_back(
 }
 
 #[test]
-fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
+fn a_change_has_no_effect_on_nodes_whose_policy_lacks_the_limit() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let mut other = limit("api", per_second(2));
@@ -324,7 +324,7 @@ fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
 }
 
 #[test]
-fn everything_that_waits_is_bounded_and_goes_in_batches() {
+fn the_queue_is_bounded_and_sent_in_batches() {
     let (node, other) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = node.engine.control();
     let blocks = (0..MAX_BLOCKS).map(|n| super::Block::Address {
@@ -346,12 +346,12 @@ fn everything_that_waits_is_bounded_and_goes_in_batches() {
         other.engine.control().operator_state().blocks.len(),
         MAX_BLOCKS
     );
-    // What makes room goes first.
+    // Removals go first, because they make room.
     control.unblock_address("10.0.0.1", BY).unwrap();
     control.block_address("192.0.2.1", None, BY).unwrap();
     let put = control.next_changes();
     assert_eq!(put.changes()[0].mode, PutMode::Remove);
-    // A register that will not have it does not hold up anything else.
+    // A register that refuses a change does not hold up the others.
     control.discard_changes(&put);
     assert_eq!((control.pending_count(), control.dropped_count()), (0, 2));
     let one_more = SimulatedNode::start(3);
@@ -365,7 +365,7 @@ fn everything_that_waits_is_bounded_and_goes_in_batches() {
 }
 
 #[test]
-fn without_a_register_nothing_is_noted() {
+fn without_a_register_nothing_is_queued() {
     let (engine, _clock) = engine(vec![limit("api", per_second(2))]);
     let control = engine.control();
     control.block_key("api", &["bob"], None, BY).unwrap();

@@ -1,4 +1,4 @@
-//! Limits, keys and networks as operators name them.
+//! Resolves the limits, keys and networks that operators name.
 //!
 //! Must not know: what is done with them.
 
@@ -9,7 +9,7 @@ use super::operator_error::OperatorError;
 use super::operator_state::{self, KeyIdentity, key_spec_text};
 use crate::generation::Generation;
 
-/// Where the limit of this name stands.
+/// The index of the limit with this name.
 pub(super) fn rule_index(generation: &Generation, name: &str) -> Result<usize, OperatorError> {
     generation.rule_index(name).ok_or_else(|| {
         let names = generation.rules().rules().iter().map(|rule| &*rule.name);
@@ -20,7 +20,7 @@ pub(super) fn rule_index(generation: &Generation, name: &str) -> Result<usize, O
     })
 }
 
-/// The key that these values make, of whichever level they are for.
+/// The key with these values, at the level that they fit.
 pub(super) fn resolve_key(
     generation: &Generation,
     index: usize,
@@ -70,7 +70,7 @@ pub(super) fn resolve_key(
     })
 }
 
-/// An address or a network, spelt in its one way.
+/// An address or a network in canonical form.
 pub(super) fn normalize_network(text: &str) -> Result<String, OperatorError> {
     let network = grammar::parse_network(text).map_err(|wrong| OperatorError::InvalidField {
         field: "address",

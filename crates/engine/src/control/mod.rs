@@ -1,9 +1,9 @@
-//! What operators can do while requests are decided: halt limits, enforce them for a share of keys, give a key another quota,
-//! block keys and addresses, and forget what a key has used.
+//! Operator controls: halt limits, enforce them for a share of keys, give a key another quota, block keys and
+//! addresses, and reset a key's usage.
 //!
-//! Everything holds for the next decision; no store has to answer, except for a reset. Everything is signed, logged and
-//! bounded, and holds over reloads for the limit of the same name. A switch takes force away and never adds any: what the
-//! policy shadows stays in shadow. Must not know: transports, who may do what.
+//! A change applies to the next decision. Only a reset needs the store. Every change has an attribution, is logged and
+//! is bounded. Changes survive reloads, for the limit of the same name. A switch can only weaken the policy: a limit
+//! that the policy has in shadow stays in shadow. Must not know: transports, who may do what.
 
 mod audit_log;
 mod compile;
@@ -41,7 +41,7 @@ use crate::store::StateStore;
 use lookup::{normalize_network, resolve_key, rule_index};
 use register_codec::OwnedAttribution;
 
-/// Who does something, and why. Both are kept with what was done.
+/// Which operator makes a change, and why. Both are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribution<'a> {
     /// A name, at most 128 bytes.
@@ -50,7 +50,7 @@ pub struct Attribution<'a> {
     pub why: &'a str,
 }
 
-/// The operators' side of an engine.
+/// The operator interface of an engine.
 ///
 /// ```
 /// use tollgate_engine::Engine;
@@ -80,22 +80,21 @@ impl<'a, S: StateStore> Control<'a, S> {
         Self { engine }
     }
 
-    /// Makes denials void that a fleet's driver has cached.
+    /// Invalidates the denials that a fleet has cached.
     pub fn clear_cached_denials(&self) {
         self.engine.clear_cached_denials();
     }
 
-    /// Halts a limit or, without a name, everything; or enforces it for another share of keys. The switch as it was
-    /// before makes it undone.
+    /// Halts a limit or, without a name, all limits; or enforces it for another share of keys. To undo it, set the
+    /// previous switch.
     ///
-    /// In a group that applies the narrowest, a limit that is switched off still stands for the wider ones: who falls under
-    /// it is not limited by those either.
+    /// In a group that applies the narrowest limit, a limit that is switched off still hides the wider ones.
     ///
-    /// With everything `off` nothing is refused at all, whatever lists and blocks say; in shadow those hold and only
-    /// limits do not.
+    /// With all limits `off`, lists and blocks are off too and nothing is denied. With all limits in shadow, lists and
+    /// blocks still deny.
     ///
     /// # Errors
-    /// There is no such limit, or it is not signed.
+    /// The limit does not exist, or the attribution is missing.
     pub fn switch(
         &self,
         limit: Option<&str>,
@@ -118,12 +117,13 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Gives one key of a limit another quota, for a while or until it is taken back. It is said as in a policy, with the
-    /// limit's own algorithm: `9000/min`, `9000/min burst 500`, `10/s, 1000/h` for several windows, `unlimited`, and
-    /// for places their number. What the key owes it still owes.
+    /// Gives one key of a limit another quota, with an expiry or until it is removed. The text uses the policy's syntax
+    /// and the limit's own algorithm: `9000/min`, `9000/min burst 500`, `10/s, 1000/h` for several windows,
+    /// `unlimited`, or the number of permits of a concurrency limit. The key's debt stays.
     ///
     /// # Errors
-    /// There is no such limit or key, the quota cannot be honoured, there are too many, or it is not signed.
+    /// The limit or key does not exist, the limit cannot count the quota, there are too many overrides, or the
+    /// attribution is missing.
     pub fn override_key(
         &self,
         limit: &str,
@@ -136,7 +136,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             let index = rule_index(generation, limit)?;
             let named = resolve_key(generation, index, limit, key)?;
             operator_state::check_len("quota", quota, operator_state::MAX_QUOTA_BYTES)?;
-            // Whether it can be honoured is found out now and not when the snapshot is made of it.
+            // Fail now, and not when the snapshot is compiled.
             override_quota::resolve_override(generation, index, quota)?;
             let entry = KeyOverride {
                 key: named.clone(),
@@ -166,10 +166,10 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Takes an override back.
+    /// Removes an override.
     ///
     /// # Errors
-    /// There is no such override, or it is not signed.
+    /// The override does not exist, or the attribution is missing.
     pub fn remove_override(
         &self,
         limit: &str,
@@ -197,10 +197,10 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Refuses every request that falls under a limit with this key; of a hierarchy the key of any level.
+    /// Denies every request under a limit with this key; in a hierarchy, with this key at any level.
     ///
     /// # Errors
-    /// There is no such limit or key, there are too many blocks, or it is not signed.
+    /// The limit or key does not exist, there are too many blocks, or the attribution is missing.
     pub fn block_key(
         &self,
         limit: &str,
@@ -228,10 +228,10 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Refuses every request from an address or a network (`192.0.2.7`, `10.0.0.0/8`), whatever the policy says.
+    /// Denies every request from an address or a network (`192.0.2.7`, `10.0.0.0/8`), regardless of the policy.
     ///
     /// # Errors
-    /// It is no address, there are too many blocks, or it is not signed.
+    /// The address is invalid, there are too many blocks, or the attribution is missing.
     pub fn block_address(
         &self,
         address: &str,
@@ -251,10 +251,10 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Lets a blocked key through again. Blocks that a `penalty` has put up end with [`reset`](Self::reset).
+    /// Removes the block of a key. To end a block by a `penalty`, use [`reset`](Self::reset).
     ///
     /// # Errors
-    /// It is not blocked, or this is not signed.
+    /// The key is not blocked, or the attribution is missing.
     pub fn unblock_key(
         &self,
         limit: &str,
@@ -278,10 +278,10 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Lets a blocked address or network through again.
+    /// Removes the block of an address or network.
     ///
     /// # Errors
-    /// It is not blocked, or this is not signed.
+    /// It is not blocked, or the attribution is missing.
     pub fn unblock_address(&self, address: &str, by: Attribution<'_>) -> Result<(), OperatorError> {
         self.apply_change(by, |_, controls, _| {
             let network = normalize_network(address)?;
@@ -294,12 +294,12 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Forgets what a key has used of a limit, its candidate's part and a block by `penalty` included; of a hierarchy at
-    /// the level that the key is for. Answers whether there was anything. Which values a `distinct` limit has seen
-    /// lately stays known.
+    /// Resets a key's usage under a limit, including its candidate and a block by a `penalty`. In a hierarchy it resets
+    /// the level of the key. Returns whether there was any usage. Values that a `distinct` limit has recorded stay
+    /// recorded.
     ///
     /// # Errors
-    /// There is no such limit or key, or it is not signed.
+    /// The limit or key does not exist, or the attribution is missing.
     pub fn reset(
         &self,
         limit: &str,
@@ -324,7 +324,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         Ok(found)
     }
 
-    /// Everything that holds now, to be kept or handed to other nodes.
+    /// Everything in force now, to save it or to send it to other nodes.
     #[must_use]
     pub fn operator_state(&self) -> OperatorState {
         let mut controls = self.engine.registry().operator_state.clone();
@@ -332,11 +332,11 @@ impl<'a, S: StateStore> Control<'a, S> {
         controls
     }
 
-    /// Puts everything in force that another node or an earlier process has [kept](Self::controls), in the place of what
-    /// holds now. What is said about limits that the policy does not have is kept in case they return.
+    /// Replaces everything in force by a [saved state](Self::operator_state) of another node or an earlier process.
+    /// Settings of limits that the policy does not have are kept for a policy that has them.
     ///
     /// # Errors
-    /// There is more than may be kept, or it is not signed. Then nothing changes.
+    /// The state exceeds a bound, or the attribution is missing. Nothing changes then.
     pub fn restore(&self, kept: OperatorState, by: Attribution<'_>) -> Result<(), OperatorError> {
         self.apply_change(by, |_, controls, _| {
             kept.check()?;
@@ -345,13 +345,13 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// What was done lately, the oldest first; at most [`MOST_EVENTS`].
+    /// The most recent changes, the oldest first; at most [`MAX_EVENTS`].
     #[must_use]
     pub fn events(&self) -> Vec<OperatorEvent> {
         self.engine.registry().audit_log.read()
     }
 
-    /// Changes what holds, or nothing, and logs it.
+    /// Applies a change or none of it, and logs it.
     fn apply_change(
         &self,
         by: Attribution<'_>,
@@ -405,7 +405,7 @@ impl<S> std::fmt::Debug for Control<'_, S> {
     }
 }
 
-/// What was changed, and the key that it was about.
+/// A change and the key it concerns.
 struct AppliedChange {
     change: OperatorChange,
     key: Option<KeyIdentity>,

@@ -1,4 +1,4 @@
-//! Why an operator's request makes no sense. Nothing has changed then.
+//! Errors of operator requests. A request that fails changes nothing.
 //!
 //! Must not know: how requests are carried out.
 
@@ -11,64 +11,64 @@ use super::Attribution;
 const MAX_WHO_BYTES: usize = 128;
 const MAX_WHY_BYTES: usize = 512;
 
-/// Why an operator's request was refused.
+/// Why an operator's request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorError {
     /// The policy has no such limit.
     UnknownLimit {
-        /// As it was asked for.
+        /// The name in the request.
         name: Box<str>,
-        /// The one that was probably meant.
+        /// The most similar name, if one is close.
         nearest: Option<Box<str>>,
     },
-    /// These values are no key of the limit.
+    /// The values do not form a key of the limit.
     BadKey {
         /// The limit.
         limit: Box<str>,
-        /// How many values were given.
+        /// The number of values in the request.
         value_count: usize,
-        /// What its keys are made of, level by level.
+        /// The attributes of the limit's keys, for each level.
         parts: Vec<Vec<String>>,
     },
-    /// A text is not what it should be.
+    /// A field has an invalid value.
     InvalidField {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
-        /// Why not, and what would be right.
+        /// What is wrong, and what would be valid.
         wrong: GrammarError,
     },
-    /// A quota cannot be given to keys of this limit.
+    /// The limit cannot count this quota.
     InvalidQuota {
         /// The limit.
         limit: Box<str>,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// There are as many as may be kept.
+    /// The maximum number already exists.
     TooMany {
-        /// Of what.
+        /// The plural name of the items.
         what: &'static str,
-        /// How many.
+        /// The maximum.
         most: usize,
     },
-    /// A text is longer than any that makes sense.
+    /// A field is too long.
     TooLong {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
-        /// How many bytes it may have.
+        /// The most bytes.
         most: usize,
     },
-    /// There is nothing to take back.
+    /// There is nothing to remove.
     NotFound {
-        /// What there is none of.
+        /// The name of the missing item.
         what: &'static str,
     },
-    /// It does not say who or why, or not on one line, or at too great a length.
+    /// The operator's name or reason is empty, too long, or has control characters.
     MissingAttribution {
-        /// Which of the two.
+        /// The name of the field.
         field: &'static str,
-        /// How many bytes it may have.
+        /// The most bytes.
         most: usize,
     },
 }
@@ -125,13 +125,13 @@ impl fmt::Display for OperatorError {
 
 impl std::error::Error for OperatorError {}
 
-/// Nothing is done without saying who does it and why.
+/// Checks that the operator and the reason are given.
 pub(super) fn check_attribution(by: Attribution<'_>) -> Result<(), OperatorError> {
     for (field, text, most) in [
         ("who", by.who, MAX_WHO_BYTES),
         ("why", by.why, MAX_WHY_BYTES),
     ] {
-        // A line of the log is one event, so nobody may begin another.
+        // One event is one log line, so line breaks are not allowed.
         if text.trim().is_empty() || text.len() > most || text.chars().any(char::is_control) {
             return Err(OperatorError::MissingAttribution { field, most });
         }

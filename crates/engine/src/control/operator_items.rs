@@ -1,7 +1,7 @@
-//! One thing that operators have said, by a name that is the same on every node: what is kept and handed on one by one.
+//! One operator item (a switch, an override or a block) with a name that is the same on every node.
 //!
-//! A switch as the policy has it is no item, so taking everything back leaves none. Must not know: how items are written,
-//! who hands them on.
+//! A switch that equals the policy's setting is not an item, so undoing every change leaves no items. Must not know:
+//! how items are encoded or sent.
 
 use std::collections::HashMap;
 use std::hash::Hasher as _;
@@ -14,17 +14,17 @@ use super::operator_state::{
     Block, KeyIdentity, KeyOverride, MAX_BLOCKS, MAX_OVERRIDES, MAX_SWITCHES, OperatorState, Switch,
 };
 
-/// One thing that holds.
+/// One item in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OperatorItem {
-    /// Of a limit, or of everything.
+    /// The switch of a limit, or of all limits.
     Switch(Option<Box<str>>, Switch),
     Override(KeyOverride),
     Block(Block),
 }
 
 impl OperatorItem {
-    /// What it is about. Nodes of all versions must give the same thing the same name.
+    /// The item's name in the register. It must be the same on nodes of every version.
     pub(super) fn name(&self) -> Box<str> {
         match self {
             Self::Switch(None, _) => "switch".into(),
@@ -43,7 +43,7 @@ impl OperatorItem {
         }
     }
 
-    /// Whether both say the same, whenever they end and however keys are shown.
+    /// Whether both have the same effect, apart from the expiry and the displayed key.
     pub(super) fn has_same_effect(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Override(one), Self::Override(two)) => {
@@ -54,7 +54,7 @@ impl OperatorItem {
         }
     }
 
-    /// The key that it is about.
+    /// The item's key, if it has one.
     pub(super) fn key(&self) -> Option<&KeyIdentity> {
         match self {
             Self::Override(KeyOverride { key, .. }) | Self::Block(Block::Key { key, .. }) => {
@@ -73,14 +73,14 @@ impl OperatorItem {
         }
     }
 
-    /// Shows its key as it was shown when it was named here.
+    /// Displays the key as this node displayed it before.
     pub(super) fn copy_shown_key(&mut self, before: &Self) {
         if let (Some(key), Some(before)) = (self.key_mut(), before.key()) {
             key.shown.clone_from(&before.shown);
         }
     }
 
-    /// That it was said, for the log.
+    /// The audit event of setting this item.
     pub(super) fn to_change(&self) -> OperatorChange {
         let until = self.until().map(Timestamp::from_nanos);
         match self.clone() {
@@ -104,7 +104,7 @@ impl OperatorItem {
         }
     }
 
-    /// That it was taken back, for the log.
+    /// The audit event of removing this item.
     pub(super) fn to_removal(&self) -> OperatorChange {
         match self.clone() {
             Self::Switch(limit, _) => OperatorChange::Switched {
@@ -127,7 +127,7 @@ impl OperatorItem {
     }
 }
 
-/// A key by its digest, and by what it is made of: the same value of another attribute is another key.
+/// Names a key by its digest and its recipe: the same value of another attribute is another key.
 fn key_item_name(kind: &str, key: &KeyIdentity) -> Box<str> {
     let mut hasher = SipHasher13::new();
     hasher.write(key.made_of.as_bytes());
@@ -135,17 +135,17 @@ fn key_item_name(kind: &str, key: &KeyIdentity) -> Box<str> {
     format!("{kind}/{}/{}.{made_of:08x}", key.limit, key.key).into()
 }
 
-/// What tells that a key was reset.
+/// The name of the entry that announces a reset.
 pub(super) fn reset_entry_name(key: &KeyIdentity) -> Box<str> {
     key_item_name("reset", key)
 }
 
-/// Whether an entry of this name tells that.
+/// Whether an entry announces a reset.
 pub(super) fn is_reset_entry(name: &str) -> bool {
     name.starts_with("reset/")
 }
 
-/// Everything that holds, by name and in the order in which it was said.
+/// All items in force by name, in the order in which they were set.
 #[derive(Debug)]
 pub(super) struct OperatorItems {
     index: HashMap<Box<str>, usize>,
@@ -198,7 +198,7 @@ impl OperatorItems {
         self.items.get(place)?.as_ref()
     }
 
-    /// In the place of what had its name, or behind everything else.
+    /// Replaces the item of the same name, or appends a new one.
     pub(super) fn put(&mut self, item: OperatorItem) {
         let name = item.name();
         let place = self.index.get(&name).copied();
@@ -220,7 +220,7 @@ impl OperatorItems {
         self.index.keys().map(|name| &**name)
     }
 
-    /// Whether one more of this kind may be kept.
+    /// Whether one more item of this type fits.
     pub(super) fn has_room_for(&self, item: &OperatorItem) -> bool {
         let (most, is_same): (_, fn(&OperatorItem) -> bool) = match item {
             OperatorItem::Switch(..) => {
@@ -231,7 +231,7 @@ impl OperatorItems {
             }),
             OperatorItem::Block(_) => (MAX_BLOCKS, |one| matches!(one, OperatorItem::Block(_))),
         };
-        // There are rarely so many that they have to be counted.
+        // The exact count is rarely needed.
         self.index.len() < most
             || self.index.contains_key(&item.name())
             || self
@@ -243,7 +243,7 @@ impl OperatorItems {
                 < most
     }
 
-    /// The names of which both do not say the same.
+    /// The names of all items that differ.
     pub(super) fn changed_names(&self, other: &Self) -> Vec<Box<str>> {
         let mut names: Vec<Box<str>> = self
             .names()
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// If this fails, nodes of two versions do not take back what the other has said.
+    /// If this fails, nodes of two versions cannot remove each other's items.
     #[test]
     fn names_are_the_same_in_every_version() {
         let items = OperatorItems::from_state(all());
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_put_together_again_as_they_were() {
+    fn items_convert_to_state_and_back() {
         assert_eq!(OperatorItems::from_state(all()).into_state(), all());
         assert_eq!(
             OperatorItems::from_state(OperatorState::default())
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_what_was_said_changed_or_taken_back() {
+    fn changed_names_are_those_that_were_set_changed_or_removed() {
         let mut next = all();
         next.everything = Switch::default();
         next.blocks.pop();

@@ -1,7 +1,7 @@
-//! A quota that an operator gives to one key, in the terms of the limit that the key belongs to.
+//! Parses a quota that an operator gives to one key of a limit.
 //!
-//! It is counted in the limit's own states, so it needs the limit's own algorithm and, where that counts in windows, the
-//! same windows. Must not know: keys, how long it holds.
+//! The quota counts in the limit's own states, so it needs the limit's algorithm and, for windows, the same window
+//! length. Must not know: keys, expiries.
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Calendar, Nanos, TokenBucket, Window};
@@ -14,17 +14,17 @@ use tollgate_policy::rules::{
 use super::operator_error::OperatorError;
 use crate::generation::Generation;
 
-/// Thirty days, and a year of 365: what buckets take for a month and a year.
+/// Buckets count a month as 30 days, and a year as 365 days.
 const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
 
-/// One window as it was asked for.
+/// One part of the quota text.
 #[derive(Clone, Copy, Debug)]
 enum ParsedQuota {
     Rate(RateSpec, Option<u64>),
     Permits(u64),
 }
 
-/// What each meter of a rule grants by this quota: nothing is said about meters that are not the limit's own quota.
+/// The quota of each of the rule's meters under this text; `None` for meters that are not the limit's own quota.
 pub(super) fn resolve_override(
     generation: &Generation,
     index: usize,
@@ -91,7 +91,7 @@ fn parse_part(word: &str, meters: &[Meter]) -> Result<ParsedQuota, GrammarError>
     ))
 }
 
-/// How a meter would count this, if it can.
+/// How a meter counts this part, if it can.
 fn formula_for(meter: &Meter, asked: ParsedQuota) -> Option<QuotaBuilder> {
     let own = meter.quotas.first()?;
     let formula = |shape: AlgorithmSpec| QuotaBuilder::new(shape, own.unit());
@@ -154,7 +154,7 @@ fn formula_for(meter: &Meter, asked: ParsedQuota) -> Option<QuotaBuilder> {
     (burst.is_none() || own.bucket().is_some()).then_some(found)
 }
 
-/// How far below zero a bucket goes, in units.
+/// The bucket's overdraft in units.
 fn overdraft(bucket: &TokenBucket) -> u64 {
     let debt = bucket
         .saturation()
@@ -177,7 +177,7 @@ fn has_same_period(window: Window, period: Period) -> bool {
     }
 }
 
-/// Why no meter counts like this.
+/// Why no meter can count this part.
 fn mismatch_reason(meters: &[Meter], word: &str) -> String {
     let own = meters.iter().find(|meter| meter.role == MeterRole::Main);
     let own = own.and_then(|meter| meter.quotas.first());

@@ -1,8 +1,8 @@
-//! An item as the fleet's register keeps it: its name, and a body that says which version of the format it is.
+//! The format of operator items in the fleet's register: an entry has a name, and a JSON body with a format version.
 //!
-//! Whoever adds something that nodes of the version before may ignore adds a field; whoever adds something that they may not
-//! raises the version, and they leave the entry alone. Neither keys nor anything that they can be told from is written:
-//! digests and names of limits are, and addresses that are blocked. Must not know: who keeps entries.
+//! A change that older nodes may ignore adds a field. A change that they must not ignore raises the version; older
+//! nodes then leave the entry alone. Keys are never written. Bodies contain key digests, names of limits and blocked
+//! addresses. Must not know: where entries are stored.
 
 use serde::{Deserialize, Serialize};
 use tollgate_policy::grammar;
@@ -19,7 +19,7 @@ use super::operator_state::{
 /// The version of the format.
 const FORMAT_VERSION: u32 = 1;
 
-/// Who said something, and why.
+/// Which operator made a change, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct OwnedAttribution {
     pub(super) who: Box<str>,
@@ -63,7 +63,7 @@ struct StoredKey {
     digest: Box<str>,
 }
 
-/// The body that says this; of `None`, that it is gone.
+/// The body of an item. Of `None`: the body of a removal.
 pub(super) fn encode(item: Option<&OperatorItem>, signed: &OwnedAttribution) -> Box<[u8]> {
     let key = item.and_then(OperatorItem::key).map(|key| StoredKey {
         limit: key.limit.clone(),
@@ -89,17 +89,17 @@ pub(super) fn encode(item: Option<&OperatorItem>, signed: &OwnedAttribution) -> 
         key,
         quota,
     };
-    // Texts and numbers can always be written.
+    // Strings and numbers always serialise.
     serde_json::to_vec(&body).unwrap_or_default().into()
 }
 
-/// Who took something back.
+/// The attribution of a removal.
 pub(super) fn decode_attribution(body: &[u8]) -> Option<OwnedAttribution> {
     let body: StoredEntry = serde_json::from_slice(body).ok()?;
     attribution_of(&body)
 }
 
-/// What an entry says. `None`: it is of a later version, or of nobody's making.
+/// Decodes an entry. `None`: the entry has an unsupported version or is malformed.
 pub(super) fn decode(
     name: &str,
     body: &[u8],
@@ -132,7 +132,7 @@ pub(super) fn decode(
         }),
         _ => return None,
     };
-    // Otherwise it could not be taken back by its name; and a switch that says nothing is gone.
+    // An item is removed by its name, so the name must match. A switch that changes nothing counts as removed.
     let says_something = !matches!(item, OperatorItem::Switch(_, to) if to == Switch::default());
     let is_enforceable = !matches!(
         item,
@@ -235,9 +235,9 @@ mod tests {
         ]
     }
 
-    /// If this fails, nodes of two versions do not understand each other.
+    /// If this fails, nodes of two versions cannot read each other's entries.
     #[test]
-    fn items_are_written_the_same_in_every_version() {
+    fn items_are_encoded_the_same_in_every_version() {
         for (item, inside) in items() {
             let body = String::from_utf8(encode(Some(&item), &signed()).into()).unwrap();
             let comma = if inside.is_empty() { "" } else { "," };
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_not_told() {
+    fn keys_are_not_written_to_the_register() {
         let mut shown = alice();
         shown.shown = "sk_live_secret".into();
         let until = None;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_adds_is_ignored_and_what_must_not_be_is_left_alone() {
+    fn unknown_fields_are_ignored_and_entries_of_a_later_version_are_left_alone() {
         let switch = |body: &str| decode("switch", body.as_bytes(), None);
         let known = r#"{"v":1,"who":"a","why":"b","switch":{"halt":"off","note":1},"more":[]}"#;
         assert!(switch(known).is_some(), "fields that may be ignored");

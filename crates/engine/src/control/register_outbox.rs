@@ -1,8 +1,8 @@
-//! What is between this node and the register of its fleet: what was said here and is not there yet, which version of what is
-//! there is known, and what is there and not understood.
+//! The queue of local changes for the fleet's register, and what this node knows about the register's entries: their
+//! versions, their attributions, and those in an unsupported format.
 //!
-//! Everything is bounded, and nothing is noted until a register is there to be told. Must not know: registers, how
-//! anything is put in force.
+//! Everything is bounded. Nothing is queued before a register exists. Must not know: which register it is, how items
+//! take effect.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,64 +16,64 @@ use tollgate_store::register::{
 use super::operator_items::{OperatorItem, OperatorItems};
 use super::register_codec::{self, OwnedAttribution};
 
-/// The most that waits for the register. What is said beyond holds here and nowhere else, and is counted.
+/// The most queued changes. A change beyond applies on this node only, and is counted as dropped.
 const MAX_PENDING: usize = 2 * MAX_ENTRIES;
-/// The most bytes that are put at once, unless a single entry has more.
+/// The most bytes of one batch, unless a single entry is larger.
 const MAX_BATCH_BYTES: usize = 16 * MAX_BODY_LEN;
 
-/// For how long it is told that a key was reset. Who hears nothing for so long has no denials left to forget, or asks for
-/// everything.
+/// How long the register keeps the announcement of a reset. A node that reads nothing for longer has no cached denials
+/// left, or reads everything anew.
 const RESET_TTL: Nanos = Nanos::MINUTE;
 
-/// Told when something waits.
+/// Called when something is queued.
 pub type WakeCallback = Arc<dyn Fn() + Send + Sync>;
 
-/// What to put into the register, and what it answers for.
+/// A batch of changes for the register.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RegisterChanges {
     changes: Vec<RegisterPut>,
-    /// Which saying of each name it was.
+    /// The sequence number of each change.
     sequences: Vec<u64>,
 }
 
 impl RegisterChanges {
-    /// What is to be put, at most [`MOST_CHANGES`].
+    /// The changes, at most [`MAX_CHANGES`].
     #[must_use]
     pub fn changes(&self) -> &[RegisterPut] {
         &self.changes
     }
 }
 
-/// See the module.
+/// The queue, and what is known about the register. See the module.
 #[derive(Default)]
 pub(crate) struct RegisterOutbox {
     wake: Option<WakeCallback>,
     next: u64,
     pending: BTreeMap<Box<str>, PendingEntry>,
     known: HashMap<Box<str>, KnownEntry>,
-    /// Resets that the register has not heard: nothing that holds, only news.
+    /// Queued announcements of resets. They are not items.
     resets: BTreeMap<Box<str>, OwnedAttribution>,
     unsupported: BTreeMap<Box<str>, UnsupportedEntry>,
     dropped: u64,
 }
 
-/// Something that the register has not heard.
+/// A queued change.
 #[derive(Clone, Copy)]
 struct PendingEntry {
     number: u64,
-    /// Whether it only fills a gap.
+    /// Whether the register's own entry, if it has one, wins.
     is_backfill: bool,
 }
 
-/// What is known of an entry besides what it says.
+/// What is known about an entry, apart from its item.
 struct KnownEntry {
-    /// 0 as long as the register has not given it one.
+    /// 0 until the register has assigned a version.
     version: u64,
     attribution: OwnedAttribution,
     is_gone: bool,
 }
 
-/// An entry that is not understood.
+/// An entry in an unsupported format.
 struct UnsupportedEntry {
     body: Box<[u8]>,
     until: Option<Timestamp>,
@@ -81,12 +81,12 @@ struct UnsupportedEntry {
 }
 
 impl RegisterOutbox {
-    /// From now on what is said is noted.
+    /// Starts to queue changes.
     pub(super) fn start(&mut self, wake: WakeCallback) {
         self.wake = Some(wake);
     }
 
-    /// These were said or taken back here.
+    /// Queues items that were set or removed here.
     pub(super) fn enqueue(
         &mut self,
         names: Vec<Box<str>>,
@@ -110,7 +110,7 @@ impl RegisterOutbox {
         wake();
     }
 
-    /// A key was reset here, and others may remember that it was denied.
+    /// Queues the announcement that a key was reset, because other nodes may have cached its denials.
     pub(super) fn enqueue_reset(&mut self, name: Box<str>, signed: OwnedAttribution) {
         let Some(wake) = self.wake.clone() else {
             return;
@@ -138,7 +138,7 @@ impl RegisterOutbox {
         );
     }
 
-    /// How much waits.
+    /// The number of queued changes.
     pub(super) fn waiting(&self) -> usize {
         self.pending.len()
     }
@@ -151,12 +151,12 @@ impl RegisterOutbox {
         self.unsupported.len()
     }
 
-    /// Whether something newer was said here of this name.
+    /// Whether a newer local change of this name is queued.
     pub(super) fn is_pending(&self, name: &str) -> bool {
         self.pending.contains_key(name)
     }
 
-    /// The next of what waits: first what makes room, last what takes some.
+    /// The next batch: removals first, new entries last, because the register's room is bounded.
     pub(super) fn next_changes(&self, items: &OperatorItems, now: Timestamp) -> RegisterChanges {
         let takes_room = |name: &str| {
             let is_new = self.known.get(name).is_none_or(|known| known.version == 0);
@@ -222,7 +222,7 @@ impl RegisterOutbox {
         }
     }
 
-    /// These are in the register, or will never be.
+    /// Removes a batch from the queue; `is_there`: the register has stored it.
     pub(super) fn complete(&mut self, put: &RegisterChanges, is_there: bool) {
         for (change, number) in put.changes.iter().zip(&put.sequences) {
             let waiting = self.pending.get(&change.name);
@@ -237,7 +237,7 @@ impl RegisterOutbox {
         }
     }
 
-    /// An entry was read and is understood, or says that something is gone.
+    /// An entry was read in a supported format, or is a removal.
     pub(super) fn record_known(&mut self, entry: &RegisterEntry, signed: OwnedAttribution) {
         self.unsupported.remove(&entry.name);
         let known = KnownEntry {
@@ -248,7 +248,7 @@ impl RegisterOutbox {
         self.known.insert(entry.name.clone(), known);
     }
 
-    /// An entry was read and is not understood. It is kept, to be told again if the register loses it.
+    /// An entry was read in an unsupported format. It is kept, to restore it if the register loses it.
     pub(super) fn record_unsupported(&mut self, entry: &RegisterEntry, now: Timestamp) {
         self.known.remove(&entry.name);
         if self.unsupported.len() >= MAX_ENTRIES {
@@ -263,7 +263,7 @@ impl RegisterOutbox {
         self.unsupported.insert(entry.name.clone(), foreign);
     }
 
-    /// Forgets what no longer holds, and who said so.
+    /// Drops what is known about entries that no longer exist.
     pub(super) fn prune(
         &mut self,
         items: &OperatorItems,
@@ -283,7 +283,7 @@ impl RegisterOutbox {
         });
     }
 
-    /// Who said it, as far as that is known.
+    /// The attribution of an item, as far as it is known.
     pub(super) fn attribution_of(&self, name: &str) -> OwnedAttribution {
         let signed = self.known.get(name).map(|known| &known.attribution);
         let signed = signed.filter(|signed| !signed.who.is_empty());
@@ -293,7 +293,7 @@ impl RegisterOutbox {
         })
     }
 
-    /// The register has lost everything, or what was put after a version: it is told again.
+    /// The register has lost its entries, or those after version `lost_after`. Queues them again.
     pub(super) fn backfill(&mut self, items: &OperatorItems, lost_after: Option<u64>) {
         let is_lost = |version: u64| lost_after.is_none_or(|after| version > after);
         let held = items.names().filter(|name| {
@@ -304,7 +304,7 @@ impl RegisterOutbox {
             .unsupported
             .iter()
             .filter(|(_, foreign)| is_lost(foreign.version));
-        // That something is gone need not be said to a register that has lost that it was there.
+        // A register that has lost everything needs no removals.
         let gone = self.known.iter().filter(|(_, known)| {
             known.is_gone && lost_after.is_some_and(|after| known.version > after)
         });

@@ -1,8 +1,9 @@
-//! What operators say on one node holds on all of them: what was said here is handed to a register, and what that has is
-//! put in force here.
+//! Synchronises operator state between the nodes of a fleet: local changes go to a register, and the register's entries
+//! are applied locally.
 //!
-//! Of two who say something about the same thing the one wins whom the register heard last. What is said here holds here at
-//! once, whether or not a register answers, and is told when one does. Must not know: registers and how they are asked.
+//! Of two changes to the same item, the one that reached the register last wins. A local change takes effect on this
+//! node at once, even while the register does not answer; it is sent as soon as the register does. Must not know: which
+//! register it is, how it is called.
 
 use std::collections::HashSet;
 
@@ -19,25 +20,25 @@ use super::{Attribution, Control, OperatorState, Switch};
 use crate::engine::Registry;
 use crate::store::StateStore;
 
-/// So many changes at once are logged one by one.
+/// More changes than this at once are logged as a single event.
 const MAX_LOGGED_CHANGES: usize = 64;
-/// Ends of the same thing that lie so near each other are the same end, told over a network.
+/// Two expiries of the same item that differ by at most this are equal: the difference is network latency.
 const EXPIRY_TOLERANCE: Nanos = Nanos::from_secs(2);
 
-/// What came of what others have said.
+/// The result of applying the register's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SyncOutcome {
-    /// How much holds that did not, or no longer holds.
+    /// The number of items that were set, changed or removed.
     pub changed: usize,
-    /// Entries that are not understood, which a later version has put. They are left alone.
+    /// The number of entries in an unsupported format, written by a later version. They are left alone.
     pub unsupported: usize,
-    /// Entries that there was no room for.
+    /// The number of entries that did not fit.
     pub dropped: usize,
 }
 
 impl<S: StateStore> Control<'_, S> {
-    /// Begins to note what is said here, for a register: `wake` is told whenever there is something
-    /// [to put](Self::to_put). What holds already is noted too, where the register says nothing else.
+    /// Starts to queue local changes for a register. `wake` is called whenever [`next_changes`](Self::next_changes) has
+    /// something. Items in force are queued too, but do not overwrite the register's entries.
     pub fn start_sharing(&self, wake: WakeCallback) {
         let mut registry = self.engine.registry();
         let Registry {
@@ -49,8 +50,8 @@ impl<S: StateStore> Control<'_, S> {
         sharing.backfill(&OperatorItems::from_state(controls.clone()), None);
     }
 
-    /// The next of what was said here that the register has not heard: at most one call's worth. It stays so until it
-    /// [was put](Self::was_put).
+    /// The next changes to send to the register, at most as many as one call takes. They stay queued until
+    /// [`mark_published`](Self::mark_published) or [`discard_changes`](Self::discard_changes).
     #[must_use]
     pub fn next_changes(&self) -> RegisterChanges {
         let registry = self.engine.registry();
@@ -65,21 +66,21 @@ impl<S: StateStore> Control<'_, S> {
             .next_changes(&OperatorItems::from_state(controls), now)
     }
 
-    /// The register has these.
+    /// The register has stored these changes.
     pub fn mark_published(&self, put: &RegisterChanges) {
         self.engine.registry().outbox.complete(put, true);
     }
 
-    /// The register will never take these: they hold here and nowhere else.
+    /// The register has refused these changes for good. They apply on this node only.
     pub fn discard_changes(&self, put: &RegisterChanges) {
         self.engine.registry().outbox.complete(put, false);
     }
 
-    /// Tells other nodes that a key was [reset](Self::reset), so that they forget that it was denied. To be said once the store
-    /// that is shared has forgotten it, too: a decision before that caches the denial again.
+    /// Tells other nodes that a key was [reset](Self::reset), so that they drop its cached denials. Call it after the
+    /// shared store has erased the key: an earlier decision would cache the denial again.
     ///
     /// # Errors
-    /// There is no such limit or key, or it is not signed.
+    /// The limit or key does not exist, or the attribution is missing.
     pub fn publish_reset(
         &self,
         limit: &str,
@@ -95,26 +96,26 @@ impl<S: StateStore> Control<'_, S> {
         Ok(())
     }
 
-    /// How much was said here that the register has not heard.
+    /// The number of local changes that the register has not stored yet.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.engine.registry().outbox.waiting()
     }
 
-    /// How much was said here that the register will never hear, because too much waited for it or it was refused.
+    /// The number of local changes that the register will never store, because the queue was full or the register
+    /// refused them.
     #[must_use]
     pub fn dropped_count(&self) -> u64 {
         self.engine.registry().outbox.dropped_count()
     }
 
-    /// The switch over everything.
+    /// The switch for all limits.
     #[must_use]
     pub fn global_switch(&self) -> Switch {
         self.engine.registry().operator_state.everything
     }
 
-    /// The register has lost everything that it was told, or what was put after a version: it is told again what holds
-    /// here.
+    /// The register has lost its entries, or those after version `lost_after`. Queues what is in force here again.
     pub fn republish(&self, lost_after: Option<u64>) {
         let mut registry = self.engine.registry();
         let Registry {
@@ -125,8 +126,8 @@ impl<S: StateStore> Control<'_, S> {
         sharing.backfill(&OperatorItems::from_state(controls.clone()), lost_after);
     }
 
-    /// Puts in force what the register says. What was said here meanwhile and has not been put yet is newer and stays. What
-    /// is not understood stays in the register and is ignored.
+    /// Applies the register's entries. Local changes that are still queued are newer and stay. Entries in an
+    /// unsupported format are ignored and stay in the register.
     pub fn apply_register(&self, said: &RegisterSnapshot) -> SyncOutcome {
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
@@ -173,7 +174,7 @@ impl<S: StateStore> Control<'_, S> {
 }
 
 impl Registry {
-    /// Something was said here, which changed this into that.
+    /// Queues the differences between `before` and the current state.
     pub(super) fn record_changes(&mut self, before: &OperatorState, signed: &OwnedAttribution) {
         let items = OperatorItems::from_state(self.operator_state.clone());
         let names = OperatorItems::from_state(before.clone()).changed_names(&items);
@@ -181,7 +182,7 @@ impl Registry {
     }
 }
 
-/// What a whole answer does not have is gone, unless it was only said here.
+/// Removes items that a complete snapshot of the register does not contain, unless they are still queued.
 fn remove_absent(items: &mut OperatorItems, registry: &Registry, is_told: &dyn Fn(&str) -> bool) {
     let untold: Vec<Box<str>> = items
         .names()
@@ -193,7 +194,7 @@ fn remove_absent(items: &mut OperatorItems, registry: &Registry, is_told: &dyn F
     }
 }
 
-/// Takes over one entry. Whether there was room for it.
+/// Applies one entry. Returns whether there was room for it.
 fn apply_entry(
     items: &mut OperatorItems,
     registry: &mut Registry,
@@ -213,7 +214,7 @@ fn apply_entry(
     }
     let until = entry.expires_in.map(|left| now.after(left).as_nanos());
     let Some((mut item, signed)) = register_codec::decode(&entry.name, &entry.body, until) else {
-        // What it said before, in words that were understood, no longer holds.
+        // The previous, supported version of this entry no longer applies.
         items.remove(&entry.name);
         sharing.record_unsupported(entry, now);
         return true;
@@ -240,7 +241,7 @@ fn has_same_expiry(one: &OperatorItem, two: &OperatorItem) -> bool {
     }
 }
 
-/// Logs what others have said: one by one or, if it is a lot, as one event.
+/// Logs the changes of other nodes: one event each, or a single event if there are many.
 fn log_changes(
     registry: &mut Registry,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! Operators change things while requests are decided.
+//! Operator changes while requests are decided.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ fn left(engine: &TestEngine, user: &str) -> u64 {
 }
 
 #[test]
-fn s42_a_limit_is_halted_at_once_and_the_policy_holds_again_after() {
+fn s42_a_limit_is_halted_at_once_and_the_policy_applies_again_afterwards() {
     let (engine, _clock) = engine(vec![
         limit("api", per_second(2)),
         limit("other", per_second(4)),
@@ -77,7 +77,7 @@ fn s42_a_limit_is_halted_at_once_and_the_policy_holds_again_after() {
 }
 
 #[test]
-fn s42_everything_is_halted_whatever_lists_and_blocks_say_and_in_shadow_those_hold() {
+fn s42_all_limits_off_disables_lists_and_blocks_and_all_in_shadow_does_not() {
     let mut policy = policy(vec![limit("api", per_second(1))]);
     policy.deny.push(tollgate_policy::model::DenyRule {
         matching: crate::testing::matching("header.user", "mallory"),
@@ -103,7 +103,7 @@ fn s42_everything_is_halted_whatever_lists_and_blocks_say_and_in_shadow_those_ho
 }
 
 #[test]
-fn a_switch_never_adds_force() {
+fn a_switch_only_weakens_the_policy() {
     let mut shadow = limit("api", per_second(1));
     shadow.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![shadow]);
@@ -146,7 +146,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
             .all(|(before, after)| !before || *after),
         "nobody is let out"
     );
-    // Operators may say another share, and one for all.
+    // An operator can set another share of keys, for one limit or for all.
     let switch = |limit, to| node.control().switch(limit, to, BY).unwrap();
     switch(
         Some("api"),
@@ -158,7 +158,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
     switch(None, Switch::default());
     node.replace(rules(with(100))).unwrap();
     assert_eq!(enforced(&node), quarter, "what was switched stays switched");
-    // Another limit draws others.
+    // Another limit samples other keys.
     let (other, _clock) = engine(vec![LimitRule {
         enforce: Percent::from_hundredths(2_500),
         ..limit("other", per_second(1))
@@ -167,7 +167,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
 }
 
 #[test]
-fn keys_in_shadow_by_share_are_counted_and_let_through() {
+fn keys_outside_the_enforced_share_are_counted_and_admitted() {
     let mut one = limit("api", per_second(1));
     one.enforce = Percent::ZERO;
     let (engine, _clock) = engine(vec![one]);
@@ -218,7 +218,7 @@ fn a_key_gets_another_quota_for_a_while() {
 }
 
 #[test]
-fn an_override_keeps_what_is_owed_and_counts_as_the_limit_does() {
+fn an_override_keeps_the_debt_and_the_algorithm_of_the_limit() {
     let minute = Nanos::MINUTE;
     let kinds = [
         quota(Algorithm::TokenBucket, &[(10, minute)]),
@@ -236,14 +236,14 @@ fn an_override_keeps_what_is_owed_and_counts_as_the_limit_does() {
             .override_key("api", &["alice"], "25/min", None, BY)
             .unwrap();
         let more = admitted(&engine, "alice", 50);
-        // A bucket's debt keeps its length in time, all others their count.
+        // A bucket's debt keeps its length in time; other algorithms keep their count.
         let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
         assert_eq!(more, if is_bucket { 0 } else { 15 }, "{algorithm:?}");
     }
 }
 
 #[test]
-fn overrides_of_places_windows_and_waits() {
+fn overrides_of_permits_windows_and_waits() {
     let (at_once, _clock) = engine(vec![limit("api", places(1))]);
     at_once
         .control()
@@ -290,7 +290,7 @@ fn overrides_of_places_windows_and_waits() {
 }
 
 #[test]
-fn bad_requests_say_what_would_be_right_and_change_nothing() {
+fn invalid_requests_name_a_valid_value_and_change_nothing() {
     let levels = |name: &str, attribute: &str| tollgate_policy::model::Level {
         name: Box::<str>::from(name).into(),
         key: key(&[attribute]),
@@ -343,7 +343,7 @@ fn bad_requests_say_what_would_be_right_and_change_nothing() {
 }
 
 #[test]
-fn whoever_signs_badly_or_means_nobody_changes_nothing() {
+fn requests_without_attribution_or_target_change_nothing() {
     let (engine, _clock) = engine(vec![limit("per-user", per_second(1))]);
     let control = engine.control();
     let refused = control.block_address("10.1.2.3/8", None, BY).unwrap_err();
@@ -381,7 +381,7 @@ fn whoever_signs_badly_or_means_nobody_changes_nothing() {
 }
 
 #[test]
-fn keys_of_any_level_are_blocked_until_they_are_not() {
+fn keys_of_any_level_are_blocked_until_the_block_ends() {
     let mut tree = limit("tree", per_second(9));
     let level = |name: &str, attribute: &str| tollgate_policy::model::Level {
         name: Box::<str>::from(name).into(),
@@ -420,7 +420,7 @@ fn keys_of_any_level_are_blocked_until_they_are_not() {
 }
 
 #[test]
-fn addresses_and_networks_are_blocked_whatever_the_policy_says() {
+fn addresses_and_networks_are_blocked_regardless_of_the_policy() {
     let (engine, clock) = engine(Vec::new());
     let ask = |ip: &str| engine.decide(&Caller::default().from(ip));
     let control = engine.control();
@@ -447,7 +447,7 @@ fn addresses_and_networks_are_blocked_whatever_the_policy_says() {
 }
 
 #[test]
-fn blocks_are_bounded_and_make_room_when_they_are_over() {
+fn blocks_are_bounded_and_expired_ones_make_room() {
     let (engine, clock) = engine(Vec::new());
     let block = |n: usize| Block::Address {
         address: format!("10.{}.{}.{}", n / 65_536, n / 256 % 256, n % 256),
@@ -473,7 +473,7 @@ fn blocks_are_bounded_and_make_room_when_they_are_over() {
 }
 
 #[test]
-fn a_reset_forgets_what_a_key_has_used_and_its_block() {
+fn a_reset_erases_a_keys_usage_and_its_block() {
     let mut api = limit("api", quota(Algorithm::FixedWindow, &[(2, Nanos::HOUR)]));
     api.penalty = Penalty::Block(Nanos::HOUR).into();
     api.candidate = Some(quota(Algorithm::FixedWindow, &[(3, Nanos::HOUR)]));
@@ -500,7 +500,7 @@ fn a_reset_forgets_what_a_key_has_used_and_its_block() {
 }
 
 #[test]
-fn what_operators_said_holds_over_reloads_for_the_limit_of_that_name() {
+fn operator_state_survives_reloads_for_the_limit_of_the_same_name() {
     let (engine, _clock) = engine(vec![limit("api", per_second(2))]);
     let control = engine.control();
     control
@@ -540,7 +540,7 @@ fn what_operators_said_holds_over_reloads_for_the_limit_of_that_name() {
         .replace(rules(vec![limit("api", per_second(1))]))
         .unwrap();
     holds("the limit was gone and is back");
-    // A limit of the same name that makes its keys otherwise has no such keys.
+    // A limit of the same name with another key recipe has no such keys.
     let mut other = limit("api", per_second(1));
     other.key = key(&["header.user", "method"]);
     engine.replace(rules(vec![other])).unwrap();
@@ -550,7 +550,7 @@ fn what_operators_said_holds_over_reloads_for_the_limit_of_that_name() {
 }
 
 #[test]
-fn another_node_and_a_later_process_are_told_everything() {
+fn operator_state_can_be_restored_on_another_node_or_in_a_later_process() {
     let limits = || {
         let mut hashed = limit("hashed", per_second(1));
         hashed.key[0].hash = true;
@@ -591,7 +591,7 @@ fn another_node_and_a_later_process_are_told_everything() {
 }
 
 #[test]
-fn everything_is_logged_in_a_bounded_list() {
+fn all_changes_are_logged_in_a_bounded_list() {
     let (engine, clock) = engine(vec![limit("api", per_second(2))]);
     let control = engine.control();
     control
@@ -621,7 +621,7 @@ fn everything_is_logged_in_a_bounded_list() {
     ));
 }
 
-/// A store that can stop answering.
+/// A store that can be made to fail.
 struct FlakyStore {
     inner: MemoryStore<ManualClock>,
     is_down: AtomicBool,
@@ -681,9 +681,9 @@ fn s42_no_store_is_needed_to_halt_a_limit() {
     assert_eq!(engine.decide(&alice).status(), Some(503));
 }
 
-/// Denials are cached under the version of the policy and its overrides, so another version forgets them.
+/// Denials are cached under the version of the policy and its overrides, so a new version invalidates them.
 #[test]
-fn cached_denials_are_void_after_resets_overrides_and_reloads() {
+fn cached_denials_are_invalid_after_resets_overrides_and_reloads() {
     let engine = flaky_engine(vec![limit("api", per_second(1))]);
     let version = || engine.generation().version();
     let first = version();
@@ -706,7 +706,7 @@ fn cached_denials_are_void_after_resets_overrides_and_reloads() {
 }
 
 #[test]
-fn denials_that_other_nodes_remember_are_forgotten_by_a_reset() {
+fn a_reset_invalidates_the_denials_that_other_nodes_have_cached() {
     let (one, two) = (
         flaky_engine(vec![limit("api", per_second(1))]),
         flaky_engine(vec![limit("api", per_second(1))]),
@@ -739,8 +739,8 @@ fn denials_that_other_nodes_remember_are_forgotten_by_a_reset() {
 }
 
 #[test]
-fn a_switch_that_is_thrown_under_load_changes_whole_decisions() {
-    // Both limits are thrown together, so no decision may see one of them enforced and the other not.
+fn a_switch_under_load_changes_whole_decisions() {
+    // Both limits are switched together, so no decision may see one enforced and the other not.
     let (engine, _clock) = engine(vec![
         limit("one", per_second(1)),
         limit("two", per_second(1)),
@@ -771,7 +771,7 @@ fn a_switch_that_is_thrown_under_load_changes_whole_decisions() {
 }
 
 #[test]
-fn a_policy_that_counts_nothing_can_be_operated_too() {
+fn an_empty_policy_can_be_operated_too() {
     let (engine, _clock) =
         crate::testing::engine_with(Rules::compile(&Policy::default(), [7; 16]).unwrap());
     engine
@@ -781,10 +781,10 @@ fn a_policy_that_counts_nothing_can_be_operated_too() {
     assert!(engine.decide(&Caller::named("alice")).is_admitted());
 }
 
-/// Found in review: when the only check that was left turned out to be a value that is known already, the decision ended there
-/// and no shadow limit was decided.
+/// Regression: if the only remaining check was a distinct value that was already recorded, the decision ended there and
+/// skipped the shadow limits.
 #[test]
-fn shadow_limits_are_decided_though_an_unlimited_key_shows_a_value_again() {
+fn shadow_limits_are_decided_when_an_unlimited_key_repeats_a_distinct_value() {
     let mut paths = limit("paths", per_second(100));
     paths.distinct = Some(tollgate_policy::attributes::Attribute::Path.into());
     let mut shadow = limit("shadow", per_second(100));

@@ -1,4 +1,4 @@
-//! What the store's replies mean for the verdict and for each limit's counters.
+//! Records the store's replies in the verdict and in the limits' counters.
 //!
 //! Must not know: which step of a decision the replies belong to.
 
@@ -12,7 +12,8 @@ use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
 use crate::verdict::{DenialReason, EnforcementMode, LimitState};
 
-/// Notes where every limit of the plan stands. Blocks are noted while they last, distinct values never.
+/// Adds the state of every limit in the plan to the verdict. Blocks are added while they are active, distinct values
+/// never.
 #[inline(always)]
 pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: EnforcementMode) {
     let Work { plan, verdict, .. } = work;
@@ -50,7 +51,8 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
     }
 }
 
-/// What a limit says. A peek at a concurrency limit holds no place, so its answer only says how many are free.
+/// The outcome of one check. A peek at a concurrency limit acquires nothing, so its reply only tells how many permits
+/// are free.
 pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &StoreReply) -> Outcome {
     let is_peek = matches!(planned.op, Op::Acquire { weight: 0, .. });
     if is_peek && planned.cost > answer.status.limit {
@@ -70,7 +72,7 @@ pub(super) fn count(generation: &Generation, rule: usize, event: LimitEvent) {
     }
 }
 
-/// Counts what each rule of the plan has said, once for all of its meters.
+/// Counts the result of each rule in the plan, once for all of its meters.
 #[inline(always)]
 pub(super) fn count_rules(
     generation: &Generation,
@@ -86,7 +88,7 @@ pub(super) fn count_rules(
     let Some(first) = plan.planned().first() else {
         return;
     };
-    // The meters of a rule stand one behind another.
+    // The meters of a rule are adjacent.
     let (mut rule, mut sum) = (first.rule, RuleTally::default());
     for (planned, answer) in plan.with_replies() {
         if planned.rule != rule {
@@ -98,7 +100,7 @@ pub(super) fn count_rules(
     count(rule, &sum);
 }
 
-/// What the meters of one rule said together.
+/// The combined result of one rule's meters.
 #[derive(Default)]
 struct RuleTally {
     is_denied: bool,
@@ -140,7 +142,7 @@ impl RuleTally {
     }
 }
 
-/// Whether it is not known where a limit stands.
+/// Whether the limit's state is unknown.
 const fn is_unknown(answer: &StoreReply) -> bool {
     matches!(answer.note, ReplyNote::FailOpen | ReplyNote::NotChecked)
 }

@@ -1,6 +1,6 @@
-//! What a rule's candidate is asked, and how keys and slot keys of the plan are made.
+//! Plans the checks of a rule's candidate, and builds the plan's keys and slot keys.
 //!
-//! Must not know: what comes of it.
+//! Must not know: what is done with the replies.
 
 use tollgate_policy::model::Count;
 use tollgate_policy::rules::{KeyBuffer, KeyOutcome, MeterRef, MeterRole};
@@ -13,15 +13,15 @@ use crate::generation::MeterState;
 use crate::verdict::EnforcementMode;
 
 impl Plan {
-    /// The key of a rule's first meter: of a hierarchy the widest level's.
+    /// The key of a rule's first meter; in a hierarchy, of the widest level.
     pub(crate) fn first_key(&mut self, context: &PlanContext<'_>, rule: usize) -> Option<&[u8]> {
         let (_, entry) = context.generation.rule(rule)?;
         let (_, key) = self.make_key(context, MeterRef { rule, meter: 0 }, entry.meters.first()?);
         Some(self.keys.bytes(key))
     }
 
-    /// Plans what a rule's candidate is asked about a request that goes on or not. Answers whether there is anything
-    /// to be asked: a tier's or an override's quota is not the one that the candidate stands for.
+    /// Plans the checks of a rule's candidate. Returns whether there are any: a key with the quota of a tier or an
+    /// override has none, because the candidate replaces the limit's own quota.
     pub(crate) fn add_candidate(
         &mut self,
         context: &PlanContext<'_>,
@@ -60,7 +60,7 @@ impl Plan {
             let Some(quota) = self.quota(state, chosen, opinion.cost) else {
                 continue;
             };
-            // As with the limit itself: in shadow it charges nothing to a state that it shares.
+            // As with the limit itself: in shadow it charges nothing to a shared state.
             let is_guest = state.is_shared && enforcement == EnforcementMode::Shadow;
             let op = if state.is_concurrency {
                 let holds = goes_on && !is_guest;
@@ -95,7 +95,7 @@ impl Plan {
         !self.planned.is_empty()
     }
 
-    /// Makes the key that says where a fleet keeps a meter's state, if it is not its own key and a fleet decides.
+    /// Builds the slot key of a meter, if a fleet decides and the slot key is not the meter's own key.
     #[inline]
     pub(super) fn make_slot_key(
         &mut self,
@@ -118,7 +118,7 @@ impl Plan {
         (keyed == KeyOutcome::Complete).then_some(key)
     }
 
-    /// Makes the key of a meter, unless it was made before.
+    /// Builds the key of a meter, unless it exists already.
     #[inline]
     pub(super) fn make_key(
         &mut self,

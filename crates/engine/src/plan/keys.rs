@@ -1,4 +1,4 @@
-//! The keys of one request, each made once however many limits go by it.
+//! The keys of one request. Each is built once, however many limits use it.
 //!
 //! Must not know: what keys are made of.
 
@@ -6,11 +6,11 @@ use tollgate_policy::rules::{KeyBuffer, KeyOutcome};
 
 use super::KeyRef;
 
-/// Keys that were made for a request. Buffers are used again for the next one.
+/// The keys of a request. The next request reuses the buffers.
 #[derive(Debug)]
 pub(super) struct RequestKeys {
     buffers: Vec<KeyBuffer>,
-    /// For each buffer in use, which recipe it was made by and what came of it.
+    /// The key spec and the outcome of each used buffer.
     made: Vec<(u32, KeyOutcome)>,
 }
 
@@ -26,7 +26,7 @@ impl RequestKeys {
         self.made.clear();
     }
 
-    /// The key of this recipe, made now unless it was made before; answers where it is.
+    /// The key of this spec, built unless it exists already, and its index.
     pub(super) fn make(
         &mut self,
         recipe: u32,
@@ -45,11 +45,11 @@ impl RequestKeys {
                 keyed
             }
         };
-        // Fewer limits apply to one request than there are numbers.
+        // Fewer limits apply to one request than fit into the index type.
         (keyed, KeyRef::try_from(place).unwrap_or(KeyRef::MAX))
     }
 
-    /// The encoded key that is there.
+    /// The encoded key at this index.
     #[inline]
     pub(super) fn bytes(&self, key: KeyRef) -> &[u8] {
         let buffer = self.buffers.get(usize::from(key));

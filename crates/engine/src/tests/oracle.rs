@@ -1,5 +1,5 @@
-//! Another way to decide: limits as a list that is gone through one by one, states in a map, quotas asked of core
-//! directly. Slow, and with no part of the engine in it.
+//! An independent decision procedure: a list of limits, states in a map, and core quotas asked directly. It is slow and
+//! shares no code with the engine.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use tollgate_core::compose::Verdict;
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 
-/// One limit as the oracle knows it.
+/// One limit of the oracle.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct Rule {
     pub(super) meters: Vec<Meter>,
     pub(super) always: bool,
     pub(super) penalty: Penalty,
-    /// Waits are possible for this long, in whole intervals of the bucket.
+    /// The wait, in whole intervals of the bucket.
     pub(super) wait: Nanos,
 }
 
@@ -32,14 +32,14 @@ pub(super) enum Penalty {
 
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
-    /// The parts of a request that make its key.
+    /// The parts of a request that form its key.
     pub(super) key: Vec<&'static str>,
     pub(super) limit: Limit,
-    /// For callers whose plan is `pro`.
+    /// The quota for callers with the plan `pro`.
     pub(super) pro: Option<Limit>,
 }
 
-/// A request, as the oracle sees it.
+/// A request in the oracle's terms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) user: &'static str,
@@ -48,18 +48,18 @@ pub(super) struct Request {
     pub(super) is_pro: bool,
 }
 
-/// A mistake that the comparison must notice.
+/// A bug in the oracle that the comparison must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OracleBug {
-    /// Limits that admit are charged though another denies.
+    /// A limit that admits is charged although another one denies.
     ChargesRefused,
-    /// Limits in shadow decide like all others.
+    /// Shadow limits decide like enforced ones.
     ShadowDecides,
-    /// The last limit that denies is named, not the one to wait for longest.
+    /// The last limit that denies is binding, instead of the one with the longest wait.
     NamesTheLast,
 }
 
-/// What one meter said.
+/// The expected state of one meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExpectedState {
     pub(super) rule: String,
@@ -86,7 +86,7 @@ impl Oracle {
         }
     }
 
-    /// Decides on a request; answers the outcome and what every limit said.
+    /// Decides on a request; returns the outcome and the state of every limit.
     pub(super) fn decide(
         &mut self,
         request: Request,
@@ -149,7 +149,7 @@ impl Oracle {
         said
     }
 
-    /// Carries the rule's penalty out if the meter denied; answers what the denied is told.
+    /// Applies the rule's penalty if the meter denied; returns the updated outcome.
     fn apply_penalties(
         &mut self,
         rule: &Rule,
@@ -185,7 +185,7 @@ impl Oracle {
         }
     }
 
-    /// What one meter says by itself; with `charges`, what it then owes is stored.
+    /// The outcome of one meter; with `charges`, its new state is stored.
     fn ask(
         &mut self,
         rule: &Rule,
@@ -282,7 +282,7 @@ impl Meter {
     }
 }
 
-/// The length of a wait in whole intervals of a bucket: what is promised.
+/// The length of a wait in whole intervals of the bucket.
 pub(super) fn whole_intervals(limit: &Limit, wait: Nanos) -> Nanos {
     let bucket: &TokenBucket = match limit.quota() {
         Quota::TokenBucket(bucket) => bucket,

@@ -1,4 +1,4 @@
-//! What a verdict says of the quota that decided, so that header fields need no guess.
+//! The quota description of a verdict, so that header fields need no guess.
 
 use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::rules::Rules;
@@ -12,7 +12,7 @@ fn engine(text: &str) -> TestEngine {
     engine_with(Rules::compile(&policy, [7; 16]).unwrap()).0
 }
 
-/// What header fields need to know of one state.
+/// The fields of one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct QuotaFields {
     key: Vec<u8>,
@@ -47,9 +47,9 @@ fn on(plan: &str) -> Caller {
     Caller::named("a").with("header.plan", plan)
 }
 
-/// They were told apart by what they admit at most, so the second of them had the first one's window.
+/// Regression: quotas were told apart by their capacity, so the second one had the window of the first.
 #[test]
-fn two_tiers_with_one_burst_and_different_rates_are_told_apart() {
+fn two_tiers_with_the_same_burst_and_different_rates_report_different_windows() {
     let engine = engine(
         "
 limits:
@@ -68,7 +68,7 @@ limits:
     }
 }
 
-/// They stand in no list, so nothing but their number was known.
+/// Regression: computed quotas are in no list, so only their capacity was known.
 #[test]
 fn a_computed_quota_keeps_its_window_and_its_unit() {
     let engine = engine(
@@ -86,9 +86,9 @@ limits:
     }
 }
 
-/// What decides there has the wait added to its capacity.
+/// The deciding quota has the wait added to its capacity.
 #[test]
-fn a_quota_that_may_be_waited_for_keeps_its_own_window() {
+fn a_quota_with_a_wait_keeps_its_own_window() {
     let engine = engine(
         "
 limits: [{ name: api, key: header.user, rate: 2/s, wait: 1m, tiers: { by: header.plan, slow: 1/s } }]
@@ -102,7 +102,7 @@ limits: [{ name: api, key: header.user, rate: 2/s, wait: 1m, tiers: { by: header
 }
 
 #[test]
-fn of_an_empty_bucket_it_is_known_when_there_is_one_more_and_of_windows_it_is_not() {
+fn an_empty_bucket_reports_the_time_to_the_next_unit_and_a_window_does_not() {
     let engine = engine(
         "
 limits:
@@ -124,10 +124,9 @@ limits:
     }
 }
 
-/// Nine a second is one every 111,111,112 ns, which is eight nanoseconds too long for the whole; told in seconds that was
-/// two.
+/// Nine per second is one per 111,111,112 ns: 8 ns too long for a second. Regression: it was reported as 2 s.
 #[test]
-fn a_window_is_as_long_as_it_was_written() {
+fn a_window_is_as_long_as_the_policy_states() {
     for (rate, window) in [
         ("9/s", Nanos::SECOND),
         ("7/m", Nanos::MINUTE),
@@ -142,7 +141,7 @@ fn a_window_is_as_long_as_it_was_written() {
 }
 
 #[test]
-fn a_verdict_knows_the_key_of_every_state_that_it_lists() {
+fn a_verdict_has_the_key_of_every_listed_state() {
     let engine = engine(
         "
 limits:

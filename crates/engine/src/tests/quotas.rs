@@ -1,4 +1,4 @@
-//! Quotas that depend on who asks: tiers, overrides and computed rates, as an operator writes them.
+//! Quotas that depend on the caller: tiers, overrides and computed rates, in policy syntax.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::rules::Rules;
@@ -12,7 +12,7 @@ fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
     engine_with(Rules::compile(&policy, [7; 16]).unwrap())
 }
 
-/// How many of these are admitted at once, and what the next one is told.
+/// How many requests are admitted at once, and the outcome of the next one.
 fn admitted(engine: &TestEngine, caller: &Caller) -> (u64, Outcome) {
     for count in 0..1_000 {
         let outcome = engine.decide(caller).outcome();
@@ -59,9 +59,9 @@ limits:
     );
 }
 
-/// The tiers of a limit share one state: who has used up a small tier does not get the whole of a larger one on top.
+/// The tiers of a limit share one state: a client that used up a small tier does not get the whole larger tier on top.
 #[test]
-fn changing_the_tier_between_requests_mints_nothing() {
+fn changing_the_tier_between_requests_grants_no_extra_units() {
     let (engine, _clock) = engine(
         "
 limits:
@@ -77,7 +77,7 @@ limits:
     assert_eq!(admitted(&engine, &own).0, 0);
 }
 
-/// GitHub's shape: a base, so much more for every repository, and an end to it.
+/// GitHub's scheme: a base, an amount for every repository, and a maximum.
 #[test]
 fn a_computed_quota_follows_its_attribute_within_its_bounds() {
     let (engine, _clock) = engine(
@@ -98,7 +98,7 @@ limits:
     assert_eq!(admitted(&engine, &with("negative", "-4")).0, 10);
 }
 
-/// Ten a second for one, five for the other: each waits by its own quota, and what is promised is paid for.
+/// Ten per second for one, five for the other: each waits by its own quota, and waiting requests are charged.
 #[test]
 fn waits_follow_the_tier() {
     let (engine, clock) = engine(

@@ -1,4 +1,4 @@
-//! What is settled when the response is known: places, estimates, and responses that are counted.
+//! Settling by the response: permits, estimates, and counted responses.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Cost, Count, LimitRule, Mode, StatusClass};
@@ -34,7 +34,7 @@ fn tokens() -> LimitRule {
 }
 
 #[test]
-fn an_estimate_becomes_what_the_response_says() {
+fn an_estimate_is_settled_at_the_cost_in_the_response() {
     let (engine, _clock) = engine(vec![tokens()]);
     let alice = Caller::named("alice");
     let left = || engine.peek(&alice).limits()[0].status.remaining;
@@ -54,7 +54,7 @@ fn an_estimate_becomes_what_the_response_says() {
 }
 
 #[test]
-fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_costs() {
+fn a_reservation_is_settled_under_every_limit_even_without_a_response_cost() {
     let plain = limit(
         "plain",
         quota(Algorithm::TokenBucket, &[(1_000, Nanos::HOUR)]),
@@ -89,7 +89,7 @@ fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_co
 }
 
 #[test]
-fn places_are_held_until_the_response_or_the_end_of_the_lease() {
+fn permits_are_held_until_the_response_or_the_end_of_the_lease() {
     let (engine, clock) = engine(vec![limit("at-once", places(2))]);
     let alice = Caller::named("alice");
     let first = engine.decide(&alice).take_ticket().unwrap();
@@ -121,7 +121,7 @@ fn places_are_held_until_the_response_or_the_end_of_the_lease() {
 }
 
 #[test]
-fn a_refused_request_holds_no_place() {
+fn a_denied_request_holds_no_permit() {
     let mut narrow = limit("narrow", quota(Algorithm::TokenBucket, &[(1, Nanos::HOUR)]));
     narrow.key = Vec::new();
     let (engine, _clock) = engine(vec![limit("at-once", places(2)), narrow]);
@@ -139,7 +139,7 @@ fn a_refused_request_holds_no_place() {
 }
 
 #[test]
-fn places_in_shadow_are_taken_and_given_back_without_a_word() {
+fn permits_in_shadow_are_acquired_and_released_silently() {
     let mut shadow = limit("at-once", places(1));
     shadow.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![shadow]);
@@ -177,7 +177,7 @@ fn only_responses_of_the_chosen_statuses_are_counted() {
 }
 
 #[test]
-fn a_request_that_owes_nothing_has_no_ticket() {
+fn a_request_with_nothing_to_settle_has_no_ticket() {
     let (engine, _clock) = engine(vec![limit(
         "api",
         quota(Algorithm::TokenBucket, &[(9, Nanos::HOUR)]),

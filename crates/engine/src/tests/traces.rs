@@ -1,4 +1,4 @@
-//! Random policies and random requests: the engine and the oracle say the same, limit by limit, nanosecond by nanosecond.
+//! Random policies and random requests: engine and oracle agree on every limit, to the nanosecond.
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{
@@ -26,7 +26,7 @@ const ALGORITHMS: [Algorithm; 6] = [
 ];
 const PERIODS: [Nanos; 3] = [Nanos::SECOND, Nanos::from_secs(10), Nanos::MINUTE];
 
-/// Which of the things that should occur did occur.
+/// Which of the expected cases occurred.
 #[derive(Debug, Default)]
 struct Coverage {
     allowed: u64,
@@ -37,7 +37,7 @@ struct Coverage {
     blocked: u64,
 }
 
-/// The core quota of a rate, said once more.
+/// The core quota of a rate, built independently.
 fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Limit {
     let rate = Rate::new(units, period);
     match algorithm {
@@ -68,7 +68,7 @@ fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Lim
     }
 }
 
-/// A random limit, as a policy says it and as the oracle knows it.
+/// A random limit as a policy rule, and the same for the oracle.
 fn random_limit(dice: &mut Dice, index: usize) -> (LimitRule, Rule) {
     let name = format!("limit-{index}");
     let algorithm = dice.pick(&ALGORITHMS);
@@ -160,7 +160,7 @@ fn random_quotas(
     }
 }
 
-/// What is matched, what it costs, and what happens then.
+/// Matching, cost and actions.
 fn random_actions(dice: &mut Dice, algorithm: Algorithm, said: &mut LimitRule, rule: &mut Rule) {
     match dice.below(6) {
         0 => {
@@ -202,7 +202,7 @@ fn random_actions(dice: &mut Dice, algorithm: Algorithm, said: &mut LimitRule, r
             rule.always = true;
         }
         3 | 4 if algorithm == Algorithm::TokenBucket && is_simple => {
-            // What the oracle lends from: the same bucket with an overdraft as long as the wait, and no policy's.
+            // The oracle's quota for waiting: the same bucket with an overdraft as long as the wait.
             said.overdraft = 0;
             let wait = Nanos::from_millis(1 + dice.below(20_000));
             said.wait = Some(wait.into());
@@ -245,7 +245,7 @@ fn what_it_said(verdict: &Verdict) -> Vec<ExpectedState> {
     said.collect()
 }
 
-/// Runs one random policy over a random trace. An error says where the two disagree.
+/// Runs one random policy on a random trace. An error tells where the two differ.
 fn run(seed: u64, flaw: Option<OracleBug>, seen: &mut Coverage) -> Result<(), String> {
     let dice = &mut Dice::new(seed);
     let count = 1 + usize::try_from(dice.below(6)).unwrap();
@@ -295,7 +295,7 @@ impl Coverage {
 }
 
 #[test]
-fn the_engine_decides_like_a_list_of_limits_gone_through_one_by_one() {
+fn the_engine_decides_like_the_oracle() {
     let mut seen = Coverage::default();
     for seed in 0..150 {
         if let Err(story) = run(seed, None, &mut seen) {
@@ -314,7 +314,7 @@ fn the_engine_decides_like_a_list_of_limits_gone_through_one_by_one() {
 }
 
 #[test]
-fn control_each_mistake_of_the_oracle_is_noticed() {
+fn control_each_bug_of_the_oracle_is_caught() {
     for flaw in [
         OracleBug::ChargesRefused,
         OracleBug::ShadowDecides,
@@ -326,7 +326,7 @@ fn control_each_mistake_of_the_oracle_is_noticed() {
 }
 
 #[test]
-fn limits_in_shadow_change_no_answer() {
+fn shadow_limits_change_no_verdict() {
     for seed in 0..25 {
         let dice = &mut Dice::new(seed);
         let said: Vec<LimitRule> = (0..5).map(|index| random_limit(dice, index).0).collect();

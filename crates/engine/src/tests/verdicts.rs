@@ -1,4 +1,4 @@
-//! What a verdict says: reasons, the limit that binds, levels by name, and counters of nearness.
+//! The contents of a verdict: reasons, the binding limit, names of levels, and the near-limit counter.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Level, LimitRule, Policy};
@@ -15,7 +15,7 @@ fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<DenialReason> {
 }
 
 #[test]
-fn what_takes_a_day_to_come_back_is_a_quota_and_anything_shorter_a_rate() {
+fn the_reason_is_quota_for_windows_of_a_day_or_longer_and_rate_for_shorter_ones() {
     let almost = Nanos::from_secs(86_399);
     for algorithm in [
         Algorithm::TokenBucket,
@@ -65,7 +65,7 @@ fn the_violated_level_is_named() {
 }
 
 #[test]
-fn the_limit_to_wait_for_longest_binds_and_if_nobody_refuses_the_tightest() {
+fn the_limit_with_the_longest_wait_binds_and_without_a_denial_the_tightest() {
     let minute = |name, units| {
         limit(
             name,
@@ -93,7 +93,7 @@ fn the_limit_to_wait_for_longest_binds_and_if_nobody_refuses_the_tightest() {
 }
 
 #[test]
-fn who_has_used_four_fifths_is_near_the_limit() {
+fn a_key_that_has_used_four_fifths_is_near_the_limit() {
     let (engine, _clock) = engine(vec![limit(
         "api",
         quota(Algorithm::TokenBucket, &[(10, Nanos::HOUR)]),
@@ -115,7 +115,7 @@ fn who_has_used_four_fifths_is_near_the_limit() {
 }
 
 #[test]
-fn a_wait_is_promised_once_and_counted() {
+fn a_waiting_request_is_charged_once_and_counted() {
     let mut api = limit("api", per_second(1));
     api.wait = Some(Nanos::from_secs(2).into());
     let (engine, _clock) = engine(vec![api]);
@@ -131,7 +131,7 @@ fn a_wait_is_promised_once_and_counted() {
 }
 
 #[test]
-fn debugging_a_verdict_shows_what_it_says_and_no_key() {
+fn the_debug_output_of_a_verdict_shows_no_key() {
     let (engine, _clock) = engine(vec![limit("api", per_second(1))]);
     let shown = format!("{:?} {:?}", engine.decide(&Caller::named("secret")), engine);
     assert!(
@@ -140,10 +140,10 @@ fn debugging_a_verdict_shows_what_it_says_and_no_key() {
     );
 }
 
-/// Matching is sure of nothing that goes by such a path, so being exempt for another reason must not be enough either:
-/// the list may be meant for one path only.
+/// An overlong path can match anything, so an exemption for another reason must not admit it: the deny list may be
+/// meant for one path only.
 #[test]
-fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
+fn an_overlong_path_is_denied_even_if_the_request_is_exempt() {
     let policy = Policy {
         limits: vec![LimitRule {
             matching: matching("path", "/login"),
@@ -161,10 +161,9 @@ fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
     assert_eq!(verdict.status(), Some(400));
 }
 
-/// What nobody has a ticket for is given back to limits that count what requests cost, up to what there was, and to no
-/// others.
+/// A refund without a ticket applies to limits that count the cost of requests, up to their capacity, and to no others.
 #[test]
-fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
+fn refunds_apply_only_to_limits_that_count_costs() {
     let hourly = quota(Algorithm::TokenBucket, &[(10, Nanos::from_secs(3_600))]);
     let in_shadow = LimitRule {
         mode: tollgate_policy::model::Mode::Shadow,
@@ -203,7 +202,7 @@ fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
     assert_eq!(engine.totals("api").unwrap().allowed, 1, "it is no request");
 }
 
-/// Modes were kept for the first 32 limits that apply; those behind them were off, enforced or not.
+/// Regression: modes were kept for the first 32 matched limits only; all others were off.
 #[test]
 fn an_enforced_limit_behind_forty_shadow_limits_is_enforced() {
     let in_shadow = |n: u32| {

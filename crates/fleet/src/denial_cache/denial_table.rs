@@ -1,6 +1,6 @@
-//! A bounded table of denials: small sets of entries, each behind a lock that is held for a few instructions.
+//! A bounded table of denials: small sets of entries, each behind its own lock.
 //!
-//! Must not know: when a denial is true.
+//! Must not know: when a denial is valid.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -10,12 +10,12 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_core::{Nanos, QuotaStatus, Timestamp};
 use tollgate_store::{LimitId, StoreKey};
 
-/// Entries that may live in one set.
+/// Entries in one set.
 const WAYS: usize = 4;
-/// The most sets that a table is made of.
+/// The most sets of a table.
 const MAX_SETS: usize = 1 << 24;
 
-/// Whose denial it is: a limit, a digest of the key under a secret, and the policy's generation.
+/// The id of a denial: the limit, a keyed digest of the key, and the policy's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DenialId {
     limit: LimitId,
@@ -23,21 +23,21 @@ pub(crate) struct DenialId {
     generation: u64,
 }
 
-/// What is remembered.
+/// A cached denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Denial {
-    /// What was asked for.
+    /// The denied cost.
     pub(super) cost: u64,
-    /// Until when that much is denied.
+    /// Until when that cost is denied.
     pub(super) denied_until: Timestamp,
-    /// How long the answer took: so much later at most the store decided.
+    /// How long the call took. The store decided at most this much later.
     pub(super) round_trip: Nanos,
-    /// Where the limit stood, and when.
+    /// The limit's status, and when the call was sent.
     pub(super) status: QuotaStatus,
     pub(super) sent_at: Timestamp,
-    /// Until when this is believed without asking.
+    /// Until when the denial is cached.
     pub(super) expires_at: Timestamp,
-    /// The limit of the same batch that denies for longer, if there was one.
+    /// The limit of the same batch with a longer wait, if there was one.
     pub(super) bound_by: Option<LimitId>,
 }
 
@@ -60,7 +60,7 @@ impl DenialTable {
         }
     }
 
-    /// Two keys that were taken for one would deny one for what the other did, so the digest is a keyed one of 128 bits.
+    /// Two keys with the same digest would share denials, so the digest has 128 bits and a secret key.
     pub(super) fn id(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) -> DenialId {
         let [one, two] = self.secret;
         let mut hasher = SipHasher24::new_with_keys(one, two);
@@ -73,7 +73,7 @@ impl DenialTable {
         }
     }
 
-    /// Whether anything is remembered of it.
+    /// Whether the table holds this denial.
     pub(super) fn contains(&self, who: &DenialId) -> bool {
         let set = self.set(who);
         set.is_some_and(|set| set.iter().flatten().any(|(other, _)| other == who))
@@ -85,7 +85,7 @@ impl DenialTable {
         entry.map(|(_, denial)| *denial)
     }
 
-    /// Remembers a denial in the place of what was known of the same key, or of what is over, or of what is over first.
+    /// Stores a denial. It replaces the entry of the same key, an empty or expired one, or the one that expires first.
     pub(super) fn put(&self, who: &DenialId, denial: Denial, now: Timestamp) {
         let Some(mut set) = self.set(who) else {
             return;
@@ -127,12 +127,12 @@ impl DenialTable {
 }
 
 impl DenialId {
-    /// What tells it from every other key of every other limit.
+    /// The digest of the key and the limit.
     pub(super) const fn digest(&self) -> u128 {
         self.digest
     }
 
-    /// Whether it is the same key of the same limit, under whatever policy.
+    /// Whether it is the same key of the same limit, under any version of the policy.
     fn is_same_key(&self, other: &Self) -> bool {
         (self.limit, self.digest) == (other.limit, other.digest)
     }
@@ -146,7 +146,7 @@ impl fmt::Debug for DenialTable {
     }
 }
 
-/// An entry is written whole, so a thread that died holding the lock left nothing half done.
+/// An entry is written whole, so a poisoned lock leaves it consistent.
 fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
     set.lock().unwrap_or_else(PoisonError::into_inner)
 }

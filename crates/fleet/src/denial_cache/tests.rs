@@ -1,5 +1,5 @@
-//! The cache beside a store that is always asked: it never denies what the store would admit, and never sends anybody
-//! back too early; and the controls that show that both would be noticed.
+//! The cache compared with a store that is always asked: it never denies what the store would admit, and never gives a
+//! `Retry-After` that is too short. Negative controls show that the comparison finds both errors.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn limits() -> Vec<Limit> {
     ]
 }
 
-/// What was wrong with the cache's answers in a trace.
+/// The cache's errors in a trace.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ErrorCounts {
     denied_falsely: usize,
@@ -66,7 +66,7 @@ struct ErrorCounts {
     answered: usize,
 }
 
-/// What the cache is told, and how.
+/// How a trace uses the cache.
 #[derive(Clone, Copy)]
 struct CacheUse {
     keep: DenialCaching,
@@ -80,7 +80,7 @@ const GOOD: CacheUse = CacheUse {
     tells_of_admissions: true,
 };
 
-/// Runs a random trace over one limit and three keys, asking the cache first and the store about the same in any case.
+/// Runs a random trace on one limit and three keys. Every check asks the cache first, then the store in any case.
 fn run(limit: Limit, manners: CacheUse, seed: u64) -> ErrorCounts {
     let clock = Arc::new(ManualClock::at(START));
     let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
@@ -152,7 +152,7 @@ fn run(limit: Limit, manners: CacheUse, seed: u64) -> ErrorCounts {
     wrong
 }
 
-/// The sum over many traces of every kind of limit.
+/// The sum over many traces with every algorithm.
 fn run_all(manners: CacheUse) -> ErrorCounts {
     let mut sum = ErrorCounts::default();
     for limit in limits() {
@@ -168,14 +168,14 @@ fn run_all(manners: CacheUse) -> ErrorCounts {
 }
 
 #[test]
-fn what_the_cache_denies_the_store_denies_for_no_longer() {
+fn a_cached_denial_is_never_wrong_and_its_retry_after_never_too_short() {
     let wrong = run_all(GOOD);
     assert!(wrong.answered > 2_000, "{wrong:?}");
     assert_eq!((wrong.denied_falsely, wrong.too_early), (0, 0), "{wrong:?}");
 }
 
 #[test]
-fn where_charges_are_given_back_a_denial_is_false_for_a_second_at_most() {
+fn with_refunds_a_cached_denial_is_wrong_for_at_most_a_second() {
     let wrong = run_all(CacheUse {
         keep: DenialCaching::OneSecond,
         refunds: true,
@@ -191,7 +191,7 @@ fn where_charges_are_given_back_a_denial_is_false_for_a_second_at_most() {
 }
 
 #[test]
-fn control_a_cache_that_believes_for_long_although_charges_are_given_back_is_noticed() {
+fn control_a_long_ttl_despite_refunds_is_caught() {
     let wrong = run_all(CacheUse {
         refunds: true,
         ..GOOD
@@ -200,7 +200,7 @@ fn control_a_cache_that_believes_for_long_although_charges_are_given_back_is_not
 }
 
 #[test]
-fn control_a_cache_that_does_not_hear_of_admissions_is_noticed() {
+fn control_a_cache_that_ignores_admissions_is_caught() {
     let wrong = run_all(CacheUse {
         tells_of_admissions: false,
         ..GOOD
@@ -209,7 +209,7 @@ fn control_a_cache_that_does_not_hear_of_admissions_is_noticed() {
 }
 
 #[test]
-fn what_may_not_be_remembered_is_not() {
+fn concurrency_limits_and_penalties_are_not_cached() {
     let wrong = run_all(CacheUse {
         keep: DenialCaching::Never,
         ..GOOD
@@ -217,7 +217,7 @@ fn what_may_not_be_remembered_is_not() {
     assert_eq!(wrong, ErrorCounts::default());
 }
 
-/// A store, two limits (one a second, one an hour) and a batch on both.
+/// A store, two limits (one per second, one per hour) and a batch with both.
 struct TwoLimits {
     store: MemoryStore<ManualClock>,
     limits: [IdentifiedLimit; 2],
@@ -264,7 +264,7 @@ impl TwoLimits {
 }
 
 #[test]
-fn every_denying_limit_is_remembered_and_the_longest_is_the_answer() {
+fn every_denying_limit_is_cached_and_the_longest_wait_binds() {
     let two = TwoLimits::new(64);
     two.spend();
     two.spend();
@@ -277,7 +277,7 @@ fn every_denying_limit_is_remembered_and_the_longest_is_the_answer() {
 }
 
 #[test]
-fn when_the_limit_that_bound_is_forgotten_the_others_do_not_answer_for_it() {
+fn without_the_binding_limits_denial_the_batch_is_a_cache_miss() {
     let two = TwoLimits::new(64);
     two.spend();
     two.spend();
@@ -291,7 +291,7 @@ fn when_the_limit_that_bound_is_forgotten_the_others_do_not_answer_for_it() {
 }
 
 #[test]
-fn a_reset_or_a_clearing_is_heard_at_once() {
+fn remove_and_clear_take_effect_at_once() {
     let two = TwoLimits::new(64);
     two.spend();
     two.cache.clear();
@@ -299,7 +299,7 @@ fn a_reset_or_a_clearing_is_heard_at_once() {
 }
 
 #[test]
-fn the_table_stays_as_large_as_it_was_made() {
+fn the_table_never_grows() {
     let cache = DenialCache::for_keys(8);
     let two = TwoLimits::new(8);
     let mut answers = [StoreReply::EMPTY; 2];

@@ -1,6 +1,6 @@
-//! What is done for slices while no request waits: more of them before they are used up, and back with what nobody uses.
+//! Background maintenance of leases: requests new ones before the old ones are used up, and returns unused ones.
 //!
-//! Must not know: when it is called, how slices are accounted for.
+//! Must not know: when it runs, how leases are accounted for.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -14,26 +14,26 @@ use super::leased_key::{LeasedKey, PlannedRequest};
 use crate::join_all::join_all;
 use crate::sharded_table::KeyDigest;
 
-/// The most keys that wait for another slice at once. Those beyond are served when a request finds nothing.
+/// The most keys that wait for another lease. Keys beyond are served when a request finds nothing.
 const MAX_QUEUED: usize = 4_096;
-/// The most errands of one round, and how many of them are under way together.
+/// The most requests of one round, and how many of them run concurrently.
 const MAX_REQUESTS_PER_ROUND: usize = 512;
 const MAX_CONCURRENT: usize = 32;
-/// The whole table is looked through in this time, a part in each round, however often rounds are.
+/// A sweep of the whole table takes this long. Each round sweeps a part of it, however often rounds run.
 const SWEEP_PERIOD: Nanos = Nanos::from_millis(400);
-/// How often the end looks for slices that arrived meanwhile.
+/// How often the shutdown looks for leases that were granted meanwhile.
 const MAX_FINAL_ROUNDS: usize = 3;
 
-/// What a round did.
+/// The result of a maintenance round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MaintenanceRound {
-    /// Errands that were run.
+    /// Requests to the broker.
     pub requests: usize,
-    /// Errands of them that were not answered.
+    /// Requests without a reply.
     pub failed: usize,
 }
 
-/// An errand that no request waits for.
+/// A lease request in the background.
 struct BackgroundRequest<'a> {
     landing: RequestGuard<'a>,
     limit: IdentifiedLimit,
@@ -42,13 +42,13 @@ struct BackgroundRequest<'a> {
 }
 
 impl LocalLeases {
-    /// Waits until some key needs another slice soon.
+    /// Waits until some key needs another lease soon.
     pub async fn wait_for_demand(&self) {
         self.demand.notified().await;
     }
 
-    /// One round: slices for the keys that need them soon, and reports and returns where they are due. To be called whenever
-    /// something is [`wanted`](Self::wanted), and every 50 ms or so besides.
+    /// Runs one round: leases for keys that need them soon, and due reports and returns. Call it after
+    /// [`wait_for_demand`](Self::wait_for_demand), and every 50 ms.
     pub async fn maintain(
         &self,
         lender: &dyn Lender,
@@ -61,8 +61,8 @@ impl LocalLeases {
         run_requests(chores, lender).await
     }
 
-    /// Gives everything back, and lends itself nothing more: from now on requests are decided on by the lender, one by one. For
-    /// the end of a process, after the last request if it can be.
+    /// Returns all leases and requests no more; from then on the broker decides every request. For the end of a
+    /// process, after its last request if possible.
     pub async fn return_all(
         &self,
         lender: &dyn Lender,
@@ -82,7 +82,7 @@ impl LocalLeases {
         all
     }
 
-    /// The parts of the table that are to be looked through, as many as the time since the last round says.
+    /// The shards that are due for a sweep, according to the time since the last round.
     fn due_shards(&self, now: Timestamp) -> impl Iterator<Item = usize> + use<> {
         let parts = self.table.shard_count().max(1);
         let each = SWEEP_PERIOD.as_nanos() / u64::try_from(parts).unwrap_or(u64::MAX).max(1);
@@ -96,7 +96,7 @@ impl LocalLeases {
         (0..due).map(move |index| from.wrapping_add(index) % parts)
     }
 
-    /// Takes note that a key needs another slice. Whether it will be looked at.
+    /// Queues a key that needs another lease. Returns whether there was room.
     pub(super) fn enqueue(&self, who: KeyDigest) -> bool {
         let mut queue = self.lock_queue();
         if queue.len() >= MAX_QUEUED {
@@ -108,7 +108,7 @@ impl LocalLeases {
     }
 
     fn lock_queue(&self) -> MutexGuard<'_, Vec<KeyDigest>> {
-        // It is a list of numbers, and whole at any time.
+        // A list of numbers is always consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,7 +139,7 @@ impl LocalLeases {
         chores
     }
 
-    /// Looks through a part of the table.
+    /// Sweeps one shard of the table.
     fn sweep<'a>(
         &'a self,
         index: usize,
@@ -201,7 +201,7 @@ impl BackgroundRequest<'_> {
     async fn run(self, lender: &dyn Lender) -> Result<(), StoreError> {
         let key = StoreKey::new(&self.key);
         let place = self.slot_key.as_deref().map(StoreKey::new).transpose();
-        // They were checked when they were first asked about.
+        // They were valid when they were first checked.
         let (Ok(key), Ok(place)) = (key, place) else {
             return Ok(());
         };
@@ -211,7 +211,7 @@ impl BackgroundRequest<'_> {
     }
 }
 
-/// Runs chores, some at a time.
+/// Runs requests, some of them concurrently.
 async fn run_requests(chores: Vec<BackgroundRequest<'_>>, lender: &dyn Lender) -> MaintenanceRound {
     let mut tended = MaintenanceRound::default();
     let mut chores = chores.into_iter();

@@ -1,6 +1,7 @@
-//! Borrowing for a request: one errand per key at a time, and what it brings is for all who wait.
+//! Requests leases for a request that needs one: one request per key at a time, and all waiting requests share its
+//! grant.
 //!
-//! Must not know: how slices are accounted for, what is done in the background.
+//! Must not know: how leases are accounted for, background maintenance.
 
 use std::sync::Arc;
 
@@ -14,23 +15,23 @@ use super::leased_key::{InFlightRequest, LeasedKey, LocalReply, PlannedRequest, 
 use super::{LocalLeases, SpendOutcome, cost_and_peek};
 use crate::sharded_table::KeyDigest;
 
-/// How often a request waits for errands of others that bring too little before it is decided on by itself.
+/// How often a request waits for others' lease requests that grant too little, before the broker decides it directly.
 const MAX_ROUNDS: usize = 3;
 
-/// What a request has to do that found nothing here.
+/// The next step of a request that found no lease.
 enum BorrowStep<'a> {
-    /// Something is here after all.
+    /// It is decided after all.
     Done(SpendOutcome),
-    /// Somebody has gone.
+    /// Wait for the request in flight.
     Wait(Arc<InFlightRequest>),
-    /// Go.
+    /// Send this request.
     Send(Box<RequestGuard<'a>>),
-    /// There is no room to remember anything in.
+    /// The table has no room for the key.
     TableFull,
 }
 
-/// An errand under way. If it is dropped before it has landed, because nobody wants the answer any more, what it may have
-/// borrowed is given back later, and those who wait go themselves.
+/// Guards a request in flight. If it is dropped before completion, a lease that the broker may have granted is returned
+/// later, and waiting requests send their own.
 pub(super) struct RequestGuard<'a> {
     leases: &'a LocalLeases,
     who: KeyDigest,
@@ -40,13 +41,13 @@ pub(super) struct RequestGuard<'a> {
 }
 
 impl LocalLeases {
-    /// Borrows what a request needs, or waits for somebody who does, and answers. The wait is the lender's deadline, or a few
-    /// of them if others take what was brought. `now` reads the clock that [`spend`](Self::spend) is told the time by.
+    /// Requests a lease for a check, or waits for a request in flight, and decides. It waits for the broker's deadline,
+    /// or several times that if other requests use up the grant. `now` reads the same clock as [`spend`](Self::spend).
     ///
-    /// Dropping the future loses nothing but what it would have brought.
+    /// Dropping the future loses only the grant.
     ///
     /// # Errors
-    /// The lender did not answer, and nothing was spent; to those who waited for the call of another that is
+    /// The broker did not reply, and nothing was spent. A check that waited for another one's request gets
     /// [`ErrorKind::Busy`].
     pub async fn borrow(
         &self,
@@ -134,7 +135,7 @@ impl LocalLeases {
         BorrowStep::Send(Box::new(RequestGuard::new(self, who, planned, flight)))
     }
 
-    /// A decision at the lender, of which nothing is kept here.
+    /// Lets the broker decide, without a lease.
     async fn decide_at_broker(
         &self,
         lender: &dyn Lender,
@@ -164,7 +165,7 @@ impl LocalLeases {
                 } else {
                     0
                 },
-                // Marked as nothing that could be taken back.
+                // An unknown mark, so that it cannot be refunded.
                 ..Receipt::default()
             },
             note: ReplyNote::Plain,
@@ -176,13 +177,14 @@ impl LocalLeases {
     }
 }
 
-/// Whoever waited has sent nothing, and one call that was not answered is one failure, however many waited for it.
+/// The waiting request sent nothing itself. One call without a reply is one failure, however many requests waited for
+/// it.
 fn busy_error(error: &StoreError) -> StoreError {
     let detail = format!("whoever asked was not answered: {error}");
     StoreError::new(StoreErrorKind::Busy, detail)
 }
 
-/// What an entry says to a request once its errand has landed. Nothing, if others have taken what it brought.
+/// The reply to a request after the grant. `None` if other requests have used it up.
 fn reply_after_grant(
     leases: &LocalLeases,
     entry: &mut LeasedKey,
@@ -203,10 +205,10 @@ fn reply_after_grant(
 }
 
 impl InFlightRequest {
-    /// Waits until it has landed.
+    /// Waits for completion.
     async fn wait(&self) -> Result<(), StoreError> {
         loop {
-            // Made before looking, so that a landing in between is not missed.
+            // Registered before the check, so that a completion in between is not missed.
             let landed = self.completed.notified();
             if let Some(outcome) = self.outcome.get() {
                 return outcome.clone();
@@ -216,7 +218,7 @@ impl InFlightRequest {
     }
 
     fn complete(&self, outcome: Result<(), StoreError>) {
-        // It lands once: whoever takes off has taken the last one's place.
+        // A request completes once.
         let _is_first = self.outcome.set(outcome);
         self.completed.notify_waiters();
     }
@@ -246,7 +248,7 @@ impl<'a> RequestGuard<'a> {
         }
     }
 
-    /// Takes note of how it went; then `first` is served before all who wait.
+    /// Completes the request; `first` is served before the waiting requests.
     pub(super) fn complete<T>(
         mut self,
         granted: Result<LeaseGrant, StoreError>,

@@ -1,4 +1,4 @@
-//! Telling the store what was spent and learning where the fleet stands, many keys in one call.
+//! Reconciliation rounds: report charges and read the fleet's totals, many keys in one call.
 //!
 //! Must not know: how accounts decide, when a round is due.
 
@@ -16,35 +16,35 @@ use super::account::store_limit;
 use crate::join_all::join_all;
 use crate::sharded_table::KeyDigest;
 
-/// Rounds that come sooner than this after another look at nothing.
+/// A round sooner than this after the previous one does nothing.
 const MIN_ROUND_GAP: Nanos = Nanos::from_millis(5);
-/// How many calls are under way together.
+/// The most concurrent calls.
 const MAX_CONCURRENT: usize = 16;
-/// A store of more parts than this is a cluster: keys of one part are rarely of one slot, and a batch over several slots is
-/// asked one after the other.
+/// A store with more partitions than this is a cluster. Keys of one partition are then rarely in one slot, and a batch
+/// over several slots runs sequentially.
 const CLUSTER_PARTS: usize = 16;
 
-/// What a round did.
+/// The result of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ReconcileRound {
-    /// Keys that the store was told of.
+    /// Reported keys.
     pub keys: usize,
-    /// Calls that were made.
+    /// Calls to the store.
     pub calls: usize,
-    /// Calls of them that were not answered.
+    /// Calls without a reply.
     pub failed: usize,
-    /// Why the last of those was not.
+    /// The error of the last failed call.
     pub error: Option<StoreError>,
 }
 
-/// One account's part of a call.
+/// The report of one account.
 struct DueReport {
     who: KeyDigest,
     limit: IdentifiedLimit,
     key: Box<[u8]>,
     slot_key: Option<Box<[u8]>>,
     units: u64,
-    /// Which part of the store has it.
+    /// The partition of the key.
     partition: usize,
 }
 
@@ -60,9 +60,9 @@ impl DueReport {
 }
 
 impl Reconciler {
-    /// One round: every key that is due is told and asked about, [`MAX_CHECKS`] of them in a call where they lie together. To be called at least
-    /// ten times in the shortest interval that a limit has; what is not due costs a look. `now` reads the clock that
-    /// [`spend`](Self::spend) is told the time by.
+    /// Runs one round: reports every key that is due, up to [`MAX_CHECKS`] of one partition in a call. Call it at least
+    /// ten times in the shortest interval of any limit; a round without due keys is cheap. `now` reads the same clock
+    /// as [`spend`](Self::spend).
     pub async fn reconcile(
         &self,
         remote: &dyn RemoteStore,
@@ -78,7 +78,7 @@ impl Reconciler {
         self.round(remote, now, false).await
     }
 
-    /// Tells whatever has not been told, at the end of a process.
+    /// Reports all unreported charges, at the end of a process.
     pub async fn report_all(
         &self,
         remote: &dyn RemoteStore,
@@ -125,7 +125,7 @@ impl Reconciler {
         }
     }
 
-    /// Takes what is to be told of one part of the table, and forgets what nobody uses.
+    /// Takes the due reports of one shard, and drops unused accounts.
     fn take_due(&self, part: usize, now: Timestamp, is_last: bool) -> Vec<DueReport> {
         let mut due = Vec::new();
         let Some(mut shard) = self.table.shard_at(part) else {
@@ -171,7 +171,7 @@ impl Reconciler {
         let mut checks = Vec::with_capacity(reports.len());
         let mut places = Vec::with_capacity(reports.len());
         for due in reports {
-            // It was a key when it came in.
+            // It was a valid key when it was stored.
             let Ok(key) = StoreKey::new(&due.key) else {
                 continue;
             };
@@ -205,7 +205,7 @@ impl Reconciler {
     }
 }
 
-/// What is being told. If it is dropped, because the call failed or nobody waits for it any more, it is told again.
+/// Guards reports in flight. If it is dropped, because the call failed or was cancelled, they are reported again.
 struct ReportGuard<'a> {
     reconciled: &'a Reconciler,
     some: &'a [DueReport],

@@ -1,13 +1,14 @@
-//! Decisions whose callers leave before the verdict is there.
+//! Decisions whose callers disconnect before the verdict.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
 
-/// A client that disconnects while the store is asked may have taken a place. It used to be held until its lease ended.
+/// Regression: a client that disconnected while the store was asked may have acquired a permit, which was held until
+/// its lease expired.
 #[test]
-fn a_decision_that_is_dropped_under_way_gives_its_place_back() {
+fn an_abandoned_decision_releases_its_permit() {
     let rig = FleetTest::new(vec![limit("places", places(1))]);
     rig.remote.is_slow.store(true, Ordering::Relaxed);
     let caller = Caller::named("alice");
@@ -23,9 +24,9 @@ fn a_decision_that_is_dropped_under_way_gives_its_place_back() {
     assert!(rig.ask("alice").is_admitted());
 }
 
-/// What was admitted and not taken back stays: only decisions that nobody waits for are cancelled.
+/// Only abandoned decisions are cancelled; admitted requests keep their charges.
 #[test]
-fn a_verdict_that_arrived_is_not_cancelled() {
+fn a_completed_decision_is_not_cancelled() {
     let rig = FleetTest::new(vec![limit("places", places(1))]);
     let verdict = rig.ask("alice");
     assert!(verdict.is_admitted());
@@ -33,7 +34,8 @@ fn a_verdict_that_arrived_is_not_cancelled() {
     assert!(!rig.ask("alice").is_admitted());
 }
 
-/// Found in review: a round cancelled until nothing was left, one call after another, and slices and counts got no turn meanwhile.
+/// Regression: one round cancelled everything, one call after another, and delayed the maintenance of leases and
+/// counts.
 #[test]
 fn a_round_cancels_a_bounded_number_of_tickets() {
     let rig = FleetTest::new(vec![limit("places", places(100))]);

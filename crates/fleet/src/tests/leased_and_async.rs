@@ -1,4 +1,4 @@
-//! Limits that are leased, and limits that are counted on each node.
+//! Leased limits, and `async` limits.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn leased(units: u64) -> LimitRule {
 }
 
 #[test]
-fn leased_limits_are_spent_here_and_never_beyond_the_quota() {
+fn leased_limits_are_spent_locally_and_never_beyond_the_quota() {
     let (books, clock) = (
         Arc::default(),
         Arc::new(ManualClock::at(crate::testing::START)),
@@ -32,9 +32,9 @@ fn leased_limits_are_spent_here_and_never_beyond_the_quota() {
     assert!(nodes.iter().all(|node| node.remote.calls() == 0));
 }
 
-/// I-11, with slices: what another limit refuses is not spent of a slice either.
+/// I-11 with leases: a request that another limit denies is not charged to a lease.
 #[test]
-fn i_11_what_was_taken_from_a_slice_goes_back_into_it() {
+fn i_11_a_charge_to_a_lease_is_refunded_if_another_limit_denies() {
     let (books, clock) = (
         Arc::default(),
         Arc::new(ManualClock::at(crate::testing::START)),
@@ -59,7 +59,7 @@ fn i_11_what_was_taken_from_a_slice_goes_back_into_it() {
 }
 
 #[test]
-fn slices_last_while_the_lender_is_away_and_then_the_share_decides() {
+fn leases_last_while_the_broker_is_unavailable_and_then_the_fallback_decides() {
     let (books, clock): (Arc<BrokerLedger>, _) = (
         Arc::default(),
         Arc::new(ManualClock::at(crate::testing::START)),
@@ -76,9 +76,10 @@ fn slices_last_while_the_lender_is_away_and_then_the_share_decides() {
     assert!(rig.fleet().is_degraded());
 }
 
-/// Decision 8: counted here, told every so often; over-admission within (N − 1) · (B + r · interval).
+/// Design decision 8: counted locally and reported periodically; over-admission is at most (N − 1) · (B + r ·
+/// interval).
 #[test]
-fn async_limits_are_counted_here_and_told_every_so_often() {
+fn async_limits_are_counted_locally_and_reported_periodically() {
     let rule = || LimitRule {
         consistency: Consistency::Async(Nanos::SECOND).into(),
         ..per_hour(100)
@@ -98,7 +99,7 @@ fn async_limits_are_counted_here_and_told_every_so_often() {
     one.clock.advance(Nanos::from_millis(500));
     poll_once(one.fleet().reconcile(|| now(&one))).unwrap();
     assert_eq!(one.remote.calls(), 1);
-    // The other one hears of it when it first tells something itself.
+    // The other node learns of it with its own first report.
     assert!(two.ask("alice").is_admitted());
     two.clock.advance(Nanos::from_millis(500));
     poll_once(two.fleet().reconcile(|| now(&two))).unwrap();
@@ -107,7 +108,7 @@ fn async_limits_are_counted_here_and_told_every_so_often() {
         beyond <= 5,
         "{beyond} after the fleet was known to be at its limit"
     );
-    // Without the store it goes on by its own count.
+    // Without the store it continues with its own count.
     one.remote.fail(Fault::Gone);
     assert!(one.admitted("bob", 1_000) == 100);
 }

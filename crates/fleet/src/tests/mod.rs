@@ -1,4 +1,4 @@
-//! Engines that share a store, which fails as it is told to.
+//! Engines that share a store with injected faults.
 
 mod abandoned;
 
@@ -26,25 +26,25 @@ use tollgate_engine::{CheckMode, CheckOptions, DenialReason, Engine, Verdict};
 use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::Algorithm;
 
-/// How a store fails.
+/// A fault of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Nothing arrives.
+    /// No call arrives.
     Gone,
-    /// Calls are carried out and not answered.
+    /// Calls are carried out, but replies are lost.
     ReplyLost,
 }
 
-/// A store in another place, of several parts, by the key's last byte.
+/// A remote store with several partitions, selected by the key's last byte.
 #[derive(Debug)]
 struct FlakyRemote {
     states: MemoryStore<Arc<ManualClock>>,
     faults: Mutex<Vec<Fault>>,
     calls: AtomicU64,
-    /// How long a question is on its way.
+    /// The latency of a call.
     delay: AtomicU64,
-    /// Whether calls are carried out, and the reply is not there yet.
+    /// Whether calls are carried out but their replies are held back.
     is_slow: AtomicBool,
     clock: Arc<ManualClock>,
 }
@@ -139,7 +139,7 @@ impl RemoteStore for FlakyRemote {
     }
 }
 
-/// Books of leased limits, in the same place.
+/// The broker's accounting of leased limits.
 #[derive(Debug, Default)]
 struct BrokerLedger {
     of: Mutex<HashMap<(LimitId, Vec<u8>), LeasedBucket>>,
@@ -177,7 +177,7 @@ impl Lender for LedgerBroker {
     }
 }
 
-/// A node, the clock that all have, and what it shares.
+/// A node, the common clock, and the shared store.
 struct FleetTest {
     engine: TestEngine,
     fleet: Fleet,
@@ -213,7 +213,7 @@ impl FleetTest {
         Self::sharing(engine, Arc::clone(&self.clock), Arc::clone(&self.remote))
     }
 
-    /// A node that borrows there.
+    /// A node with a lease broker.
     fn with_broker(
         limits: Vec<LimitRule>,
         books: &Arc<BrokerLedger>,
@@ -275,9 +275,9 @@ fn two_nodes_have_one_quota() {
     assert!(!verdict.is_admitted() && !verdict.degraded().store);
 }
 
-/// Design decision 9: the denied are not asked about again, so a flood costs the store nothing.
+/// Design decision 9: denials are cached, so a flood of denied requests costs the store nothing.
 #[test]
-fn s_35_a_flood_of_the_denied_does_not_reach_the_store() {
+fn s_35_a_flood_of_denied_requests_does_not_reach_the_store() {
     let rig = FleetTest::new(vec![per_hour(10)]);
     assert_eq!(rig.admitted("alice", 1_000), 10);
     assert_eq!(rig.remote.calls(), 10, "the last admission left nothing");
@@ -290,10 +290,10 @@ fn s_35_a_flood_of_the_denied_does_not_reach_the_store() {
     assert!(rig.ask("alice").is_admitted(), "and not a moment too long");
 }
 
-/// The promise: traffic at a hundred times the limit makes no more calls than admitted requests on every node, and one for
-/// each key, node and second.
+/// The guarantee: traffic at a hundred times the limit makes no more calls than the admitted requests of all nodes,
+/// plus one for each key, node and second.
 #[test]
-fn s_35_at_a_hundred_times_the_limit_the_store_is_asked_about_what_is_admitted() {
+fn s_35_at_a_hundred_times_the_limit_calls_are_bounded_by_admitted_requests() {
     const LIMIT: u64 = 20;
     const KEYS: u64 = 10;
     const SECONDS: u64 = 5;
@@ -305,7 +305,7 @@ fn s_35_at_a_hundred_times_the_limit_the_store_is_asked_about_what_is_admitted()
         first,
     ];
     let mut admitted = 0;
-    // A millisecond at a time, two of each key's hundred times twenty: on one node after the other.
+    // Every millisecond two requests for each key, alternating between the nodes: a hundred times the limit of twenty.
     for milli in 0..SECONDS * 1_000 {
         for ask in 0..KEYS * 2 {
             let node = &nodes[usize::try_from((milli + ask) % 3).unwrap()];
@@ -324,7 +324,7 @@ fn s_35_at_a_hundred_times_the_limit_the_store_is_asked_about_what_is_admitted()
 }
 
 #[test]
-fn s_01_without_the_store_half_of_the_quota_is_divided_among_the_nodes() {
+fn s_01_without_the_store_each_node_admits_its_share_of_half_the_quota() {
     let rig = FleetTest::new(vec![per_hour(100)]);
     rig.fleet().set_nodes(5);
     rig.remote.fail(Fault::Gone);
@@ -339,7 +339,7 @@ fn s_01_without_the_store_half_of_the_quota_is_divided_among_the_nodes() {
 }
 
 #[test]
-fn s_01_after_a_few_failures_the_store_is_left_alone() {
+fn s_01_after_a_few_failures_the_store_is_not_asked() {
     let rig = FleetTest::new(vec![per_hour(1_000_000)]);
     rig.remote.fail(Fault::Gone);
     assert_eq!(rig.admitted("alice", 1_000), 1_000);
@@ -348,9 +348,9 @@ fn s_01_after_a_few_failures_the_store_is_left_alone() {
     assert_eq!(rig.fleet().totals().openings, 1);
 }
 
-/// I-01: what the store admitted before it went away is not given a second time from the whole of this node's share.
+/// I-01: what the store admitted before its failure counts against this node's share.
 #[test]
-fn what_the_store_admitted_counts_when_it_goes_away() {
+fn what_the_store_admitted_counts_against_the_fallback() {
     let rig = FleetTest::new(vec![per_hour(100)]);
     rig.fleet().set_nodes(2);
     assert_eq!(rig.admitted("alice", 60), 60);
@@ -363,7 +363,7 @@ fn what_the_store_admitted_counts_when_it_goes_away() {
 }
 
 #[test]
-fn s_02_when_it_is_back_it_hears_what_was_admitted_without_it() {
+fn s_02_after_recovery_fallback_charges_are_replayed_to_the_store() {
     let rig = FleetTest::new(vec![per_hour(100)]);
     rig.remote.fail(Fault::Gone);
     assert_eq!(rig.admitted("alice", 1_000), 50);
@@ -389,9 +389,9 @@ fn s_02_when_it_is_back_it_hears_what_was_admitted_without_it() {
     assert!(!rig.ask("bob").degraded().store);
 }
 
-/// I-02: whether a call was carried out whose answer was lost, nobody knows. It is not made again, and not told again.
+/// I-02: if a reply is lost, the call may have been carried out. It is not repeated, and not replayed.
 #[test]
-fn s_08_a_lost_reply_is_decided_here_and_counted_once_there() {
+fn s_08_a_lost_reply_is_decided_by_the_fallback_and_charged_once_in_the_store() {
     let rig = FleetTest::new(vec![per_hour(100)]);
     rig.remote.fail(Fault::ReplyLost);
     let verdict = rig.ask("alice");
@@ -403,7 +403,7 @@ fn s_08_a_lost_reply_is_decided_here_and_counted_once_there() {
 }
 
 #[test]
-fn limits_say_what_they_decide_without_the_store() {
+fn on_store_failure_decides_without_the_store() {
     let with = |on_store_failure| LimitRule {
         on_store_failure,
         ..per_hour(10)
@@ -420,9 +420,9 @@ fn limits_say_what_they_decide_without_the_store() {
     assert_eq!(verdict.status(), Some(503));
 }
 
-/// I-11: what this node charged for itself is given back when the store refuses, and the other way round.
+/// I-11: this node's charges are refunded when the store denies, and the other way round.
 #[test]
-fn i_11_a_refused_request_spends_nothing_on_either_tier() {
+fn i_11_a_denied_request_is_charged_on_neither_tier() {
     let narrow = LimitRule {
         local: Some(per_second(5)),
         ..limit("narrow", quota(Algorithm::TokenBucket, &[(2, Nanos::HOUR)]))
@@ -437,7 +437,7 @@ fn i_11_a_refused_request_spends_nothing_on_either_tier() {
         .find(|state| state.status.limit == 5)
         .unwrap();
     assert_eq!(local.status.remaining, 3, "two were spent, not three");
-    // Beyond the local bucket nothing reaches the store.
+    // A denial by the local bucket does not reach the store.
     let wide = LimitRule {
         local: Some(per_second(5)),
         ..limit("wide", quota(Algorithm::TokenBucket, &[(200, Nanos::HOUR)]))
@@ -448,10 +448,10 @@ fn i_11_a_refused_request_spends_nothing_on_either_tier() {
 }
 
 #[test]
-fn s_17_only_the_part_that_is_away_is_missing() {
+fn s_17_only_the_unavailable_partition_uses_the_fallback() {
     let rig = FleetTest::in_parts(vec![per_hour(100)], 2);
     rig.remote.faults.lock().unwrap()[0] = Fault::Gone;
-    // Keys end with the name's last letter: b is even, a is odd.
+    // The last letter of the name selects the partition: b is even, a is odd.
     assert_eq!(rig.admitted("b", 1_000), 50);
     assert_eq!(rig.admitted("a", 1_000), 100);
     assert!(!rig.ask("a").degraded().store && rig.ask("b").degraded().store);
@@ -464,9 +464,9 @@ fn s_17_only_the_part_that_is_away_is_missing() {
     assert_eq!(closed, [false, true]);
 }
 
-/// I-14: places that were given without the store return without it, and those that it gave return to it.
+/// I-14: permits of this node's fallback are released here, and permits of the store at the store.
 #[test]
-fn i_14_places_return_to_whoever_gave_them() {
+fn i_14_permits_return_to_the_tier_that_granted_them() {
     let rig = FleetTest::new(vec![limit("at once", places(4))]);
     let mut shared = rig.ask("alice");
     rig.remote.fail(Fault::Gone);
@@ -491,7 +491,7 @@ fn i_14_places_return_to_whoever_gave_them() {
 }
 
 #[test]
-fn s_03_a_store_that_is_not_there_at_the_start_is_away_until_it_is_seen() {
+fn s_03_a_store_that_is_down_at_the_start_is_unavailable_until_a_probe_succeeds() {
     let (engine, clock) = engine(vec![per_hour(100)]);
     let remote = FlakyRemote::new(&clock, 1);
     remote.fail(Fault::Gone);
@@ -506,7 +506,7 @@ fn s_03_a_store_that_is_not_there_at_the_start_is_away_until_it_is_seen() {
 }
 
 #[test]
-fn looking_charges_nobody() {
+fn a_peek_charges_nothing() {
     let rig = FleetTest::new(vec![per_hour(10)]);
     for _ in 0..100 {
         assert!(rig.ask_for("alice", CheckMode::Peek).is_admitted());
@@ -520,7 +520,7 @@ fn looking_charges_nobody() {
 }
 
 #[test]
-fn a_reset_reaches_the_store_that_is_shared() {
+fn a_reset_reaches_the_shared_store() {
     let colocated = LimitRule {
         colocate: Some(Attribute::parse("header.user").unwrap().into()),
         ..per_hour(10)
@@ -537,9 +537,9 @@ fn a_reset_reaches_the_store_that_is_shared() {
     );
 }
 
-/// I-04: nobody is told of an error because the store is away, not even who only puts something right.
+/// I-04: an unavailable store causes no errors, not even for settlements.
 #[test]
-fn i_04_corrections_and_refunds_are_no_errors_without_the_store() {
+fn i_04_settlements_and_refunds_are_no_errors_without_the_store() {
     let rig = FleetTest::new(vec![limit("at once", places(4)), per_hour(10)]);
     let mut held = rig.ask("alice");
     let mut charged = rig.ask_for("alice", CheckMode::Reserve);
@@ -553,10 +553,10 @@ fn i_04_corrections_and_refunds_are_no_errors_without_the_store() {
     assert!(rig.ask_for("alice", CheckMode::Refund).is_admitted());
 }
 
-/// Found by the judge of histories: what was remembered counted from when the store was asked, so whoever was told from
-/// memory how long to wait came back a round trip too early, and was denied again.
+/// Regression, found by the history checker: `Retry-After` of a cached denial counted from when the call was sent. So
+/// clients retried one round trip too early and were denied again.
 #[test]
-fn i_03_whoever_waits_as_long_as_was_remembered_is_admitted() {
+fn i_03_waiting_for_a_cached_retry_after_is_enough() {
     let rig = FleetTest::new(vec![per_hour(10)]);
     assert_eq!(rig.admitted("alice", 9), 9);
     rig.remote.delay.store(7, Ordering::Relaxed);
@@ -570,11 +570,10 @@ fn i_03_whoever_waits_as_long_as_was_remembered_is_admitted() {
     assert!(rig.ask("alice").is_admitted());
 }
 
-/// I-11, found in review: what a node admitted in the place of one part was told to the store although another part refused
-/// the request.
+/// Regression, I-11: a fallback charge for one partition was replayed although another partition denied the request.
 #[test]
-fn i_11_the_store_is_not_told_of_what_another_part_refused() {
-    // Keys end with what they are of: `b` lies in the first part, `a` in the second.
+fn i_11_a_fallback_charge_is_not_replayed_if_another_partition_denied() {
+    // The last letter of the key selects the partition: `b` the first, `a` the second.
     let by = |name, header: &str, units| LimitRule {
         key: tollgate_testkit::requests::key(&[header]),
         ..limit(name, quota(Algorithm::TokenBucket, &[(units, Nanos::HOUR)]))

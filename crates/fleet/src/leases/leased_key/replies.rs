@@ -1,6 +1,6 @@
-//! What an entry says to a request: whether there is something, where the limit stands, and when to come back.
+//! What a leased key replies to a request: the outcome, the limit's status, and the wait.
 //!
-//! Must not know: how slices come and go.
+//! Must not know: how leases are granted and returned.
 
 use tollgate_core::quota_lease::LocalLease;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
@@ -9,7 +9,7 @@ use tollgate_store::{ReplyNote, StoreReply};
 use super::{BrokerRefusal, LeasedKey, LocalReply};
 
 impl LeasedKey {
-    /// Says what [`spend`](Self::spend) would, and spends nothing.
+    /// What [`spend`](Self::spend) would reply, without spending.
     pub(in super::super) fn peek(&self, now: Timestamp, cost: u64) -> LocalReply {
         let has = |slice: &LocalLease| slice.is_active(now) && slice.remaining() >= cost;
         let slices = self.current.iter().chain(&self.next);
@@ -25,7 +25,7 @@ impl LeasedKey {
         }
     }
 
-    /// Says what [`spend`](Self::spend) would, by what the lender has just said.
+    /// What [`spend`](Self::spend) would reply, by the broker's last status.
     pub(in super::super) fn estimate(&self, now: Timestamp, cost: u64) -> LocalReply {
         let known = self.peek(now, cost);
         if !matches!(known, LocalReply::Unknown) {
@@ -42,7 +42,7 @@ impl LeasedKey {
         LocalReply::Denied(self.reply(now, Outcome::Deny { retry_after }, cost))
     }
 
-    /// A refusal that is still believed. What costs more than was refused then has to be waited for longer.
+    /// A denial by a refusal that is still valid. A larger cost than the refused one waits longer.
     pub(super) fn deny(&self, now: Timestamp, refused: &BrokerRefusal, cost: u64) -> LocalReply {
         let blocks = |units: u64| units.div_ceil(self.bucket.block().max(1));
         let more = blocks(cost).saturating_sub(blocks(refused.cost));
@@ -52,7 +52,7 @@ impl LeasedKey {
         LocalReply::Denied(self.reply(now, Outcome::Deny { retry_after }, cost))
     }
 
-    /// Units that may be spent here.
+    /// The units left in active leases.
     pub(super) fn remaining(&self, now: Timestamp) -> u64 {
         let slices = self.current.iter().chain(&self.next);
         let alive = slices.filter(|slice| slice.is_active(now));
@@ -61,8 +61,8 @@ impl LeasedKey {
             .fold(0, u64::saturating_add)
     }
 
-    /// What a client is told: what is here, and what the lender had left when it last spoke, refilled since. Of a cost that is
-    /// denied, less is left than that.
+    /// A reply with the limit's status: the units here, and those that the broker had left, refilled since. A denied
+    /// cost always exceeds what remains.
     pub(super) fn reply(&self, now: Timestamp, outcome: Outcome, cost: u64) -> StoreReply {
         let bucket = &self.bucket;
         let (limit, here) = (bucket.limit(), self.remaining(now));

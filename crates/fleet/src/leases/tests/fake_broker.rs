@@ -1,4 +1,4 @@
-//! A lender that is core's book, over a network that a test is in charge of.
+//! A lease broker with core's accounting, over a network that the test controls.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,12 +17,12 @@ use super::super::leased_key::leasable_bucket;
 
 pub(super) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Answered when it is first looked at.
+    /// Replied at once.
     AtOnce,
-    /// Under way until a test says what becomes of it.
+    /// In flight until the test delivers it.
     UnderWay,
     /// Never sent.
     Unreachable,
@@ -35,7 +35,7 @@ pub(super) struct Call {
     pub(super) reports: Vec<LeaseReport>,
     spend: u64,
     pub(super) want: Option<LeaseSpec>,
-    /// What the book said, once it was asked.
+    /// The broker's reply, once the call was delivered.
     pub(super) granted: Option<LeaseGrant>,
     pub(super) outcome: Option<Result<LeaseGrant, StoreErrorKind>>,
 }
@@ -46,7 +46,7 @@ pub(super) struct FakeBroker {
     pub(super) books: Mutex<HashMap<Vec<u8>, LeasedBucket>>,
     pub(super) calls: Mutex<Vec<Call>>,
     pub(super) fate: Mutex<Fate>,
-    /// What was spent at the lender itself, and when.
+    /// What the broker admitted directly, and when.
     pub(super) spent: Mutex<Vec<(Timestamp, u64)>>,
 }
 
@@ -69,7 +69,7 @@ impl FakeBroker {
         *self.fate.lock().unwrap() = fate;
     }
 
-    /// The call arrives at the lender.
+    /// Delivers the call to the broker.
     pub(super) fn deliver(&self, index: usize) {
         let mut calls = self.calls();
         let call = &mut calls[index];
@@ -89,7 +89,7 @@ impl FakeBroker {
         call.granted = Some(granted);
     }
 
-    /// The answer arrives, or it is known that none will.
+    /// Delivers the reply, or reports it lost.
     pub(super) fn answer(&self, index: usize, is_lost: bool) {
         let mut calls = self.calls();
         let call = &mut calls[index];
@@ -99,7 +99,7 @@ impl FakeBroker {
         });
     }
 
-    /// What is left at the lender.
+    /// The units that the broker has left.
     pub(super) fn remaining(&self, key: &[u8], ruled: &IdentifiedLimit) -> u64 {
         let books = self.books.lock().unwrap();
         let bucket = leasable_bucket(&ruled.limit).unwrap();

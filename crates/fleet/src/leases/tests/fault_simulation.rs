@@ -1,7 +1,7 @@
-//! Several nodes and one lender, with everything that can go wrong between them: never more than the limit (I-01).
+//! Several nodes and one broker with network and clock faults: they never admit more than the limit (I-01).
 //!
-//! Calls are delivered late, answered late, lost on the way there or back; nodes freeze, die, drift, close; requests are given
-//! up on and taken back. Judged by what was really admitted, and when.
+//! Calls are delivered late, replied to late, or lost in either direction. Nodes freeze, crash, drift and shut down.
+//! Requests are cancelled and refunded. The test checks what was actually admitted, and when.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const INTERVAL: u64 = 1_000_000_000 / PER_SECOND;
 const BURST: u64 = 6;
 const STEPS: usize = 600;
 
-/// Numbers that look random and are the same for the same seed.
+/// A deterministic random number generator.
 struct SimRng(u64);
 
 impl SimRng {
@@ -35,12 +35,12 @@ impl SimRng {
     }
 }
 
-/// A clock that is wrong by some, and runs too fast or too slow.
+/// A clock with an offset that runs too fast or too slow.
 #[derive(Clone, Debug)]
 struct DriftingClock {
     real: Arc<ManualClock>,
     behind: u64,
-    /// Thousandths beyond what it should run.
+    /// Drift in thousandths.
     per_mille: u64,
 }
 
@@ -60,7 +60,7 @@ struct Node {
     clock: DriftingClock,
     waiting: Vec<(Waiting, u64)>,
     tending: Vec<Tending>,
-    /// Admitted here and then refused by others, but not yet taken back.
+    /// Admitted here and denied by another limit, but not refunded yet.
     refused: Vec<tollgate_core::Receipt>,
 }
 
@@ -143,7 +143,7 @@ impl Simulation {
         self.clock.advance(Nanos::from_nanos(span));
     }
 
-    /// A request comes; one in five is going to be refused by somebody else.
+    /// A request arrives; another limit will deny one in five.
     fn request(&mut self, node: usize) {
         let cost = 1 + self.dice.below(6) / 4;
         let (leases, clock) = (&self.nodes[node].leases, &self.nodes[node].clock);
@@ -165,7 +165,7 @@ impl Simulation {
         let SpendOutcome::Admitted(answer) = taken else {
             return;
         };
-        // What was spent at the lender itself is in its own list.
+        // Direct decisions of the broker are in its own list.
         if answer.receipt.mark == 0 {
             return;
         }
@@ -249,7 +249,7 @@ impl Simulation {
         }
     }
 
-    /// By how much too much was admitted, at the worst; and how much in all.
+    /// The worst over-admission, and the total.
     fn finish(mut self) -> (i128, u64) {
         for _ in 0..STEPS {
             self.step();
@@ -263,7 +263,7 @@ impl Simulation {
 }
 
 #[test]
-fn i01_whatever_goes_wrong_between_nodes_and_lender_the_limit_holds() {
+fn i01_under_any_fault_between_nodes_and_broker_the_limit_holds() {
     let mut all = 0;
     for seed in 0..200 {
         let (excess, admitted) = Simulation::new(seed + 1, seed % 9).finish();

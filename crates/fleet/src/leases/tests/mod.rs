@@ -1,4 +1,4 @@
-//! Slices, with a lender that is core's book and time that tests move.
+//! Leases with core's accounting as the broker, and a manual clock.
 
 mod fake_broker;
 mod fault_simulation;

@@ -1,4 +1,4 @@
-//! What a node does with slices, told one by one.
+//! How a node uses leases, one story per test.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn answer(taken: SpendOutcome) -> StoreReply {
 }
 
 #[test]
-fn a_hot_key_is_decided_on_with_few_calls_and_exactly_to_the_limit() {
+fn a_hot_key_needs_few_calls_and_admits_exactly_the_limit() {
     let rig = LeaseTest::new();
     let limit = ruled(100, 10_000);
     let admitted = (0..30_000).filter(|_| {
@@ -107,7 +107,7 @@ impl LeaseTest {
 }
 
 #[test]
-fn a_small_limit_is_lent_unit_by_unit() {
+fn a_small_limit_is_leased_unit_by_unit() {
     let rig = LeaseTest::new();
     rig.leases.set_nodes(3);
     let limit = ruled(1, 5);
@@ -123,7 +123,7 @@ fn a_small_limit_is_lent_unit_by_unit() {
 }
 
 #[test]
-fn no_node_takes_more_than_a_fair_part_and_all_together_get_the_limit() {
+fn no_lease_exceeds_a_fair_share_and_all_nodes_together_get_the_limit() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 3_000);
     let nodes = [rig.other_node(), rig.other_node(), rig.other_node()];
@@ -148,7 +148,7 @@ fn no_node_takes_more_than_a_fair_part_and_all_together_get_the_limit() {
 }
 
 #[test]
-fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
+fn one_request_serves_all_waiting_checks_and_a_second_those_it_was_too_small_for() {
     let rig = LeaseTest::new();
     rig.lender.set_fate(Fate::UnderWay);
     let limit = ruled(1, 1_000);
@@ -164,7 +164,7 @@ fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
         assert_eq!(rig.calls(), round + 1);
         rig.lender.deliver(round);
         rig.lender.answer(round, false);
-        // Whoever went is served first; those who wait look again.
+        // The request that asked the broker is served first; the waiting ones look again.
         borrowing.retain_mut(|one| match one.as_mut().poll(&mut context) {
             Poll::Ready(Ok(SpendOutcome::Admitted(_))) => {
                 admitted += 1;
@@ -183,7 +183,7 @@ fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
     assert_eq!((admitted, borrowing.len(), rig.calls()), (50, 0, 2));
 }
 
-/// Traffic at a hundred times the limit: hardly more calls than admitted requests.
+/// Traffic at a hundred times the limit makes hardly more calls than admitted requests.
 #[test]
 fn traffic_far_beyond_the_limit_makes_hardly_any_calls() {
     let rig = LeaseTest::new();
@@ -206,7 +206,7 @@ fn traffic_far_beyond_the_limit_makes_hardly_any_calls() {
 }
 
 #[test]
-fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
+fn a_denied_client_that_waits_for_retry_after_is_admitted() {
     let rig = LeaseTest::new();
     let limit = ruled(10, 3);
     for _ in 0..3 {
@@ -224,7 +224,7 @@ fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
 }
 
 #[test]
-fn i12_what_is_told_is_coherent() {
+fn i12_limit_remaining_and_reset_are_coherent() {
     let rig = LeaseTest::new();
     let limit = ruled(50, 100);
     let mut last: Option<StoreReply> = None;
@@ -247,7 +247,7 @@ fn i12_what_is_told_is_coherent() {
         }
         let is_spent = matches!(taken, SpendOutcome::Admitted(_));
         if let (Some(last), true, 0) = (last, is_spent, step % 7) {
-            // No time has passed, so what was spent is missing.
+            // No time has passed, so the spent units are missing.
             assert!(
                 status.remaining <= last.status.remaining,
                 "{last:?} {told:?}"
@@ -260,7 +260,7 @@ fn i12_what_is_told_is_coherent() {
 }
 
 #[test]
-fn what_another_limit_refused_goes_back_into_the_slice() {
+fn a_charge_that_another_limit_denied_is_refunded_to_the_lease() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 10);
     let one = check(&limit, 1);
@@ -287,7 +287,7 @@ fn what_another_limit_refused_goes_back_into_the_slice() {
 }
 
 #[test]
-fn what_turns_out_to_cost_more_is_taken_from_the_next_slice() {
+fn a_higher_actual_cost_is_taken_from_the_next_lease() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 10);
     let one = check(&limit, 1);
@@ -298,7 +298,7 @@ fn what_turns_out_to_cost_more_is_taken_from_the_next_slice() {
 }
 
 #[test]
-fn slices_go_back_when_nobody_comes_and_at_the_end() {
+fn idle_leases_are_returned_and_all_leases_at_shutdown() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     for _ in 0..100 {
@@ -333,7 +333,7 @@ fn slices_go_back_when_nobody_comes_and_at_the_end() {
 }
 
 #[test]
-fn a_lender_that_is_away_is_an_error_for_all_who_wait_and_loses_nothing() {
+fn an_unavailable_broker_is_an_error_for_all_waiting_checks_and_loses_nothing() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     let one = check(&limit, 1);
@@ -374,7 +374,7 @@ fn a_lender_that_is_away_is_an_error_for_all_who_wait_and_loses_nothing() {
 }
 
 #[test]
-fn whoever_gives_up_lets_the_others_go_themselves() {
+fn when_a_request_is_dropped_the_waiting_checks_send_their_own() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     let one = check(&limit, 1);
@@ -398,7 +398,7 @@ fn whoever_gives_up_lets_the_others_go_themselves() {
 }
 
 #[test]
-fn keys_that_there_is_no_room_for_are_decided_on_by_the_lender() {
+fn keys_that_do_not_fit_are_decided_by_the_broker() {
     let rig = LeaseTest::new();
     let leases = LocalLeases::new(LeaseOptions {
         max_keys: 1,
@@ -423,7 +423,7 @@ fn keys_that_there_is_no_room_for_are_decided_on_by_the_lender() {
 }
 
 #[test]
-fn a_look_spends_nothing() {
+fn a_peek_spends_nothing() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 2);
     let look = QuotaCheck {
@@ -442,7 +442,7 @@ fn a_look_spends_nothing() {
 }
 
 #[test]
-fn a_quota_that_changes_is_in_force_at_once() {
+fn a_changed_quota_applies_at_once() {
     let rig = LeaseTest::new();
     let small = ruled(1, 2);
     let large = IdentifiedLimit {
@@ -458,9 +458,9 @@ fn a_quota_that_changes_is_in_force_at_once() {
     assert_eq!(admitted(&large), 4, "what was spent stays spent");
 }
 
-/// Four threads on two nodes: exactly the limit, and nobody waits for ever.
+/// Four threads on two nodes: exactly the limit is admitted, and none waits forever.
 #[test]
-fn threads_that_borrow_at_once_admit_exactly_the_limit() {
+fn concurrent_threads_admit_exactly_the_limit() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 20_000);
     let nodes = [rig.other_node(), rig.other_node()];
@@ -497,7 +497,7 @@ fn threads_that_borrow_at_once_admit_exactly_the_limit() {
 }
 
 #[test]
-fn a_decision_from_a_slice_allocates_nothing() {
+fn a_decision_from_a_lease_allocates_nothing() {
     let rig = LeaseTest::new();
     let limit = ruled(1_000_000, 1_000_000);
     let one = check(&limit, 1);
@@ -513,9 +513,9 @@ fn a_decision_from_a_slice_allocates_nothing() {
     assert_eq!(allocated, 0);
 }
 
-/// Taking back what the lender was told would let a unit be spent that was charged earlier, when refill has replaced it.
+/// Refunding a reported charge would allow a unit to be spent again after the refill has replaced it.
 #[test]
-fn what_was_told_is_not_taken_back_even_if_more_was_spent_since() {
+fn reported_charges_are_not_refunded_even_if_more_was_spent_since() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 100);
     let one = check(&limit, 1);
@@ -534,7 +534,7 @@ fn what_was_told_is_not_taken_back_even_if_more_was_spent_since() {
 }
 
 #[test]
-fn what_was_spent_of_one_slice_is_not_taken_back_into_another() {
+fn charges_of_one_lease_are_not_refunded_to_another() {
     let rig = LeaseTest::new();
     let limit = ruled(1, 1_000);
     let one = check(&limit, 1);

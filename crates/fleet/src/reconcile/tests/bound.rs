@@ -1,6 +1,6 @@
-//! The bound that `explain` prints is held (I-01 for `async`): over any window all nodes together admit at most the quota and
-//! (n − 1) · (burst + rate × t), where t is the interval, or the longest time for which something spent on one node was unknown
-//! on another and a fifth of the interval, if that is longer.
+//! The bound that `explain` prints holds (I-01 for `async`). Over any window, all nodes together admit at most the
+//! quota and (n − 1) · (burst + rate × t). Here t is the interval or, if that is longer, the longest time for which a
+//! charge was unknown to another node plus a fifth of the interval.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ impl SimRng {
     }
 }
 
-/// How a run goes.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     nodes: usize,
-    /// How often a call is lost, of a hundred.
+    /// The percentage of lost calls.
     lost: u64,
-    /// From when to when nobody reaches the store, in milliseconds.
+    /// The outage of the store, from and to, in milliseconds.
     partition: Option<(u64, u64)>,
-    /// Nodes say nothing to each other.
+    /// Negative control: nodes never reconcile.
     is_silent: bool,
-    /// The store forgives debt beyond the burst.
+    /// Negative control: the store forgives debt beyond the burst.
     forgives: bool,
     seconds: u64,
 }
@@ -53,9 +53,9 @@ const QUIET: Run = Run {
 };
 
 struct RunTotals {
-    /// By how much too much was admitted in the worst window, in nanoseconds of refill.
+    /// The worst over-admission of any window, in nanoseconds of refill.
     excess: i128,
-    /// How long at most something stayed unknown.
+    /// The longest time for which a charge was unknown.
     unknown: i128,
     admitted: u64,
     dropped: u64,
@@ -75,14 +75,14 @@ fn run(run: Run, seed: u64) -> RunTotals {
     }
     let mut log = BucketLog::new(STEP, BURST);
     let (mut admitted, mut unknown) = (0, 0);
-    // When each node was last heard, and of each node up to when each other knows.
+    // The last report of each node, and up to when each node knows each other's charges.
     let mut heard = vec![START; run.nodes];
     let mut known = vec![vec![START; run.nodes]; run.nodes];
     for milli in 0..run.seconds * 1_000 {
         clock.advance(Nanos::from_millis(1));
         let now = clock.now();
         for (index, node) in nodes.iter().enumerate() {
-            // Far more than the limit comes, now here, now there.
+            // Far more requests than the limit, on changing nodes.
             if dice.below(4) == 0 && spends(node, &limit, now) {
                 admitted += 1;
                 log.charge(now.as_nanos(), i128::from(STEP));
@@ -123,14 +123,14 @@ fn spends(node: &Reconciler, limit: &IdentifiedLimit, now: Timestamp) -> bool {
     matches!(taken, SpendOutcome::Admitted(_))
 }
 
-/// The bound, in nanoseconds of refill.
+/// The bound in nanoseconds of refill.
 fn bound(nodes: usize, unknown: i128) -> i128 {
     let each = i128::from(STEP * BURST) + unknown.max(i128::from(INTERVAL.as_nanos()));
     (nodes as i128 - 1) * each
 }
 
 #[test]
-fn i01_while_the_store_answers_the_printed_bound_is_held_and_the_rate_about_met() {
+fn i01_while_the_store_answers_the_printed_bound_holds_and_the_rate_is_about_met() {
     for nodes in 1..=4 {
         let seen = run(Run { nodes, ..QUIET }, 7 + nodes as u64);
         let interval = i128::from(INTERVAL.as_nanos());
@@ -156,7 +156,7 @@ fn i01_while_the_store_answers_the_printed_bound_is_held_and_the_rate_about_met(
 }
 
 #[test]
-fn i01_whatever_is_lost_the_bound_is_held() {
+fn i01_under_lost_calls_and_outages_the_bound_holds() {
     for seed in 0..12 {
         let lost = [5, 30, 60][usize::try_from(seed % 3).unwrap()];
         let partition = (seed % 2 == 0).then_some((4_000, 7_000));
@@ -179,7 +179,7 @@ fn i01_whatever_is_lost_the_bound_is_held() {
 }
 
 #[test]
-fn control_nodes_that_never_hear_of_each_other_are_caught() {
+fn control_nodes_that_never_reconcile_are_caught() {
     let silent = Run {
         is_silent: true,
         ..QUIET

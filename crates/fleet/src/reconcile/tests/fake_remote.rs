@@ -1,4 +1,4 @@
-//! A store that several nodes share, whose calls and answers get lost when a test says so.
+//! A shared store whose calls and replies a test can lose.
 
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ pub(super) struct FakeRemote {
     memory: MemoryStore<Arc<ManualClock>>,
     pub(super) fate: Mutex<Fate>,
     pub(super) calls: AtomicUsize,
-    /// Counts by this limit instead of the one that it is asked by: one that forgives.
+    /// Counts by this limit instead of the requested one: a store that forgives debt.
     pub(super) forgives: Option<IdentifiedLimit>,
 }
 

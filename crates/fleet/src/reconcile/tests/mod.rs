@@ -1,4 +1,4 @@
-//! Nodes that hear of each other now and then, over a store in memory that may be away.
+//! Nodes that reconcile over an in-memory store with faults.
 
 mod bound;
 mod fake_remote;

@@ -1,4 +1,4 @@
-//! What a node does between two answers of the store, told one by one.
+//! How a node decides between two replies of the store, one story per test.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl ReconcileTest {
         (0..times).filter(is_spent).count()
     }
 
-    /// Half a second passes, and both tell and hear; twice, so that the first hears of the second too.
+    /// Half a second passes and both nodes reconcile; twice, so that the first node sees the second's report.
     fn reconcile(&self) {
         for _ in 0..2 {
             self.clock.advance(Nanos::from_millis(500));
@@ -63,7 +63,7 @@ fn answer(taken: SpendOutcome) -> StoreReply {
 }
 
 #[test]
-fn a_node_never_admits_more_than_the_quota_by_itself_and_then_hears_of_the_others() {
+fn a_node_never_admits_more_than_the_quota_by_itself_and_then_counts_the_others() {
     let rig = ReconcileTest::new();
     let limit = bucket(1, 10);
     let one = check(&limit, 1);
@@ -115,7 +115,7 @@ fn windows_are_shared_too() {
 }
 
 #[test]
-fn many_keys_are_told_in_few_calls_and_quiet_ones_not_at_all() {
+fn many_keys_are_reported_in_few_calls_and_idle_ones_not_at_all() {
     let rig = ReconcileTest::new();
     let limit = bucket(1, 10);
     for key in 0..640_u32 {
@@ -147,7 +147,7 @@ fn many_keys_are_told_in_few_calls_and_quiet_ones_not_at_all() {
 }
 
 #[test]
-fn what_another_limit_refused_costs_nothing_unless_it_was_told() {
+fn a_charge_that_another_limit_denied_is_refunded_unless_it_was_reported() {
     let rig = ReconcileTest::new();
     let limit = bucket(1, 10);
     let one = check(&limit, 1);
@@ -168,7 +168,7 @@ fn what_another_limit_refused_costs_nothing_unless_it_was_told() {
 }
 
 #[test]
-fn what_was_lost_is_told_again() {
+fn lost_reports_are_sent_again() {
     let rig = ReconcileTest::new();
     let limit = bucket(1, 10);
     let one = check(&limit, 1);
@@ -183,7 +183,7 @@ fn what_was_lost_is_told_again() {
 }
 
 #[test]
-fn at_the_end_everything_is_told_at_once() {
+fn at_shutdown_everything_is_reported_at_once() {
     let rig = ReconcileTest::new();
     let limit = bucket(1, 10);
     let one = check(&limit, 1);
@@ -196,7 +196,7 @@ fn at_the_end_everything_is_told_at_once() {
 }
 
 #[test]
-fn what_cannot_be_counted_like_this_is_asked_elsewhere() {
+fn unsupported_limits_go_to_the_store() {
     let rig = ReconcileTest::new();
     let places = IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
