@@ -23,8 +23,8 @@ pub(crate) struct CarriedOverCounters {
 impl CarriedOverCounters {
     /// Drops the counters of removed limits if there are more than [`MAX_RETIRED`].
     pub(crate) fn prune(&mut self, rules: &Rules) {
-        let most = rules.rules().len().saturating_add(MAX_RETIRED);
-        if self.counters.len() > most || self.comparisons.len() > most {
+        let max = rules.rules().len().saturating_add(MAX_RETIRED);
+        if self.counters.len() > max || self.comparisons.len() > max {
             let names: HashSet<&str> = rules.rules().iter().map(|rule| &*rule.name).collect();
             self.counters.retain(|name, _| names.contains(&**name));
             self.comparisons.retain(|name, _| names.contains(&**name));
@@ -38,12 +38,12 @@ impl CarriedOverCounters {
 
     /// The comparison with a rule's candidate. It continues over reloads while the compared quotas stay the same.
     pub(crate) fn comparison(&mut self, rule: &Rule) -> Option<Arc<Comparison>> {
-        if let Some(known) = self
+        if let Some(existing) = self
             .comparisons
             .get(&rule.name)
-            .filter(|known| known.compares_quotas_of(rule))
+            .filter(|existing| existing.compares_quotas_of(rule))
         {
-            return Some(Arc::clone(known));
+            return Some(Arc::clone(existing));
         }
         let new = Arc::new(Comparison::for_rule(rule)?);
         self.comparisons.insert(rule.name.clone(), Arc::clone(&new));

@@ -19,8 +19,8 @@ pub(crate) fn effective_modes(
     if context.overrides.is_none() && context.generation.is_all_enforced() {
         return;
     }
-    let found = context.matched.rules().iter();
-    modes.extend(found.map(|index| effective_mode(context, *index, plan)));
+    let matched = context.matched.rules().iter();
+    modes.extend(matched.map(|index| effective_mode(context, *index, plan)));
 }
 
 fn effective_mode(context: &PlanContext<'_>, index: usize, plan: &mut Plan) -> Mode {

@@ -85,19 +85,19 @@ impl<S: StateStore> Engine<S> {
     pub fn with_limit_ids(
         rules: Rules,
         store: S,
-        numbering: &LimitIdAllocator,
+        limit_ids: &LimitIdAllocator,
     ) -> Result<Self, LimitIdsExhausted> {
         let mut registry = Registry {
-            limit_ids: numbering.clone(),
+            limit_ids: limit_ids.clone(),
             ..Registry::default()
         };
-        let mut given = numbering.lock();
-        let prepared = registry.prepare(rules, &given, 1, &store)?;
+        let mut table = limit_ids.lock();
+        let prepared = registry.prepare(rules, &table, 1, &store)?;
         for (_, new) in prepared.generation.quotas(None) {
             store.learn(new);
         }
-        *given = prepared.limit_ids;
-        drop(given);
+        *table = prepared.limit_ids;
+        drop(table);
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(prepared.generation),
@@ -113,15 +113,15 @@ impl<S: StateStore> Engine<S> {
     /// No limit ids are left for new states. Nothing changes then.
     pub fn replace(&self, rules: Rules) -> Result<u64, LimitIdsExhausted> {
         let mut registry = self.registry();
-        let numbering = registry.limit_ids.clone();
-        let mut given = numbering.lock();
+        let limit_ids = registry.limit_ids.clone();
+        let mut table = limit_ids.lock();
         let before = self.current.load_full();
-        let number = before.number().saturating_add(1);
+        let generation_number = before.number().saturating_add(1);
         let PreparedGeneration {
             generation,
-            limit_ids: numbers,
-            retired: gone,
-        } = registry.prepare(rules, &given, number, &self.store)?;
+            limit_ids: new_table,
+            retired,
+        } = registry.prepare(rules, &table, generation_number, &self.store)?;
         // Quotas with the same id share states. The counts of a window are converted to another length once.
         let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
@@ -137,11 +137,11 @@ impl<S: StateStore> Engine<S> {
         }
         self.apply_overrides(&generation, &registry.operator_state);
         self.current.store(Arc::new(generation));
-        for id in gone {
+        for id in retired {
             self.store.forget(id);
         }
-        *given = numbers;
-        Ok(number)
+        *table = new_table;
+        Ok(generation_number)
     }
 
     /// Decides on a request and charges it if it is admitted.
@@ -296,8 +296,8 @@ impl<S: StateStore> Engine<S> {
     /// Applies the operators' settings to one generation.
     pub(crate) fn apply_overrides(&self, generation: &Generation, controls: &OperatorState) {
         let (snapshot, quotas) = control::compile_snapshot(generation, controls);
-        for ruled in &quotas {
-            self.store.learn(ruled);
+        for limit in &quotas {
+            self.store.learn(limit);
         }
         generation.overrides().replace(snapshot);
     }
@@ -312,12 +312,18 @@ impl Registry {
     fn prepare<S: StateStore>(
         &mut self,
         rules: Rules,
-        numbers: &LimitIdTable,
-        number: u64,
+        table: &LimitIdTable,
+        generation_number: u64,
         store: &S,
     ) -> Result<PreparedGeneration, LimitIdsExhausted> {
         self.carried_over.prune(&rules);
-        Generation::prepare(rules, numbers, &mut self.carried_over, number, store.now())
+        Generation::prepare(
+            rules,
+            table,
+            &mut self.carried_over,
+            generation_number,
+            store.now(),
+        )
     }
 }
 

@@ -44,16 +44,16 @@ impl LimitIdAllocator {
             .iter()
             .map(|identity| format!("{ENVOY_PREFIX}{identity}"))
             .collect();
-        let mut given = self.lock();
+        let mut table = self.lock();
         let assigned =
-            given.assign_for(IdOwner::Envoy, &id_requests(&names, counters), store.now())?;
+            table.assign_for(IdOwner::Envoy, &id_requests(&names, counters), store.now())?;
         let IdAssignment {
             ids,
-            retired: gone,
-            table: numbers,
+            retired,
+            table: new_table,
         } = assigned;
         let old: HashMap<LimitId, &IdentifiedLimit> =
-            before.iter().map(|ruled| (ruled.id, ruled)).collect();
+            before.iter().map(|limit| (limit.id, limit)).collect();
         for (index, limit) in counters.limits {
             let Some(id) = ids.get(*index).copied() else {
                 continue;
@@ -65,10 +65,10 @@ impl LimitIdAllocator {
             store.learn(&new);
         }
         let swapped = swap(ids.into());
-        for id in gone {
+        for id in retired {
             store.forget(id);
         }
-        *given = numbers;
+        *table = new_table;
         Ok(swapped)
     }
 }

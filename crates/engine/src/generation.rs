@@ -186,16 +186,16 @@ impl Generation {
     pub(crate) fn divergence(&self, index: usize) -> Option<Divergence> {
         let (rule, entry) = self.rule(index)?;
         let of_candidate = |meter: &Meter| meter.role == MeterRole::Candidate;
-        let recipe = rule.meters.iter().position(of_candidate).and_then(|meter| {
-            let place = MeterRef { rule: index, meter };
-            self.rules.key_spec(place)
+        let key_spec = rule.meters.iter().position(of_candidate).and_then(|meter| {
+            let meter_ref = MeterRef { rule: index, meter };
+            self.rules.key_spec(meter_ref)
         });
         let threshold = self.rules.divergence_threshold();
         Some(
             entry
                 .comparison
                 .as_ref()?
-                .read(&rule.name, threshold, recipe),
+                .read(&rule.name, threshold, key_spec),
         )
     }
 
@@ -212,12 +212,12 @@ impl Generation {
         self.meters().flat_map(move |state| {
             let old = old.get(&state.id).copied();
             let all = |state: &'a MeterState| {
-                let patient = state
+                let queueing = state
                     .queueing_quotas
                     .iter()
                     .flatten()
-                    .map(|(ruled, _)| ruled);
-                state.quotas.iter().chain(patient)
+                    .map(|(identified, _)| identified);
+                state.quotas.iter().chain(queueing)
             };
             all(state)
                 .enumerate()
@@ -232,40 +232,40 @@ impl Generation {
     /// Assigns ids to all states and builds the next generation. It is not in force yet.
     pub(crate) fn prepare(
         rules: Rules,
-        numbers: &LimitIdTable,
+        table: &LimitIdTable,
         carried_over: &mut CarriedOverCounters,
         number: u64,
         now: Timestamp,
     ) -> Result<PreparedGeneration, LimitIdsExhausted> {
-        let wanted: Vec<IdRequest<'_>> = rules
+        let requests: Vec<IdRequest<'_>> = rules
             .rules()
             .iter()
             .flat_map(|rule| rule.meters.iter().map(|meter| id_request(rule, meter)))
             .collect();
         let IdAssignment {
             ids,
-            retired: gone,
-            table: numbers,
-        } = numbers.assign(&wanted, now)?;
+            retired,
+            table,
+        } = table.assign(&requests, now)?;
         let mut uses: HashMap<LimitId, usize> = HashMap::new();
         for id in &ids {
             *uses.entry(*id).or_default() += 1;
         }
         let mut ids = ids.into_iter();
-        let mut recipes = KeySpecIndex::default();
+        let mut key_specs = KeySpecIndex::default();
         let entry = |(index, rule): (usize, &Rule)| {
             let meters = rule.meters.iter().enumerate().zip(&mut ids);
             let state = meters.map(|((position, meter), id)| {
-                let place = MeterRef {
+                let meter_ref = MeterRef {
                     rule: index,
                     meter: position,
                 };
-                let key = recipes.index_of(rules.key_spec(place));
-                let lies = rules
-                    .colocation_part(place)
-                    .map(|part| recipes.slot_index_of(part));
+                let key = key_specs.index_of(rules.key_spec(meter_ref));
+                let slot_key = rules
+                    .colocation_part(meter_ref)
+                    .map(|part| key_specs.slot_index_of(part));
                 let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
-                MeterState::new(rule, meter, (id, key, lies), is_shared)
+                MeterState::new(rule, meter, (id, key, slot_key), is_shared)
             });
             LimitEntry {
                 meters: state.collect(),
@@ -296,8 +296,8 @@ impl Generation {
                 has_tickets,
                 overrides: OverrideSlot::default(),
             },
-            limit_ids: numbers,
-            retired: gone,
+            limit_ids: table,
+            retired,
         })
     }
 }
@@ -309,33 +309,34 @@ impl MeterState {
         (id, key, slot_key): (LimitId, u32, Option<u32>),
         is_shared: bool,
     ) -> Self {
-        let ruled = |limit: Limit| IdentifiedLimit { id, limit };
+        let identified = |limit: Limit| IdentifiedLimit { id, limit };
         let may_wait = matches!(
             meter.role,
             MeterRole::Main | MeterRole::Local | MeterRole::Candidate
         ) && rule.count == Count::Requests;
         let wait = rule.wait.filter(|_| may_wait);
-        let patience = wait.and_then(|wait| QueueingOptions::for_quotas(&meter.quotas, wait));
-        let own = |limit: &Limit| match (patience, wait) {
-            (Some(patience), _) => patience.without_wait(limit),
+        let queueing_options =
+            wait.and_then(|wait| QueueingOptions::for_quotas(&meter.quotas, wait));
+        let own = |limit: &Limit| match (queueing_options, wait) {
+            (Some(queueing_options), _) => queueing_options.without_wait(limit),
             (None, Some(wait)) => bound_queue(limit, wait),
             (None, None) => *limit,
         };
-        let stretch = |limit: &Limit| {
-            let patient = patience?.with_wait(limit)?;
-            Some((ruled(patient.limit), patient))
+        let with_wait = |limit: &Limit| {
+            let queueing = queueing_options?.with_wait(limit)?;
+            Some((identified(queueing.limit), queueing))
         };
         let is_concurrency =
             meter.quotas.first().map(Limit::algorithm_kind) == Some(Kind::Concurrency);
-        let queueing: Box<[_]> = meter.quotas.iter().map(stretch).collect();
+        let queueing: Box<[_]> = meter.quotas.iter().map(with_wait).collect();
         Self {
             id,
             key,
             slot_key,
-            quotas: meter.quotas.iter().map(own).map(ruled).collect(),
+            quotas: meter.quotas.iter().map(own).map(identified).collect(),
             only_quota: only_quota(rule, meter).filter(|_| queueing.iter().all(Option::is_none)),
             queueing_quotas: queueing,
-            queueing_options: patience,
+            queueing_options,
             is_concurrency,
             is_shared,
             denial_caching: denial_caching(rule, is_concurrency),
@@ -370,14 +371,17 @@ struct KeySpecIndex {
 }
 
 impl KeySpecIndex {
-    fn index_of(&mut self, recipe: Option<&KeySpec>) -> u32 {
-        let mut words = String::new();
-        let parts = recipe.map_or(&[][..], |recipe| &recipe.parts);
+    fn index_of(&mut self, key_spec: Option<&KeySpec>) -> u32 {
+        let mut text = String::new();
+        let parts = key_spec.map_or(&[][..], |key_spec| &key_spec.parts);
         for part in parts {
-            words.push_str(&key_part_text(part));
+            text.push_str(&key_part_text(part));
         }
-        words.push_str(&format!("{:?}", recipe.map(|recipe| &recipe.distinct)));
-        self.index_of_text(words)
+        text.push_str(&format!(
+            "{:?}",
+            key_spec.map(|key_spec| &key_spec.distinct)
+        ));
+        self.index_of_text(text)
     }
 
     /// Slot keys are built like keys and share their indexes.
@@ -385,9 +389,9 @@ impl KeySpecIndex {
         self.index_of_text(format!("place {}", key_part_text(part)))
     }
 
-    fn index_of_text(&mut self, words: String) -> u32 {
+    fn index_of_text(&mut self, text: String) -> u32 {
         let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
-        *self.known.entry(words).or_insert(next)
+        *self.known.entry(text).or_insert(next)
     }
 }
 

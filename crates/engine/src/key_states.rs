@@ -29,15 +29,15 @@ impl Generation {
             return Vec::new();
         };
         let rules = self.rules();
-        let of_meter = |(meter, (of, state)): (usize, (&Meter, &MeterState))| {
-            let at = MeterRef { rule: index, meter };
+        let of_meter = |(meter, (definition, state)): (usize, (&Meter, &MeterState))| {
+            let meter_ref = MeterRef { rule: index, meter };
             let mut buffer = KeyBuffer::new();
-            if of.role == MeterRole::Distinct {
+            if definition.role == MeterRole::Distinct {
                 return None;
             }
-            rules.write_key_of_values(at, values, &mut buffer)?;
+            rules.write_key_of_values(meter_ref, values, &mut buffer)?;
             let key = buffer.as_bytes().to_vec();
-            let has_slot_key = rules.write_colocation_of_values(at, values, &mut buffer);
+            let has_slot_key = rules.write_colocation_of_values(meter_ref, values, &mut buffer);
             Some(KeyState {
                 key,
                 slot_key: has_slot_key.then(|| buffer.as_bytes().to_vec()),

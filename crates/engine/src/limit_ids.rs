@@ -116,106 +116,115 @@ impl LimitIdTable {
     /// Assigns an id to each requested state. Nothing changes until `table` replaces this table.
     pub(crate) fn assign(
         &self,
-        wanted: &[IdRequest<'_>],
+        requests: &[IdRequest<'_>],
         now: Timestamp,
     ) -> Result<IdAssignment, LimitIdsExhausted> {
-        self.assign_for(IdOwner::Policy, wanted, now)
+        self.assign_for(IdOwner::Policy, requests, now)
     }
 
     /// Assigns ids for one owner. The other owner's ids stay.
     pub(crate) fn assign_for(
         &self,
-        party: IdOwner,
-        wanted: &[IdRequest<'_>],
+        owner: IdOwner,
+        requests: &[IdRequest<'_>],
         now: Timestamp,
     ) -> Result<IdAssignment, LimitIdsExhausted> {
-        let mut numbers = self.clone();
-        let mut gone = numbers.retire(party, now);
+        let mut table = self.clone();
+        let mut retired = table.retire(owner, now);
         // Existing ids stay. Then requested ids are assigned if they are free. All others follow in an order that does
         // not depend on the order in the file.
-        let mut order: Vec<&IdRequest<'_>> = wanted.iter().collect();
-        order.sort_by_key(|one| (one.requested.is_none(), one.identity, one.kind));
-        for one in order {
-            gone.extend(numbers.assign_one(one)?);
+        let mut order: Vec<&IdRequest<'_>> = requests.iter().collect();
+        order.sort_by_key(|request| (request.requested.is_none(), request.identity, request.kind));
+        for request in order {
+            retired.extend(table.assign_one(request)?);
         }
-        let ids = wanted.iter().filter_map(|one| numbers.find(one)).collect();
+        let ids = requests
+            .iter()
+            .filter_map(|request| table.find(request))
+            .collect();
         Ok(IdAssignment {
             ids,
-            retired: gone,
-            table: numbers,
+            retired,
+            table,
         })
     }
 
     /// Marks all ids of an owner as removed until they are requested again. Returns the ids whose states have expired.
-    fn retire(&mut self, party: IdOwner, now: Timestamp) -> Vec<LimitId> {
-        let mut gone = Vec::new();
-        self.assigned.retain(|identity, kinds| {
-            if IdOwner::from_identity(identity) != party {
+    fn retire(&mut self, owner: IdOwner, now: Timestamp) -> Vec<LimitId> {
+        let mut retired = Vec::new();
+        self.assigned.retain(|identity, ids| {
+            if IdOwner::from_identity(identity) != owner {
                 return true;
             }
-            kinds.retain_mut(|given| match given.expires_at {
+            ids.retain_mut(|assigned| match assigned.expires_at {
                 Some(leaves) if leaves <= now => {
-                    gone.push(given.id);
+                    retired.push(assigned.id);
                     false
                 }
                 Some(_) => {
-                    given.was_retired = true;
+                    assigned.was_retired = true;
                     true
                 }
                 None => {
-                    given.expires_at = Some(now.after(given.lifetime));
+                    assigned.expires_at = Some(now.after(assigned.lifetime));
                     true
                 }
             });
-            !kinds.is_empty()
+            !ids.is_empty()
         });
-        gone
+        retired
     }
 
     /// Assigns one id. Returns an id that is given up for it, if there is one.
-    fn assign_one(&mut self, wanted: &IdRequest<'_>) -> Result<Option<LimitId>, LimitIdsExhausted> {
-        let kinds = self.assigned.get_mut(wanted.identity);
-        let known = kinds.and_then(|kinds| kinds.iter_mut().find(|one| one.kind == wanted.kind));
-        let mut given_up = None;
-        if let Some(known) = known {
+    fn assign_one(
+        &mut self,
+        request: &IdRequest<'_>,
+    ) -> Result<Option<LimitId>, LimitIdsExhausted> {
+        let ids = self.assigned.get_mut(request.identity);
+        let assigned = ids.and_then(|ids| {
+            ids.iter_mut()
+                .find(|assigned| assigned.kind == request.kind)
+        });
+        let mut released = None;
+        if let Some(assigned) = assigned {
             // Counts in windows of one length cannot be read in another length, and a store only converts those of the
             // previous rules.
-            let is_unreadable = known.was_retired
-                && known.kind.is_tied_to_window_length()
-                && known.lifetime != wanted.lifetime;
+            let is_unreadable = assigned.was_retired
+                && assigned.kind.is_tied_to_window_length()
+                && assigned.lifetime != request.lifetime;
             if !is_unreadable {
-                known.expires_at = None;
-                known.was_retired = false;
-                known.lifetime = if known.kind.is_tied_to_window_length() {
-                    wanted.lifetime
+                assigned.expires_at = None;
+                assigned.was_retired = false;
+                assigned.lifetime = if assigned.kind.is_tied_to_window_length() {
+                    request.lifetime
                 } else {
-                    known.lifetime.max(wanted.lifetime)
+                    assigned.lifetime.max(request.lifetime)
                 };
                 return Ok(None);
             }
-            given_up = Some(known.id);
-            self.remove(wanted);
+            released = Some(assigned.id);
+            self.remove(request);
         }
-        let asked = wanted.requested.and_then(NonZeroU16::new);
-        let first = asked.unwrap_or_else(|| preferred_id(wanted.identity));
+        let requested = request.requested.and_then(NonZeroU16::new);
+        let first = requested.unwrap_or_else(|| preferred_id(request.identity));
         let id = LimitId(self.next_free(first)?);
         self.taken.insert(id.0);
         self.assigned
-            .entry(wanted.identity.into())
+            .entry(request.identity.into())
             .or_default()
             .push(AssignedId {
-                kind: wanted.kind,
+                kind: request.kind,
                 id,
-                lifetime: wanted.lifetime,
+                lifetime: request.lifetime,
                 expires_at: None,
                 was_retired: false,
             });
-        Ok(given_up)
+        Ok(released)
     }
 
-    fn remove(&mut self, wanted: &IdRequest<'_>) {
-        if let Some(kinds) = self.assigned.get_mut(wanted.identity) {
-            kinds.retain(|one| one.kind != wanted.kind);
+    fn remove(&mut self, request: &IdRequest<'_>) {
+        if let Some(ids) = self.assigned.get_mut(request.identity) {
+            ids.retain(|assigned| assigned.kind != request.kind);
         }
     }
 
@@ -231,10 +240,10 @@ impl LimitIdTable {
         Err(LimitIdsExhausted)
     }
 
-    fn find(&self, wanted: &IdRequest<'_>) -> Option<LimitId> {
-        let kinds = self.assigned.get(wanted.identity)?;
-        let found = kinds.iter().find(|one| one.kind == wanted.kind)?;
-        Some(found.id)
+    fn find(&self, request: &IdRequest<'_>) -> Option<LimitId> {
+        let ids = self.assigned.get(request.identity)?;
+        let assigned = ids.iter().find(|assigned| assigned.kind == request.kind)?;
+        Some(assigned.id)
     }
 }
 
@@ -256,7 +265,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn wanted(identity: &str) -> IdRequest<'_> {
+    fn request(identity: &str) -> IdRequest<'_> {
         IdRequest {
             identity,
             requested: None,
@@ -265,15 +274,15 @@ mod tests {
         }
     }
 
-    fn numbers(assigned: &IdAssignment) -> Vec<u16> {
+    fn id_numbers(assigned: &IdAssignment) -> Vec<u16> {
         assigned.ids.iter().map(|id| id.0.get()).collect()
     }
 
     #[test]
     fn an_id_depends_on_the_identity_and_not_on_the_order_of_the_file() {
-        let (a, b) = (wanted("login"), wanted("search"));
-        let one = numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
-        let other = numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
+        let (a, b) = (request("login"), request("search"));
+        let one = id_numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
+        let other = id_numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
         assert_eq!(one, [other[1], other[0]]);
         assert_ne!(one[0], one[1]);
     }
@@ -285,10 +294,10 @@ mod tests {
             .map(|n| format!("x{n}"))
             .find(|name| preferred_id(name) == first)
             .unwrap();
-        let (a, b) = (wanted("login"), wanted(&twin));
-        let one = numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
+        let (a, b) = (request("login"), request(&twin));
+        let one = id_numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
         assert_eq!(one, [first.get(), first.get() + 1]);
-        let other = numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
+        let other = id_numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
         assert_eq!(other, [first.get() + 1, first.get()]);
     }
 
@@ -297,39 +306,39 @@ mod tests {
         let number = preferred_id("login").get();
         let asks = IdRequest {
             requested: Some(number),
-            ..wanted("zebra")
+            ..request("zebra")
         };
         let assigned = LimitIdTable::default()
-            .assign(&[wanted("login"), asks], NOW)
+            .assign(&[request("login"), asks], NOW)
             .unwrap();
-        assert_eq!(numbers(&assigned), [number + 1, number]);
+        assert_eq!(id_numbers(&assigned), [number + 1, number]);
     }
 
     #[test]
     fn an_assigned_id_is_kept_even_if_a_new_limit_requests_it() {
         let before = LimitIdTable::default()
-            .assign(&[wanted("login")], NOW)
+            .assign(&[request("login")], NOW)
             .unwrap();
-        let number = numbers(&before)[0];
+        let number = id_numbers(&before)[0];
         let asks = IdRequest {
             requested: Some(number),
-            ..wanted("zebra")
+            ..request("zebra")
         };
-        let after = before.table.assign(&[asks, wanted("login")], NOW).unwrap();
-        assert_eq!(numbers(&after), [number + 1, number]);
+        let after = before.table.assign(&[asks, request("login")], NOW).unwrap();
+        assert_eq!(id_numbers(&after), [number + 1, number]);
     }
 
     #[test]
     fn limits_that_share_a_bucket_share_its_id() {
         let assigned = LimitIdTable::default()
-            .assign(&[wanted("@all"), wanted("@all")], NOW)
+            .assign(&[request("@all"), request("@all")], NOW)
             .unwrap();
         assert_eq!(assigned.ids[0], assigned.ids[1]);
     }
 
     #[test]
     fn another_algorithm_has_another_id_and_changing_back_restores_the_old_one() {
-        let bucket = wanted("login");
+        let bucket = request("login");
         let window = IdRequest {
             kind: Kind::FixedWindow,
             ..bucket
@@ -337,24 +346,24 @@ mod tests {
         let one = LimitIdTable::default().assign(&[bucket], NOW).unwrap();
         let two = one.table.assign(&[window], NOW).unwrap();
         let three = two.table.assign(&[bucket], NOW).unwrap();
-        assert_ne!(numbers(&one), numbers(&two));
-        assert_eq!(numbers(&one), numbers(&three));
+        assert_ne!(id_numbers(&one), id_numbers(&two));
+        assert_eq!(id_numbers(&one), id_numbers(&three));
     }
 
     #[test]
     fn a_removed_limit_that_returns_keeps_its_id_while_its_states_live_and_then_gets_a_new_one() {
         let one = LimitIdTable::default()
-            .assign(&[wanted("login")], NOW)
+            .assign(&[request("login")], NOW)
             .unwrap();
         let none = one.table.assign(&[], NOW).unwrap();
         assert!(none.retired.is_empty());
         let soon = NOW.after(Nanos::from_secs(59));
-        let back = none.table.assign(&[wanted("login")], soon).unwrap();
-        assert_eq!(numbers(&back), numbers(&one));
+        let back = none.table.assign(&[request("login")], soon).unwrap();
+        assert_eq!(id_numbers(&back), id_numbers(&one));
         let late = NOW.after(Nanos::MINUTE);
-        let gone = none.table.assign(&[wanted("login")], late).unwrap();
-        assert_eq!(gone.retired, one.ids);
-        assert_ne!(numbers(&gone), numbers(&one));
+        let retired = none.table.assign(&[request("login")], late).unwrap();
+        assert_eq!(retired.retired, one.ids);
+        assert_ne!(id_numbers(&retired), id_numbers(&one));
     }
 
     #[test]
@@ -362,7 +371,7 @@ mod tests {
         let window = |secs| IdRequest {
             kind: Kind::SlidingCounter,
             lifetime: Nanos::from_secs(secs),
-            ..wanted("login")
+            ..request("login")
         };
         let one = LimitIdTable::default().assign(&[window(120)], NOW).unwrap();
         let changed = one.table.assign(&[window(240)], NOW).unwrap();
@@ -381,7 +390,7 @@ mod tests {
     #[test]
     fn policy_and_envoy_neither_share_ids_nor_retire_each_others() {
         let one = LimitIdTable::default()
-            .assign(&[wanted("login")], NOW)
+            .assign(&[request("login")], NOW)
             .unwrap();
         let twin = (0..200_000)
             .map(|n| format!("{ENVOY_PREFIX}{n}"))
@@ -389,12 +398,12 @@ mod tests {
             .unwrap();
         let both = one
             .table
-            .assign_for(IdOwner::Envoy, &[wanted(&twin)], NOW)
+            .assign_for(IdOwner::Envoy, &[request(&twin)], NOW)
             .unwrap();
         assert_ne!(both.ids, one.ids);
         let late = NOW.after(Nanos::HOUR);
         let again = both.table.assign_for(IdOwner::Envoy, &[], late).unwrap();
-        let again = again.table.assign(&[wanted("login")], late).unwrap();
+        let again = again.table.assign(&[request("login")], late).unwrap();
         assert_eq!((again.ids, again.retired), (one.ids, Vec::new()));
     }
 
@@ -404,7 +413,7 @@ mod tests {
             taken: (1..=u16::MAX).filter_map(NonZeroU16::new).collect(),
             ..LimitIdTable::default()
         };
-        let more = full.assign(&[wanted("one more")], NOW);
+        let more = full.assign(&[request("one more")], NOW);
         assert_eq!(more.unwrap_err(), LimitIdsExhausted);
     }
 }

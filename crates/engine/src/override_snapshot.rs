@@ -86,12 +86,15 @@ impl OverrideSnapshot {
 
     /// The mode of a rule, and the share of its keys that it is enforced for.
     pub(crate) fn mode_of(&self, index: usize, rule: &Rule) -> (Mode, Percent) {
-        let mode_override = self.rules.get(&index).map(|of| of.mode_override);
+        let mode_override = self
+            .rules
+            .get(&index)
+            .map(|overrides| overrides.mode_override);
         let mode_override = mode_override.unwrap_or_default();
         let mode = rule.mode.max(mode_override.mode).max(self.global.mode);
         let share = mode_override.enforce.unwrap_or(rule.enforce);
-        let most = self.global.enforce.unwrap_or(Percent::ALL);
-        (mode, share.min(most))
+        let max = self.global.enforce.unwrap_or(Percent::ALL);
+        (mode, share.min(max))
     }
 
     pub(crate) fn key_overrides(
@@ -141,11 +144,11 @@ impl BlockedAddresses {
     pub(crate) fn find(&self, address: IpAddr, now: Timestamp) -> Option<OverrideExpiry> {
         let address = address.to_canonical();
         let of_kind = |(v4, _): &&(bool, u8)| *v4 == address.is_ipv4();
-        let found = self.lengths.iter().filter(of_kind).filter_map(|(_, bits)| {
+        let blocks = self.lengths.iter().filter(of_kind).filter_map(|(_, bits)| {
             let network = IpNet::new(address, *bits).ok()?.trunc();
             self.blocked.get(&network).copied()
         });
-        found
+        blocks
             .filter(|until| until.is_active(now))
             .max_by_key(|until| until.0.map_or(u64::MAX, Timestamp::as_nanos))
     }

@@ -92,20 +92,20 @@ impl QueueingQuota {
     }
 
     /// Translates a reply into the terms of the policy's quota: how long to wait, and what remains without waiting.
-    pub(crate) fn translate(&self, answer: &mut StoreReply, cost: u64) {
-        if answer.outcome == Outcome::Allow && cost > 0 {
-            let owed = match answer.receipt.mark {
+    pub(crate) fn translate(&self, reply: &mut StoreReply, cost: u64) {
+        if reply.outcome == Outcome::Allow && cost > 0 {
+            let debt = match reply.receipt.mark {
                 // Nothing was charged: it was a peek, or another limit denied.
-                0 => answer.status.reset_after.saturating_add(self.price(cost)),
-                mark => Nanos::from_nanos(mark.saturating_sub(answer.receipt.at.as_nanos())),
+                0 => reply.status.reset_after.saturating_add(self.price(cost)),
+                mark => Nanos::from_nanos(mark.saturating_sub(reply.receipt.at.as_nanos())),
             };
-            let wait = owed.saturating_sub(self.capacity);
+            let wait = debt.saturating_sub(self.capacity);
             if !wait.is_zero() {
-                answer.outcome = Outcome::Wait(wait);
+                reply.outcome = Outcome::Wait(wait);
             }
         }
-        answer.status.limit = self.max_cost;
-        answer.status.remaining = answer.status.remaining.saturating_sub(self.added_units);
+        reply.status.limit = self.max_cost;
+        reply.status.remaining = reply.status.remaining.saturating_sub(self.added_units);
     }
 
     fn price(&self, cost: u64) -> Nanos {
@@ -123,16 +123,16 @@ pub(crate) fn bound_queue(limit: &Limit, wait: Nanos) -> Limit {
         return *limit;
     };
     let interval = queue.interval();
-    let places = wait
+    let max_queued = wait
         .as_nanos()
         .checked_div(interval.as_nanos())
         .unwrap_or(0);
     // One is served, the others wait.
-    if !queue.is_queue() || queue.limit() <= places.saturating_add(1) {
+    if !queue.is_queue() || queue.limit() <= max_queued.saturating_add(1) {
         return *limit;
     }
     let shorter = LeakyBucket::queue(Rate::new(1, interval))
-        .burst(places)
+        .burst(max_queued)
         .build();
     shorter.map_or(*limit, |shorter| {
         Limit::new(shorter.sharing_state_with(queue)).with_unit(limit.unit())
@@ -148,22 +148,22 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn asked(patient: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> StoreReply {
-        let decided = patient.limit.decide(state, now, Op::Spend(cost)).unwrap();
+    fn spend(quota: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> StoreReply {
+        let decided = quota.limit.decide(state, now, Op::Spend(cost)).unwrap();
         if let Some(edit) = decided.next {
             state.apply(edit);
         }
-        let mut answer = StoreReply {
+        let mut reply = StoreReply {
             outcome: decided.outcome,
-            status: patient.limit.status(state, now),
+            status: quota.limit.status(state, now),
             receipt: decided.receipt,
             note: ReplyNote::Plain,
         };
-        patient.translate(&mut answer, cost);
-        answer
+        quota.translate(&mut reply, cost);
+        reply
     }
 
-    fn patient(limit: Limit, wait: Nanos) -> QueueingQuota {
+    fn quota(limit: Limit, wait: Nanos) -> QueueingQuota {
         QueueingOptions::for_quotas(&[limit], wait)
             .unwrap()
             .with_wait(&limit)
@@ -176,10 +176,10 @@ mod tests {
             .burst(3)
             .build()
             .unwrap();
-        let patient = patient(bucket.into(), Nanos::from_secs(2));
+        let quota = quota(bucket.into(), Nanos::from_secs(2));
         let mut state = State::default();
         let outcomes: Vec<Outcome> = (0..8)
-            .map(|_| asked(&patient, &mut state, NOW, 1).outcome)
+            .map(|_| spend(&quota, &mut state, NOW, 1).outcome)
             .collect();
         let wait = |millis| Outcome::Wait(Nanos::from_millis(millis));
         let denied = Outcome::Deny {
@@ -207,18 +207,18 @@ mod tests {
             .burst(5)
             .build()
             .unwrap();
-        let patient = patient(bucket.into(), Nanos::from_secs(10));
+        let quota = quota(bucket.into(), Nanos::from_secs(10));
         let mut state = State::default();
-        asked(&patient, &mut state, NOW, 4);
-        let answer = asked(&patient, &mut state, NOW, 5);
-        assert_eq!(answer.outcome, Outcome::Wait(Nanos::from_secs(4)));
+        spend(&quota, &mut state, NOW, 4);
+        let reply = spend(&quota, &mut state, NOW, 5);
+        assert_eq!(reply.outcome, Outcome::Wait(Nanos::from_secs(4)));
         let expected = QuotaStatus {
             limit: 5,
             remaining: 0,
             reset_after: Nanos::from_secs(9),
         };
-        assert_eq!(answer.status, expected);
-        assert_eq!(patient.max_cost, 5, "six are never admitted");
+        assert_eq!(reply.status, expected);
+        assert_eq!(quota.max_cost, 5, "six are never admitted");
     }
 
     #[test]
@@ -227,13 +227,13 @@ mod tests {
             .block(1_000)
             .burst(5_000);
         let limit: Limit = bucket.build().unwrap().into();
-        let patient = patient(limit, Nanos::from_secs(1));
+        let quota = quota(limit, Nanos::from_secs(1));
         let mut state = State::default();
         assert_eq!(
-            asked(&patient, &mut state, NOW, 1_500).status.remaining,
+            spend(&quota, &mut state, NOW, 1_500).status.remaining,
             3_000
         );
-        assert_eq!(patient.max_cost, 5_000);
+        assert_eq!(quota.max_cost, 5_000);
     }
 
     #[test]
@@ -247,8 +247,8 @@ mod tests {
             .build()
             .unwrap()
             .into();
-        let patience = QueueingOptions::for_quotas(&[bucket], Nanos::SECOND).unwrap();
-        assert!(patience.with_wait(&bucket).is_none());
+        let options = QueueingOptions::for_quotas(&[bucket], Nanos::SECOND).unwrap();
+        assert!(options.with_wait(&bucket).is_none());
     }
 
     #[test]
@@ -280,13 +280,13 @@ mod tests {
             .build()
             .unwrap()
             .into();
-        let mut answer = StoreReply {
+        let mut reply = StoreReply {
             outcome: Outcome::Allow,
             receipt: Receipt::default(),
             ..StoreReply::EMPTY
         };
-        answer.status.reset_after = Nanos::from_millis(700);
-        patient(bucket, Nanos::SECOND).translate(&mut answer, 1);
-        assert_eq!(answer.outcome, Outcome::Wait(Nanos::from_millis(700)));
+        reply.status.reset_after = Nanos::from_millis(700);
+        quota(bucket, Nanos::SECOND).translate(&mut reply, 1);
+        assert_eq!(reply.outcome, Outcome::Wait(Nanos::from_millis(700)));
     }
 }

@@ -66,9 +66,9 @@ impl<'a> QuotaInfo<'a> {
             let interval = bucket.interval().as_nanos();
             exact.checked_div(interval).unwrap_or(0)
         });
-        let beyond = exact % Nanos::SECOND.as_nanos();
-        let is_rounding = beyond < intervals;
-        Nanos::from_nanos(if is_rounding { exact - beyond } else { exact })
+        let excess = exact % Nanos::SECOND.as_nanos();
+        let is_rounding = excess < intervals;
+        Nanos::from_nanos(if is_rounding { exact - excess } else { exact })
     }
 
     /// The time to the next unit of an exhausted bucket. Zero for other algorithms: a window refills as a whole, and

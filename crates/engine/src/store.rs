@@ -13,8 +13,8 @@ pub trait StateStore: Store {
     fn now(&self) -> Timestamp;
 
     /// A quota is in force from now on, beside all others with the same id.
-    fn learn(&self, ruled: &IdentifiedLimit) {
-        let _ = ruled;
+    fn learn(&self, limit: &IdentifiedLimit) {
+        let _ = limit;
     }
 
     /// A quota replaces another with the same id and algorithm. Debts stay.
@@ -29,7 +29,7 @@ pub trait StateStore: Store {
     }
 
     /// Erases the state of one key. Returns whether there was one.
-    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool;
+    fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool;
 }
 
 /// A store that several engines share. They must also share their [limit ids](crate::LimitIdAllocator).
@@ -38,8 +38,8 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).now()
     }
 
-    fn learn(&self, ruled: &IdentifiedLimit) {
-        (**self).learn(ruled);
+    fn learn(&self, limit: &IdentifiedLimit) {
+        (**self).learn(limit);
     }
 
     fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
@@ -50,8 +50,8 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).forget(id);
     }
 
-    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
-        (**self).erase(key, ruled)
+    fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
+        (**self).erase(key, limit)
     }
 }
 
@@ -60,8 +60,8 @@ impl<C: Clock> StateStore for MemoryStore<C> {
         Self::now(self)
     }
 
-    fn learn(&self, ruled: &IdentifiedLimit) {
-        Self::add_limit(self, ruled);
+    fn learn(&self, limit: &IdentifiedLimit) {
+        Self::add_limit(self, limit);
     }
 
     fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
@@ -72,7 +72,7 @@ impl<C: Clock> StateStore for MemoryStore<C> {
         Self::remove_limit(self, id);
     }
 
-    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
-        Self::erase(self, key, ruled)
+    fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
+        Self::erase(self, key, limit)
     }
 }

@@ -80,16 +80,16 @@ impl Ticket {
         plan: &Plan,
         reserves: bool,
     ) {
-        for (planned, answer) in plan.with_replies() {
+        for (planned, reply) in plan.with_replies() {
             let Some((rule, entry)) = generation.rule(planned.rule) else {
                 continue;
             };
             // A recorded distinct value stays recorded, so its charge is not refunded.
             let is_open = entry.awaits_response || (reserves && !entry.counts_values);
-            let Some(what) = item_kind(rule, is_open, planned, answer) else {
+            let Some(kind) = item_kind(rule, is_open, planned, reply) else {
                 continue;
             };
-            Self::push(ticket, generation, plan, planned, what);
+            Self::push(ticket, generation, plan, planned, kind);
         }
     }
 
@@ -120,9 +120,9 @@ impl Ticket {
         generation: &Arc<Generation>,
         plan: &Plan,
         planned: &PlannedCheck,
-        what: TicketItemKind,
+        kind: TicketItemKind,
     ) {
-        let Some(ruled) = plan.limit_of(generation, planned) else {
+        let Some(limit) = plan.limit_of(generation, planned) else {
             return;
         };
         let ticket = ticket.get_or_insert_with(|| Self {
@@ -139,13 +139,13 @@ impl Ticket {
         let meter = generation.meter(planned.rule, planned.meter);
         ticket.items.push(TicketItem {
             rule: planned.rule,
-            limit: *ruled,
+            limit: *limit,
             key,
             slot_key,
             denial_caching: meter.map_or(DenialCaching::Never, |meter| meter.denial_caching),
             role: planned.role,
             cost: planned.cost,
-            kind: what,
+            kind,
         });
     }
 
@@ -157,8 +157,8 @@ impl Ticket {
     /// Whether it holds permits whose leases must be renewed while the work is running.
     #[must_use]
     pub fn has_permits(&self) -> bool {
-        let is_place = |owed: &TicketItem| matches!(owed.kind, TicketItemKind::Permit(_));
-        self.items.iter().any(is_place)
+        let is_permit = |item: &TicketItem| matches!(item.kind, TicketItemKind::Permit(_));
+        self.items.iter().any(is_permit)
     }
 
     /// The number of items.
@@ -178,45 +178,45 @@ impl Ticket {
     pub(crate) fn sharing_at(&self, position: usize) -> Sharing<'_> {
         self.items
             .get(position)
-            .map_or(Sharing::EXACT, |owed| self.sharing(owed))
+            .map_or(Sharing::EXACT, |item| self.sharing(item))
     }
 
-    fn sharing(&self, owed: &TicketItem) -> Sharing<'_> {
-        let Some((rule, _)) = self.generation.rule(owed.rule) else {
+    fn sharing(&self, item: &TicketItem) -> Sharing<'_> {
+        let Some((rule, _)) = self.generation.rule(item.rule) else {
             return Sharing::EXACT;
         };
-        let slot_key = owed.slot_key.clone().and_then(|key| self.keys.get(key));
+        let slot_key = item.slot_key.clone().and_then(|key| self.keys.get(key));
         Sharing {
             version: self.generation.version(),
-            is_local: owed.role == MeterRole::Local,
-            consistency: match owed.role {
+            is_local: item.role == MeterRole::Local,
+            consistency: match item.role {
                 MeterRole::Main => rule.consistency,
                 _ => Consistency::Exact,
             },
             on_failure: rule.on_store_failure,
-            denial_caching: owed.denial_caching,
+            denial_caching: item.denial_caching,
             slot_key: slot_key.and_then(|key| StoreKey::new(key).ok()),
             base_limit: None,
             is_envoy_counter: false,
         }
     }
 
-    fn check<'a>(&'a self, owed: &'a TicketItem, op: Op) -> Option<QuotaCheck<'a>> {
-        let bytes = self.keys.get(owed.key.clone())?;
+    fn check<'a>(&'a self, item: &'a TicketItem, op: Op) -> Option<QuotaCheck<'a>> {
+        let bytes = self.keys.get(item.key.clone())?;
         Some(QuotaCheck {
             key: StoreKey::new(bytes).ok()?,
-            limit: &owed.limit,
+            limit: &item.limit,
             op,
         })
     }
 
     /// The store operation for one item.
-    fn op(&self, owed: &TicketItem, action: SettleAction<'_>) -> Option<Op> {
-        match (owed.kind, action) {
+    fn op(&self, item: &TicketItem, action: SettleAction<'_>) -> Option<Op> {
+        match (item.kind, action) {
             (TicketItemKind::Permit(id), SettleAction::Renew) => Some(Op::Renew(id)),
             (TicketItemKind::Permit(id), _) => Some(Op::Release(id)),
             (TicketItemKind::Estimate(receipt), SettleAction::Respond(response)) => {
-                let (rule, _) = self.generation.rule(owed.rule)?;
+                let (rule, _) = self.generation.rule(item.rule)?;
                 let actual = actual_cost(rule, response)?;
                 Some(Op::Settle { receipt, actual })
             }
@@ -227,12 +227,14 @@ impl Ticket {
                 Some(Op::Settle { receipt, actual: 0 })
             }
             (TicketItemKind::Response, SettleAction::Respond(response)) => {
-                let (rule, _) = self.generation.rule(owed.rule)?;
+                let (rule, _) = self.generation.rule(item.rule)?;
                 let is_counted = match &rule.count {
-                    Count::Responses(of) => of.iter().any(|one| one.matches(response.status())),
+                    Count::Responses(statuses) => {
+                        statuses.iter().any(|one| one.matches(response.status()))
+                    }
                     _ => false,
                 };
-                let cost = actual_cost(rule, response).unwrap_or(owed.cost);
+                let cost = actual_cost(rule, response).unwrap_or(item.cost);
                 is_counted.then_some(Op::ChargeAlways(cost))
             }
             (TicketItemKind::Estimate(_) | TicketItemKind::Response, _) => None,
@@ -250,7 +252,7 @@ fn item_kind(
     rule: &Rule,
     is_open: bool,
     planned: &PlannedCheck,
-    answer: &StoreReply,
+    reply: &StoreReply,
 ) -> Option<TicketItemKind> {
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(TicketItemKind::Permit(id));
@@ -264,10 +266,8 @@ fn item_kind(
     }
     match (&rule.count, planned.op) {
         (Count::Responses(_), _) => Some(TicketItemKind::Response),
-        (Count::Requests, Op::Spend(_) | Op::ChargeAlways(_))
-            if answer.note == ReplyNote::Plain =>
-        {
-            Some(TicketItemKind::Estimate(answer.receipt))
+        (Count::Requests, Op::Spend(_) | Op::ChargeAlways(_)) if reply.note == ReplyNote::Plain => {
+            Some(TicketItemKind::Estimate(reply.receipt))
         }
         _ => None,
     }

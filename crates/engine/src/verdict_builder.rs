@@ -82,8 +82,13 @@ impl VerdictBuilder {
         &mut self.states
     }
 
-    pub(crate) const fn deny(&mut self, by: DenialSource, reason: DenialReason, outcome: Outcome) {
-        self.denied_by = Some(by);
+    pub(crate) const fn deny(
+        &mut self,
+        source: DenialSource,
+        reason: DenialReason,
+        outcome: Outcome,
+    ) {
+        self.denied_by = Some(source);
         self.reason = Some(reason);
         self.outcome = outcome;
     }

@@ -28,16 +28,16 @@ impl<S: StateStore> TieredDecider<'_, S> {
     pub(crate) fn decide_async<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
-        by_store: impl Fn(usize) -> DecisionSource,
+        store_or_fallback: impl Fn(usize) -> DecisionSource,
     ) -> bool {
         let reconciled = &self.fleet.reconciler;
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&mut batch.sources).enumerate() {
-            let DecisionSource::Async { part } = *source else {
+            let DecisionSource::Async { partition } = *source else {
                 continue;
             };
             let now = self.local.now();
-            let taken = match (check.op, sharing.consistency) {
+            let outcome = match (check.op, sharing.consistency) {
                 (Op::Settle { receipt, actual }, _) => {
                     reconciled.settle(check, &receipt, actual, now);
                     SpendOutcome::Admitted(SETTLED)
@@ -47,14 +47,14 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 }
                 _ => SpendOutcome::AskStore,
             };
-            let (SpendOutcome::Admitted(answer) | SpendOutcome::Denied(answer)) = taken else {
-                *source = by_store(part);
+            let (SpendOutcome::Admitted(reply) | SpendOutcome::Denied(reply)) = outcome else {
+                *source = store_or_fallback(partition);
                 continue;
             };
-            if let Some(place) = batch.answers.get_mut(position) {
-                *place = answer;
+            if let Some(slot) = batch.replies.get_mut(position) {
+                *slot = reply;
             }
-            if !answer.outcome.is_admitted() {
+            if !reply.outcome.is_admitted() {
                 return false;
             }
             batch.charged.push(LocalCharge {

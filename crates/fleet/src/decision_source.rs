@@ -14,13 +14,13 @@ pub(crate) enum DecisionSource {
     /// This node: the limit is local.
     Local,
     /// This node, from its leases of the limit.
-    Lease { part: usize },
+    Lease { partition: usize },
     /// This node, from a count that it reconciles with the store.
-    Async { part: usize },
+    Async { partition: usize },
     /// The store.
-    Store { part: usize },
+    Store { partition: usize },
     /// This node's fallback, because that partition of the store is unavailable.
-    Fallback { part: usize },
+    Fallback { partition: usize },
     /// Nothing more: the check is decided.
     Decided,
 }
@@ -33,15 +33,19 @@ impl DecisionSource {
 
     /// Uses the fallback instead of the store.
     pub(crate) const fn use_fallback(&mut self) {
-        if let Self::Store { part } = self {
-            *self = Self::Fallback { part: *part };
+        if let Self::Store { partition } = self {
+            *self = Self::Fallback {
+                partition: *partition,
+            };
         }
     }
 
     /// Uses the fallback instead of the store, after all other checks were decided.
     pub(crate) const fn fall_back_to_local(&mut self) {
         *self = match self {
-            Self::Store { part } => Self::Fallback { part: *part },
+            Self::Store { partition } => Self::Fallback {
+                partition: *partition,
+            },
             _ => Self::Decided,
         };
     }
@@ -67,7 +71,7 @@ impl<'a, const N: usize> StoreBatch<'a, N> {
         sources: &[DecisionSource],
         id: impl Fn(usize, &QuotaCheck<'_>, u64) -> DenialId,
     ) -> Self {
-        let mut asked = Self {
+        let mut batch = Self {
             partitions: ArrayVec::new(),
             positions: ArrayVec::new(),
             checks: ArrayVec::new(),
@@ -78,21 +82,21 @@ impl<'a, const N: usize> StoreBatch<'a, N> {
         };
         let checks = checks.iter().zip(sharing).zip(sources).enumerate();
         for (position, ((check, sharing), source)) in checks {
-            if let DecisionSource::Store { part } = source {
-                if !asked.partitions.contains(part) {
-                    asked.partitions.push(*part);
+            if let DecisionSource::Store { partition } = source {
+                if !batch.partitions.contains(partition) {
+                    batch.partitions.push(*partition);
                 }
-                asked.positions.push(position);
-                asked.checks.push(*check);
-                asked.slot_keys.push(sharing.slot_key);
-                asked.denial_caching.push(sharing.denial_caching);
-                asked.are_counters |= sharing.is_envoy_counter;
-                asked.ids.push(id(position, check, sharing.version));
+                batch.positions.push(position);
+                batch.checks.push(*check);
+                batch.slot_keys.push(sharing.slot_key);
+                batch.denial_caching.push(sharing.denial_caching);
+                batch.are_counters |= sharing.is_envoy_counter;
+                batch.ids.push(id(position, check, sharing.version));
             }
         }
-        if asked.slot_keys.iter().all(Option::is_none) {
-            asked.slot_keys.clear();
+        if batch.slot_keys.iter().all(Option::is_none) {
+            batch.slot_keys.clear();
         }
-        asked
+        batch
     }
 }

@@ -114,17 +114,17 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// The store did not answer. Some states may be erased.
     pub async fn erase(self, limit: &str, values: &[&str]) -> Result<bool, StoreError> {
         let states = self.engine.generation().key_states(limit, values);
-        let mut found = Ok(false);
+        let mut was_used = Ok(false);
         for state in &states {
             let erased = self.erase_state(state).await;
-            found = found.and_then(|before| Ok(before | erased?));
-            if found.is_err() {
+            was_used = was_used.and_then(|before| Ok(before | erased?));
+            if was_used.is_err() {
                 break;
             }
         }
         // A concurrent decision may have cached the denial again, also of a state that was erased before an error.
         self.engine.control().clear_cached_denials();
-        found
+        was_used
     }
 
     async fn erase_state(self, state: &KeyState) -> Result<bool, StoreError> {

@@ -26,14 +26,14 @@ impl<S: StateStore> TieredDecider<'_, S> {
         let before = batch.charged.len();
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&batch.sources).enumerate() {
-            let (DecisionSource::Fallback { part }, Some(answer)) =
-                (source, batch.answers.get_mut(position))
+            let (DecisionSource::Fallback { partition }, Some(reply)) =
+                (source, batch.replies.get_mut(position))
             else {
                 continue;
             };
             // A settlement is dropped: charges stay, and permits return when their leases expire.
             if is_correction(check.op) {
-                *answer = WAIVED;
+                *reply = WAIVED;
                 continue;
             }
             match sharing.on_failure {
@@ -41,17 +41,17 @@ impl<S: StateStore> TieredDecider<'_, S> {
                     batch.charged.truncate(before);
                     return Err(store_unavailable());
                 }
-                OnStoreFailure::Open => *answer = WAIVED,
+                OnStoreFailure::Open => *reply = WAIVED,
                 OnStoreFailure::Local => match self.fallback_quota(check, sharing) {
-                    Some(ruled) => batch.charged.push(LocalCharge {
+                    Some(limit) => batch.charged.push(LocalCharge {
                         position,
-                        limit: ruled,
+                        limit,
                         on: ChargedOn::Fallback {
-                            replay_to: (!is_lost).then_some(*part),
+                            replay_to: (!is_lost).then_some(*partition),
                         },
                     }),
                     None => {
-                        *answer = StoreReply {
+                        *reply = StoreReply {
                             note: ReplyNote::FallbackQuota,
                             ..StoreReply::EMPTY
                         };
@@ -62,29 +62,29 @@ impl<S: StateStore> TieredDecider<'_, S> {
             }
         }
         let fallbacks = batch.charged.get(before..).unwrap_or_default();
-        let decided = self.decide_locally::<N>(batch.checks, fallbacks, batch.answers);
-        for one in fallbacks {
-            if let Some(answer) = batch.answers.get_mut(one.position) {
-                answer.note = ReplyNote::FallbackQuota;
+        let is_admitted = self.decide_locally::<N>(batch.checks, fallbacks, batch.replies);
+        for charge in fallbacks {
+            if let Some(reply) = batch.replies.get_mut(charge.position) {
+                reply.note = ReplyNote::FallbackQuota;
             }
         }
-        if !matches!(decided, Ok(true)) {
+        if !matches!(is_admitted, Ok(true)) {
             batch.charged.truncate(before);
         }
-        decided
+        is_admitted
     }
 
     /// Queues what was admitted without the store, to replay it later.
     pub(crate) fn queue_replay<const N: usize>(&self, batch: &TieredBatch<'_, N>) {
-        for one in &batch.charged {
+        for charge in &batch.charged {
             let ChargedOn::Fallback {
-                replay_to: Some(part),
-            } = one.on
+                replay_to: Some(partition),
+            } = charge.on
             else {
                 continue;
             };
-            let check = batch.checks.get(one.position);
-            let (Some(check), Some(answer)) = (check, batch.answers.get(one.position)) else {
+            let check = batch.checks.get(charge.position);
+            let (Some(check), Some(reply)) = (check, batch.replies.get(charge.position)) else {
                 continue;
             };
             let spends = matches!(
@@ -92,11 +92,11 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_)
             );
             if spends {
-                let slot_key = batch.sharing.get(one.position);
+                let slot_key = batch.sharing.get(charge.position);
                 let slot_key = slot_key.and_then(|sharing| sharing.slot_key);
-                let cost = answer.receipt.cost;
+                let cost = reply.receipt.cost;
                 let replay = &self.fleet.replay;
-                replay.record(part, check, slot_key.as_ref(), cost);
+                replay.record(partition, check, slot_key.as_ref(), cost);
             }
         }
     }
@@ -126,14 +126,14 @@ impl<S: StateStore> TieredDecider<'_, S> {
     pub(crate) fn decide_locally<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
-        which: &[LocalCharge],
-        answers: &mut [StoreReply],
+        charges: &[LocalCharge],
+        replies: &mut [StoreReply],
     ) -> Result<bool, StoreError> {
         let mut batch: ArrayVec<QuotaCheck<'_>, N> = ArrayVec::new();
-        for one in which {
-            if let Some(check) = checks.get(one.position) {
+        for charge in charges {
+            if let Some(check) = checks.get(charge.position) {
                 batch.push(QuotaCheck {
-                    limit: &one.limit,
+                    limit: &charge.limit,
                     ..*check
                 });
             }
@@ -141,12 +141,12 @@ impl<S: StateStore> TieredDecider<'_, S> {
         if batch.is_empty() {
             return Ok(true);
         }
-        let mut found = [StoreReply::EMPTY; N];
-        let found = found.get_mut(..batch.len()).unwrap_or_default();
-        let outcome = self.local.decide(&batch, found)?;
-        for (one, found) in which.iter().zip(found) {
-            if let Some(answer) = answers.get_mut(one.position) {
-                *answer = *found;
+        let mut local_replies = [StoreReply::EMPTY; N];
+        let local_replies = local_replies.get_mut(..batch.len()).unwrap_or_default();
+        let outcome = self.local.decide(&batch, local_replies)?;
+        for (charge, local_reply) in charges.iter().zip(local_replies) {
+            if let Some(reply) = replies.get_mut(charge.position) {
+                *reply = *local_reply;
             }
         }
         Ok(outcome.is_admitted())
@@ -174,6 +174,6 @@ const WAIVED: StoreReply = StoreReply {
 fn store_unavailable() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unreachable,
-        "the part of the store that has the key is away",
+        "the store partition of the key is unavailable",
     )
 }

@@ -17,8 +17,8 @@ const CALENDAR_PERIOD: Nanos = Nanos::from_secs(31 * 86_400);
 /// The fallback quota of a limit with this many nodes. `None` if the limit admits nothing.
 pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
     if let Some(lease) = limit.lease_duration() {
-        let places = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
-        return Some(Limit::new(places).with_unit(limit.unit()));
+        let permits = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
+        return Some(Limit::new(permits).with_unit(limit.unit()));
     }
     let (whole, period) = whole_quota(limit)?;
     let share = share(whole, nodes)?;
@@ -115,10 +115,10 @@ mod tests {
         let mut state = State::default();
         let mut spend = |now| {
             let mut count = 0;
-            while let Ok(answer) = limit.decide(&state, now, Op::Spend(1))
-                && answer.outcome.is_admitted()
+            while let Ok(transition) = limit.decide(&state, now, Op::Spend(1))
+                && transition.outcome.is_admitted()
             {
-                state.apply(answer.next.unwrap());
+                state.apply(transition.next.unwrap());
                 count += 1;
             }
             count
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn permits_are_divided_too() {
-        let places = Limit::new(Concurrency::new(20, Nanos::MINUTE).unwrap());
-        let Quota::Concurrency(share) = *fallback_quota(&places, nodes(2)).unwrap().quota() else {
+        let permits = Limit::new(Concurrency::new(20, Nanos::MINUTE).unwrap());
+        let Quota::Concurrency(share) = *fallback_quota(&permits, nodes(2)).unwrap().quota() else {
             panic!("places stay places");
         };
         assert_eq!((share.limit(), share.lease_duration()), (5, Nanos::MINUTE));

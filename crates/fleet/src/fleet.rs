@@ -97,8 +97,8 @@ impl Fleet {
 
     /// The same node with a lease broker.
     #[must_use]
-    pub fn with_lease_broker(mut self, lender: Arc<dyn Lender>) -> Self {
-        self.lease_broker = Some(lender);
+    pub fn with_lease_broker(mut self, broker: Arc<dyn Lender>) -> Self {
+        self.lease_broker = Some(broker);
         self
     }
 
@@ -116,10 +116,10 @@ impl Fleet {
 
     /// Requests leases ahead of demand, reports what was spent, and returns unused leases.
     pub async fn maintain_leases(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        if let Some(lender) = &self.lease_broker
+        if let Some(broker) = &self.lease_broker
             && self.is_any_partition_available()
         {
-            self.leases.maintain(&**lender, now).await;
+            self.leases.maintain(&**broker, now).await;
         }
     }
 
@@ -142,8 +142,8 @@ impl Fleet {
     pub async fn leave(&self, now: impl Fn() -> Timestamp + Send + Sync) {
         let round = self.reconciler.report_all(&*self.remote, &now).await;
         self.counters.count_round(&round);
-        if let Some(lender) = &self.lease_broker {
-            self.leases.return_all(&**lender, now).await;
+        if let Some(broker) = &self.lease_broker {
+            self.leases.return_all(&**broker, now).await;
         }
     }
 
@@ -198,28 +198,28 @@ impl Fleet {
         &self,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> ProbeOutcome {
-        let mut tended = ProbeOutcome::default();
-        for (part, breaker) in self.breakers.iter().enumerate() {
+        let mut outcome = ProbeOutcome::default();
+        for (partition, breaker) in self.breakers.iter().enumerate() {
             if breaker.is_closed() {
                 continue;
             }
-            if self.remote.probe(part).await.is_ok()
-                && self.replay_partition(part).await.is_ok()
+            if self.remote.probe(partition).await.is_ok()
+                && self.replay_partition(partition).await.is_ok()
                 && breaker.record_probe(now())
             {
-                tended.recovered = tended.recovered.saturating_add(1);
+                outcome.recovered = outcome.recovered.saturating_add(1);
             } else {
-                tended.unavailable = tended.unavailable.saturating_add(1);
+                outcome.unavailable = outcome.unavailable.saturating_add(1);
             }
         }
         // What was admitted between the replay and the closing of the breaker, and what failed before.
-        for (part, breaker) in self.breakers.iter().enumerate() {
+        for (partition, breaker) in self.breakers.iter().enumerate() {
             if breaker.is_closed() {
                 // If it fails, the next round tries again.
-                let _told = self.replay_partition(part).await;
+                let _replayed = self.replay_partition(partition).await;
             }
         }
-        tended
+        outcome
     }
 
     /// Records the version that decides. A new version invalidates the refusals of leases. The denial cache keeps
@@ -237,13 +237,17 @@ impl Fleet {
         self.breakers.iter().any(Breaker::is_closed)
     }
 
-    pub(crate) fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
+    pub(crate) fn partition_of(
+        &self,
+        key: &StoreKey<'_>,
+        slot_key: Option<&StoreKey<'_>>,
+    ) -> usize {
         match self.breakers.len() {
             1 => 0,
-            parts => self
+            partitions => self
                 .remote
-                .partition_of(key, place)
-                .min(parts.saturating_sub(1)),
+                .partition_of(key, slot_key)
+                .min(partitions.saturating_sub(1)),
         }
     }
 
@@ -258,20 +262,25 @@ impl Fleet {
         check: QuotaCheck<'_>,
     ) -> Result<StoreReply, StoreError> {
         let decider = TieredDecider::new(self, local);
-        let mut answers = [StoreReply::EMPTY];
+        let mut replies = [StoreReply::EMPTY];
         let checks = [check];
-        let decided = decider.decide::<1>(&checks, &ExactSharing, &mut answers);
+        let decided = decider.decide::<1>(&checks, &ExactSharing, &mut replies);
         let _one_limit_needs_no_outcome = decided.await?;
-        let [answer] = answers;
-        Ok(answer)
+        let [reply] = replies;
+        Ok(reply)
     }
 
     /// Records the result of a call to these partitions.
-    pub(crate) fn record_call(&self, parts: &[usize], now: Timestamp, error: Option<&StoreError>) {
+    pub(crate) fn record_call(
+        &self,
+        partitions: &[usize],
+        now: Timestamp,
+        error: Option<&StoreError>,
+    ) {
         let kind = error.map(StoreError::kind);
         self.counters.count_call(kind);
-        for part in parts {
-            let Some(breaker) = self.breakers.get(*part) else {
+        for partition in partitions {
+            let Some(breaker) = self.breakers.get(*partition) else {
                 continue;
             };
             match kind {

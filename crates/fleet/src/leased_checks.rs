@@ -40,22 +40,22 @@ impl<S: StateStore> TieredDecider<'_, S> {
         &self,
         batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
-        let Some(lender) = &self.fleet.lease_broker else {
+        let Some(broker) = &self.fleet.lease_broker else {
             return Ok(true);
         };
         for position in 0..batch.checks.len() {
-            let Some((check, part)) = leased_at(batch, position) else {
+            let Some((check, partition)) = leased_at(batch, position) else {
                 continue;
             };
-            let answer = match self.spend_lease(check) {
-                LeaseReply::Reply(answer) => Some(answer),
+            let reply = match self.spend_lease(check) {
+                LeaseReply::Reply(reply) => Some(reply),
                 LeaseReply::Borrow => {
                     let sharing = batch.sharing.get(position);
                     let slot_key = sharing.and_then(|sharing| sharing.slot_key);
-                    self.borrow(&**lender, part, check, slot_key).await
+                    self.borrow(&**broker, partition, check, slot_key).await
                 }
             };
-            if !self.apply_reply(batch, position, part, answer)? {
+            if !self.apply_reply(batch, position, partition, reply)? {
                 return Ok(false);
             }
         }
@@ -68,14 +68,14 @@ impl<S: StateStore> TieredDecider<'_, S> {
         batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
         for position in 0..batch.checks.len() {
-            let Some((check, part)) = leased_at(batch, position) else {
+            let Some((check, partition)) = leased_at(batch, position) else {
                 continue;
             };
-            let answer = match self.spend_lease(check) {
-                LeaseReply::Reply(answer) => Some(answer),
+            let reply = match self.spend_lease(check) {
+                LeaseReply::Reply(reply) => Some(reply),
                 LeaseReply::Borrow => None,
             };
-            if !self.apply_reply(batch, position, part, answer)? {
+            if !self.apply_reply(batch, position, partition, reply)? {
                 return Ok(false);
             }
         }
@@ -87,12 +87,12 @@ impl<S: StateStore> TieredDecider<'_, S> {
         &self,
         batch: &mut TieredBatch<'_, N>,
         position: usize,
-        part: usize,
-        answer: Option<StoreReply>,
+        partition: usize,
+        reply: Option<StoreReply>,
     ) -> Result<bool, StoreError> {
-        let Some(answer) = answer else {
+        let Some(reply) = reply else {
             let only = |(other, _): (usize, _)| match other == position {
-                true => DecisionSource::Fallback { part },
+                true => DecisionSource::Fallback { partition },
                 false => DecisionSource::Decided,
             };
             let sources = batch.sources.iter().enumerate().map(only).collect();
@@ -101,10 +101,10 @@ impl<S: StateStore> TieredDecider<'_, S> {
             batch.sources = before;
             return admits;
         };
-        if let Some(place) = batch.answers.get_mut(position) {
-            *place = answer;
+        if let Some(slot) = batch.replies.get_mut(position) {
+            *slot = reply;
         }
-        if !answer.outcome.is_admitted() {
+        if !reply.outcome.is_admitted() {
             return Ok(false);
         }
         if let Some(check) = batch.checks.get(position) {
@@ -126,8 +126,8 @@ impl<S: StateStore> TieredDecider<'_, S> {
         }
         match leases.spend(&as_spend(check), now) {
             SpendOutcome::Borrow => LeaseReply::Borrow,
-            taken => self
-                .reply_for(taken, check)
+            outcome => self
+                .reply_for(outcome, check)
                 .map_or(LeaseReply::Borrow, LeaseReply::Reply),
         }
     }
@@ -135,37 +135,37 @@ impl<S: StateStore> TieredDecider<'_, S> {
     /// Requests a lease and spends from it. `None`: the broker is unavailable.
     async fn borrow(
         &self,
-        lender: &dyn Lender,
-        part: usize,
+        broker: &dyn Lender,
+        partition: usize,
         check: &QuotaCheck<'_>,
         slot_key: Option<StoreKey<'_>>,
     ) -> Option<StoreReply> {
-        let breaker = self.fleet.breakers().get(part);
+        let breaker = self.fleet.breakers().get(partition);
         breaker.filter(|breaker| Breaker::is_closed(breaker))?;
         let now = || self.local.now();
         let leases = &self.fleet.leases;
-        let check_spending = as_spend(check);
-        let borrowed = leases.borrow(lender, slot_key, &check_spending, now);
+        let spend_check = as_spend(check);
+        let borrowed = leases.borrow(broker, slot_key, &spend_check, now);
         let borrowed = borrowed.await;
         self.fleet
-            .record_call(&[part], now(), borrowed.as_ref().err());
+            .record_call(&[partition], now(), borrowed.as_ref().err());
         self.reply_for(borrowed.ok()?, check)
     }
 
-    fn reply_for(&self, taken: SpendOutcome, check: &QuotaCheck<'_>) -> Option<StoreReply> {
-        match (taken, check.op) {
-            (SpendOutcome::Admitted(answer), _) => Some(answer),
-            (SpendOutcome::Denied(answer), Op::ChargeAlways(cost)) => {
+    fn reply_for(&self, outcome: SpendOutcome, check: &QuotaCheck<'_>) -> Option<StoreReply> {
+        match (outcome, check.op) {
+            (SpendOutcome::Admitted(reply), _) => Some(reply),
+            (SpendOutcome::Denied(reply), Op::ChargeAlways(cost)) => {
                 // It is charged even if nothing is left: to the next lease.
                 let now = self.local.now();
                 let leases = &self.fleet.leases;
                 leases.settle(check, &Receipt::default(), cost, now);
                 Some(StoreReply {
                     outcome: Outcome::Allow,
-                    ..answer
+                    ..reply
                 })
             }
-            (SpendOutcome::Denied(answer), _) => Some(answer),
+            (SpendOutcome::Denied(reply), _) => Some(reply),
             (SpendOutcome::Borrow | SpendOutcome::AskStore, _) => None,
         }
     }
@@ -177,7 +177,7 @@ fn leased_at<'b, const N: usize>(
     position: usize,
 ) -> Option<(&'b QuotaCheck<'b>, usize)> {
     match batch.sources.get(position)? {
-        DecisionSource::Lease { part } => Some((batch.checks.get(position)?, *part)),
+        DecisionSource::Lease { partition } => Some((batch.checks.get(position)?, *partition)),
         _ => None,
     }
 }

@@ -57,11 +57,11 @@ impl LocalQuotas {
         nodes: NonZeroU32,
         read: impl FnOnce(&LocalQuota) -> T,
     ) -> T {
-        let place = usize::from(id.0.get()).checked_rem(self.cache.len());
-        let place = place.and_then(|place| self.cache.get(place));
+        let slot = usize::from(id.0.get()).checked_rem(self.cache.len());
+        let slot = slot.and_then(|slot| self.cache.get(slot));
         // Read in place: it is large, and every decision reads it.
-        let kept = place.map(ArcSwapAny::load);
-        if let Some(Some(quota)) = kept.as_deref()
+        let cached = slot.map(ArcSwapAny::load);
+        if let Some(Some(quota)) = cached.as_deref()
             && quota.nodes == nodes
             && quota.limit == *limit
         {
@@ -74,11 +74,11 @@ impl LocalQuotas {
             counter: counter_fallback_quota(limit, nodes),
             ceiling: ceiling_quota(limit),
         });
-        let something = read(&quota);
-        if let Some(place) = place {
-            place.store(Some(quota));
+        let value = read(&quota);
+        if let Some(slot) = slot {
+            slot.store(Some(quota));
         }
-        something
+        value
     }
 }
 
@@ -109,46 +109,46 @@ pub(crate) enum ChargedOn {
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Undoes the charges on this node, because another limit denied.
     pub(crate) fn undo_charges<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) {
-        for here in &batch.charged {
-            let (Some(check), Some(answer)) = (
-                batch.checks.get(here.position),
-                batch.answers.get_mut(here.position),
+        for charge in &batch.charged {
+            let (Some(check), Some(reply)) = (
+                batch.checks.get(charge.position),
+                batch.replies.get_mut(charge.position),
             ) else {
                 continue;
             };
             let op = match check.op {
                 Op::Acquire { id, weight } if weight > 0 => Op::Release(id),
-                _ if answer.receipt.cost > 0 => Op::Settle {
-                    receipt: answer.receipt,
+                _ if reply.receipt.cost > 0 => Op::Settle {
+                    receipt: reply.receipt,
                     actual: 0,
                 },
                 _ => continue,
             };
             let now = || self.local.now();
-            match here.on {
+            match charge.on {
                 ChargedOn::LocalState | ChargedOn::Fallback { .. } => {}
                 ChargedOn::Lease => {
-                    let back = self.fleet.leases.refund(check, &answer.receipt, now());
-                    answer.status.remaining = answer.status.remaining.saturating_add(back);
-                    answer.receipt.cost = 0;
+                    let back = self.fleet.leases.refund(check, &reply.receipt, now());
+                    reply.status.remaining = reply.status.remaining.saturating_add(back);
+                    reply.receipt.cost = 0;
                     continue;
                 }
                 ChargedOn::AsyncCount => {
-                    self.fleet.reconciler.refund(check, &answer.receipt, now());
-                    answer.receipt.cost = 0;
+                    self.fleet.reconciler.refund(check, &reply.receipt, now());
+                    reply.receipt.cost = 0;
                     continue;
                 }
             }
             let back = QuotaCheck {
-                limit: &here.limit,
+                limit: &charge.limit,
                 op,
                 ..*check
             };
             let mut after = [StoreReply::EMPTY];
             if self.local.decide(&[back], &mut after).is_ok() {
                 let [after] = after;
-                answer.status = after.status;
-                answer.receipt.cost = 0;
+                reply.status = after.status;
+                reply.receipt.cost = 0;
             }
         }
     }
@@ -160,9 +160,9 @@ impl Fleet {
         &self,
         local: &S,
         check: &QuotaCheck<'_>,
-        answer: &StoreReply,
+        reply: &StoreReply,
     ) {
-        let (cost, true) = (answer.receipt.cost, answer.note == ReplyNote::Plain) else {
+        let (cost, true) = (reply.receipt.cost, reply.note == ReplyNote::Plain) else {
             return;
         };
         let spends = matches!(
@@ -177,13 +177,13 @@ impl Fleet {
         let Some(limit) = self.local_quotas.with(id, whole, self.nodes(), ceiling) else {
             return;
         };
-        let ruled = IdentifiedLimit { id, limit };
-        let noted = QuotaCheck {
-            limit: &ruled,
+        let ceiling_limit = IdentifiedLimit { id, limit };
+        let ceiling_check = QuotaCheck {
+            limit: &ceiling_limit,
             op: Op::ChargeAlways(cost),
             ..*check
         };
         // A key that does not fit starts with its whole share when the store becomes unavailable.
-        let _noted = local.decide(&[noted], &mut [StoreReply::EMPTY]);
+        let _charged = local.decide(&[ceiling_check], &mut [StoreReply::EMPTY]);
     }
 }

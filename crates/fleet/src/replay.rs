@@ -103,11 +103,11 @@ struct UnreportedSpend {
 }
 
 impl Replay {
-    pub(crate) fn for_keys(most: usize) -> Self {
+    pub(crate) fn for_keys(max_keys: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             count: AtomicUsize::new(0),
-            max_keys: most,
+            max_keys,
             dropped: AtomicU64::new(0),
         }
     }
@@ -115,37 +115,37 @@ impl Replay {
     /// Records a charge that its partition of the store does not know of.
     pub(crate) fn record(
         &self,
-        part: usize,
+        partition: usize,
         check: &QuotaCheck<'_>,
-        place: Option<&StoreKey<'_>>,
+        slot_key: Option<&StoreKey<'_>>,
         cost: u64,
     ) {
         let (Some(key), true) = (check.key.single(), cost > 0) else {
             return;
         };
-        let who: &dyn AsReplayKey = &(check.limit.id, key);
+        let key_ref: &dyn AsReplayKey = &(check.limit.id, key);
         let Some(mut spent) = self.shards.get(shard_of(key)).map(lock) else {
             return;
         };
-        if let Some(known) = spent.get_mut(who) {
-            known.cost = known.cost.saturating_add(cost);
-            if known.limit != *check.limit {
-                known.limit = *check.limit;
+        if let Some(existing) = spent.get_mut(key_ref) {
+            existing.cost = existing.cost.saturating_add(cost);
+            if existing.limit != *check.limit {
+                existing.limit = *check.limit;
             }
         } else if self.count.load(Ordering::Relaxed) >= self.max_keys {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         } else {
-            let whose = ReplayKey {
+            let replay_key = ReplayKey {
                 limit: check.limit.id,
                 key: Box::from(key),
             };
-            let one = UnreportedSpend {
-                partition: part,
-                slot_key: place.and_then(StoreKey::single).map(Box::from),
+            let spend = UnreportedSpend {
+                partition,
+                slot_key: slot_key.and_then(StoreKey::single).map(Box::from),
                 limit: *check.limit,
                 cost,
             };
-            spent.insert(whose, one);
+            spent.insert(replay_key, spend);
             self.count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -155,7 +155,7 @@ impl Replay {
     }
 
     /// Takes some of the charges of one partition.
-    fn take_due(&self, part: usize) -> Vec<(Box<[u8]>, UnreportedSpend)> {
+    fn take_due(&self, partition: usize) -> Vec<(Box<[u8]>, UnreportedSpend)> {
         let mut all = Vec::new();
         if self.count.load(Ordering::Relaxed) == 0 {
             return all;
@@ -163,13 +163,13 @@ impl Replay {
         for shard in &self.shards {
             let mut spent = lock(shard);
             let mut room = MAX_PER_ROUND.saturating_sub(all.len());
-            let is_due = |_: &ReplayKey, one: &mut UnreportedSpend| {
-                let is_due = one.partition == part && room > 0;
+            let is_due = |_: &ReplayKey, spend: &mut UnreportedSpend| {
+                let is_due = spend.partition == partition && room > 0;
                 room = room.saturating_sub(usize::from(is_due));
                 is_due
             };
             let due = spent.extract_if(is_due);
-            all.extend(due.map(|(whose, one)| (whose.key, one)));
+            all.extend(due.map(|(replay_key, spend)| (replay_key.key, spend)));
         }
         self.count.fetch_sub(all.len(), Ordering::Relaxed);
         all
@@ -194,28 +194,29 @@ fn lock(shard: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
 impl Fleet {
     /// Replays charges to a partition of the store. After an error the remaining ones are kept for the next time,
     /// except for those that the store may have charged.
-    pub(crate) async fn replay_partition(&self, part: usize) -> Result<(), StoreError> {
-        let mut due = self.replay.take_due(part).into_iter();
-        while let Some((key, one)) = due.next() {
-            let told = self.replay_one(&key, &one).await;
-            let Err(error) = told else {
+    pub(crate) async fn replay_partition(&self, partition: usize) -> Result<(), StoreError> {
+        let mut due = self.replay.take_due(partition).into_iter();
+        while let Some((key, spend)) = due.next() {
+            let result = self.replay_one(&key, &spend).await;
+            let Err(error) = result else {
                 self.counters.count_replayed();
                 continue;
             };
-            let heard = error.may_have_charged() || error.is_callers_fault();
-            let unheard = (!heard).then_some((key, one));
-            for (key, one) in unheard.into_iter().chain(due) {
+            let may_be_charged = error.may_have_charged() || error.is_callers_fault();
+            let uncharged = (!may_be_charged).then_some((key, spend));
+            for (key, spend) in uncharged.into_iter().chain(due) {
                 if let Ok(key) = StoreKey::new(&key) {
                     let check = QuotaCheck {
                         key,
-                        limit: &one.limit,
-                        op: Op::ChargeAlways(one.cost),
+                        limit: &spend.limit,
+                        op: Op::ChargeAlways(spend.cost),
                     };
-                    let place = one
+                    let slot_key = spend
                         .slot_key
                         .as_deref()
-                        .and_then(|place| StoreKey::new(place).ok());
-                    self.replay.record(part, &check, place.as_ref(), one.cost);
+                        .and_then(|slot_key| StoreKey::new(slot_key).ok());
+                    self.replay
+                        .record(partition, &check, slot_key.as_ref(), spend.cost);
                 }
             }
             return Err(error);
@@ -223,20 +224,20 @@ impl Fleet {
         Ok(())
     }
 
-    async fn replay_one(&self, key: &[u8], one: &UnreportedSpend) -> Result<Verdict, StoreError> {
+    async fn replay_one(&self, key: &[u8], spend: &UnreportedSpend) -> Result<Verdict, StoreError> {
         let Ok(key) = StoreKey::new(key) else {
             return Ok(Verdict::default());
         };
         let checks = [QuotaCheck {
             key,
-            limit: &one.limit,
-            op: Op::ChargeAlways(one.cost),
+            limit: &spend.limit,
+            op: Op::ChargeAlways(spend.cost),
         }];
-        let places = [one
+        let slot_keys = [spend
             .slot_key
             .as_deref()
-            .and_then(|place| StoreKey::new(place).ok())];
-        let mut answers = [StoreReply::EMPTY];
-        self.remote.decide(&places, &checks, &mut answers).await
+            .and_then(|slot_key| StoreKey::new(slot_key).ok())];
+        let mut replies = [StoreReply::EMPTY];
+        self.remote.decide(&slot_keys, &checks, &mut replies).await
     }
 }

@@ -31,11 +31,11 @@ pub(crate) struct ShardedTable<E, C> {
 
 impl<E, C: Default> ShardedTable<E, C> {
     pub(crate) fn with_capacity(keys: usize) -> Self {
-        let word = || RandomState::new().build_hasher().finish();
+        let random = || RandomState::new().build_hasher().finish();
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(empty_shard())).collect(),
             max_per_shard: keys.div_ceil(SHARDS).max(1),
-            secret: [word(), word()],
+            secret: [random(), random()],
         }
     }
 
@@ -48,8 +48,8 @@ impl<E, C: Default> ShardedTable<E, C> {
         hasher.finish128().as_u128()
     }
 
-    pub(crate) fn shard(&self, who: KeyDigest) -> Option<MutexGuard<'_, Shard<E, C>>> {
-        let index = usize::try_from(who >> 96).unwrap_or(0) % SHARDS;
+    pub(crate) fn shard(&self, digest: KeyDigest) -> Option<MutexGuard<'_, Shard<E, C>>> {
+        let index = usize::try_from(digest >> 96).unwrap_or(0) % SHARDS;
         self.shard_at(index)
     }
 

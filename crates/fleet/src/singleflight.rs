@@ -85,11 +85,11 @@ impl Singleflight {
         };
         loop {
             // Registered before the check, so that a completion in between is not missed.
-            let landed = flight.completed.notified();
+            let completed = flight.completed.notified();
             match flight.state.load(Ordering::Acquire) {
                 ANSWERED => return FlightOutcome::Answered,
                 FAILED => return FlightOutcome::Failed,
-                _ => landed.await,
+                _ => completed.await,
             }
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn one_caller_asks_and_the_others_get_its_result() {
         let singleflight = Singleflight::default();
-        let Some(FlightOutcome::Leader(leading)) = poll_once(singleflight.join(7)) else {
+        let Some(FlightOutcome::Leader(leader)) = poll_once(singleflight.join(7)) else {
             panic!("nobody else asks");
         };
         let mut other = pin!(singleflight.join(7));
@@ -151,7 +151,7 @@ mod tests {
             ),
             "another key"
         );
-        leading.complete(true);
+        leader.complete(true);
         assert!(matches!(poll(other), Poll::Ready(FlightOutcome::Answered)));
         assert!(matches!(
             poll_once(singleflight.join(7)),
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn when_the_leader_is_dropped_the_others_stop_waiting() {
         let singleflight = Singleflight::default();
-        let leading = poll_once(singleflight.join(7));
+        let leader = poll_once(singleflight.join(7));
         let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
-        drop(leading);
+        drop(leader);
         assert!(
             matches!(poll(other), Poll::Ready(FlightOutcome::Answered)),
             "it asks for itself"
@@ -175,12 +175,12 @@ mod tests {
     #[test]
     fn callers_that_waited_for_a_failed_call_do_not_ask() {
         let singleflight = Singleflight::default();
-        let Some(FlightOutcome::Leader(leading)) = poll_once(singleflight.join(7)) else {
+        let Some(FlightOutcome::Leader(leader)) = poll_once(singleflight.join(7)) else {
             panic!("nobody else asks");
         };
         let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
-        leading.complete(false);
+        leader.complete(false);
         assert!(matches!(poll(other), Poll::Ready(FlightOutcome::Failed)));
     }
 
@@ -192,7 +192,7 @@ mod tests {
             .collect();
         let alone = first
             .iter()
-            .filter(|turn| matches!(turn, Some(FlightOutcome::NotShared)))
+            .filter(|outcome| matches!(outcome, Some(FlightOutcome::NotShared)))
             .count();
         assert_eq!(alone, 1);
         drop(first);

@@ -53,7 +53,7 @@ impl<S> Copy for TieredDecider<'_, S> {}
 pub(crate) struct TieredBatch<'b, const N: usize> {
     pub(crate) checks: &'b [QuotaCheck<'b>],
     pub(crate) sharing: ArrayVec<Sharing<'b>, N>,
-    pub(crate) answers: &'b mut [StoreReply],
+    pub(crate) replies: &'b mut [StoreReply],
     pub(crate) sources: ArrayVec<DecisionSource, N>,
     /// All charges on this node, to be undone if another limit denies.
     pub(crate) charged: ArrayVec<LocalCharge, N>,
@@ -91,14 +91,14 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         &self,
         checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        let by_store = |part| self.store_or_fallback(part);
-        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, by_store);
+        let store_or_fallback = |partition| self.store_or_fallback(partition);
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, replies, store_or_fallback);
         if self.is_local_lease(&mut batch) {
             return Ok(BatchOutcome::default());
         }
-        let mut leading = None;
+        let mut leader = None;
         let mut ids: ArrayVec<DenialId, N> = ArrayVec::new();
         if batch.sources.iter().any(DecisionSource::may_ask_store) {
             let denials = &self.fleet.denials;
@@ -112,7 +112,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 }
                 match self.join_flight(checks, version).await {
                     FlightOutcome::NotShared => {}
-                    FlightOutcome::Leader(first) => leading = Some(first),
+                    FlightOutcome::Leader(first) => leader = Some(first),
                     FlightOutcome::Answered => {
                         if let Some(outcome) = self.cached_denial(&mut batch) {
                             return Ok(outcome);
@@ -126,18 +126,18 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 }
             }
         }
-        batch.answers.fill(UNASKED);
-        let decided = self.decide_on_tiers(&mut batch, &ids).await;
-        if let Some(leading) = leading {
-            leading.complete(!matches!(decided, Ok(TierOutcome::WithoutStore(_))));
+        batch.replies.fill(UNASKED);
+        let outcome = self.decide_on_tiers(&mut batch, &ids).await;
+        if let Some(leader) = leader {
+            leader.complete(!matches!(outcome, Ok(TierOutcome::WithoutStore(_))));
         }
-        let is_admitted = decided.as_ref().is_ok_and(|decided| match decided {
+        let is_admitted = outcome.as_ref().is_ok_and(|outcome| match outcome {
             TierOutcome::AllTiers(is_admitted) | TierOutcome::WithoutStore(is_admitted) => {
                 *is_admitted
             }
         });
         self.finish(&mut batch, is_admitted);
-        decided.map(|_| outcome_of(batch.answers))
+        outcome.map(|_| outcome_of(batch.replies))
     }
 
     /// The same while every partition of the store is unavailable: nothing is awaited.
@@ -145,27 +145,27 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         &self,
         checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        let away = |part| DecisionSource::Fallback { part };
-        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, away);
+        let fallback = |partition| DecisionSource::Fallback { partition };
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, replies, fallback);
         if self.is_local_lease(&mut batch) {
             return Ok(BatchOutcome::default());
         }
-        batch.answers.fill(UNASKED);
+        batch.replies.fill(UNASKED);
         let admitted = self
-            .decide_without_waiting(&mut batch, away)
+            .decide_without_waiting(&mut batch, fallback)
             .and_then(|admits| Ok(admits && self.decide_from_local_leases(&mut batch)?));
         self.finish(&mut batch, matches!(admitted, Ok(true)));
-        admitted.map(|_| outcome_of(batch.answers))
+        admitted.map(|_| outcome_of(batch.replies))
     }
 
     fn begin<'b, P: SharingPolicy, const N: usize>(
         &self,
         checks: &'b [QuotaCheck<'b>],
         sharing: &'b P,
-        answers: &'b mut [StoreReply],
-        by_store: impl Fn(usize) -> DecisionSource,
+        replies: &'b mut [StoreReply],
+        store_or_fallback: impl Fn(usize) -> DecisionSource,
     ) -> TieredBatch<'b, N> {
         let shared = (0..checks.len().min(N)).map(|position| sharing.sharing(position));
         let sharing: ArrayVec<Sharing<'b>, N> = shared.collect();
@@ -174,20 +174,20 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 return DecisionSource::Local;
             }
             self.fleet.observe_version(sharing.version);
-            let part = self
+            let partition = self
                 .fleet
                 .partition_of(&check.key, sharing.slot_key.as_ref());
             if self.is_leased(check, sharing) {
-                return DecisionSource::Lease { part };
+                return DecisionSource::Lease { partition };
             }
             if Self::is_async(check, sharing) {
-                return DecisionSource::Async { part };
+                return DecisionSource::Async { partition };
             }
-            by_store(part)
+            store_or_fallback(partition)
         };
         TieredBatch {
             checks,
-            answers,
+            replies,
             sources: checks.iter().zip(&sharing).map(source).collect(),
             sharing,
             charged: ArrayVec::new(),
@@ -195,10 +195,10 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// The store, or the fallback while that partition is unavailable.
-    pub(crate) fn store_or_fallback(&self, part: usize) -> DecisionSource {
-        match self.fleet.breakers().get(part) {
-            Some(breaker) if breaker.is_closed() => DecisionSource::Store { part },
-            _ => DecisionSource::Fallback { part },
+    pub(crate) fn store_or_fallback(&self, partition: usize) -> DecisionSource {
+        match self.fleet.breakers().get(partition) {
+            Some(breaker) if breaker.is_closed() => DecisionSource::Store { partition },
+            _ => DecisionSource::Fallback { partition },
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
             return false;
         };
         match check.op {
-            Op::Release(id) | Op::Renew(id) => self.release_locally(check, id, batch.answers),
+            Op::Release(id) | Op::Renew(id) => self.release_locally(check, id, batch.replies),
             _ => false,
         }
     }
@@ -217,21 +217,21 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         &self,
         check: &QuotaCheck<'_>,
         id: LeaseId,
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> bool {
-        let Some(ruled) = self.fallback_quota(check, &Sharing::EXACT) else {
+        let Some(limit) = self.fallback_quota(check, &Sharing::EXACT) else {
             return false;
         };
         let mut ask = |op| {
             let check = QuotaCheck {
-                limit: &ruled,
+                limit: &limit,
                 op,
                 ..*check
             };
-            self.local.decide(&[check], answers).is_ok()
-                && answers
+            self.local.decide(&[check], replies).is_ok()
+                && replies
                     .first()
-                    .is_some_and(|answer| answer.note != ReplyNote::LeaseNotHeld)
+                    .is_some_and(|reply| reply.note != ReplyNote::LeaseNotHeld)
         };
         // A release does not report whether the permit was held.
         ask(Op::Renew(id)) && ask(check.op)
@@ -252,24 +252,24 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         batch: &mut TieredBatch<'_, N>,
     ) -> Option<BatchOutcome> {
         let version = batch.version();
-        let mut known = [None; N];
-        let known = known.get_mut(..batch.checks.len())?;
+        let mut cached = [None; N];
+        let cached = cached.get_mut(..batch.checks.len())?;
         let denials = &self.fleet.denials;
-        denials.lookup(batch.checks, self.local.now(), version, known)?;
-        for (answer, known) in batch.answers.iter_mut().zip(known) {
-            *answer = match known {
-                Some(known) => StoreReply {
+        denials.lookup(batch.checks, self.local.now(), version, cached)?;
+        for (reply, cached) in batch.replies.iter_mut().zip(cached) {
+            *reply = match cached {
+                Some(cached) => StoreReply {
                     outcome: Outcome::Deny {
-                        retry_after: known.retry_after,
+                        retry_after: cached.retry_after,
                     },
-                    status: known.status,
+                    status: cached.status,
                     ..StoreReply::EMPTY
                 },
                 None => UNASKED,
             };
         }
         self.fleet.counters.count_cached_denial();
-        Some(outcome_of(batch.answers))
+        Some(outcome_of(batch.replies))
     }
 
     /// Decides tier by tier, until one denies.
@@ -279,7 +279,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         ids: &[DenialId],
     ) -> Result<TierOutcome, StoreError> {
         let is_leased = |source: &DecisionSource| matches!(source, DecisionSource::Lease { .. });
-        if !self.decide_without_waiting(batch, |part| self.store_or_fallback(part))? {
+        if !self.decide_without_waiting(batch, |partition| self.store_or_fallback(partition))? {
             return Ok(TierOutcome::AllTiers(false));
         }
         if batch.sources.iter().any(is_leased) && !self.decide_leased(batch).await? {
@@ -291,19 +291,19 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
             Some(id) => *id,
             None => denials.id(&check.key, check.limit.id, version),
         };
-        let asked: StoreBatch<'_, N> =
+        let store_batch: StoreBatch<'_, N> =
             StoreBatch::new(batch.checks, &batch.sharing, &batch.sources, id);
-        if asked.checks.is_empty() {
+        if store_batch.checks.is_empty() {
             return Ok(TierOutcome::AllTiers(true));
         }
-        match self.ask_store(&asked, batch.answers).await {
+        match self.ask_store(&store_batch, batch.replies).await {
             Ok(outcome) => Ok(TierOutcome::AllTiers(outcome.is_admitted())),
             Err(error) if error.is_callers_fault() => Err(error),
             Err(error) => {
                 let sources = batch.sources.iter_mut();
                 sources.for_each(DecisionSource::fall_back_to_local);
-                let decided = self.decide_by_fallback(batch, error.may_have_charged())?;
-                Ok(TierOutcome::WithoutStore(decided))
+                let outcome = self.decide_by_fallback(batch, error.may_have_charged())?;
+                Ok(TierOutcome::WithoutStore(outcome))
             }
         }
     }
@@ -313,10 +313,10 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     fn decide_without_waiting<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
-        by_store: impl Fn(usize) -> DecisionSource,
+        store_or_fallback: impl Fn(usize) -> DecisionSource,
     ) -> Result<bool, StoreError> {
         let is_away = |source: &DecisionSource| matches!(source, DecisionSource::Fallback { .. });
-        if !self.decide_local(batch)? || !self.decide_async(batch, by_store) {
+        if !self.decide_local(batch)? || !self.decide_async(batch, store_or_fallback) {
             return Ok(false);
         }
         if batch.sources.iter().any(is_away) {
@@ -342,7 +342,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 on: ChargedOn::LocalState,
             })
             .collect();
-        let admits = self.decide_locally::<N>(batch.checks, &own, batch.answers)?;
+        let admits = self.decide_locally::<N>(batch.checks, &own, batch.replies)?;
         if admits {
             batch.charged.extend(own);
         }
@@ -352,38 +352,45 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     /// Asks the store about its part of the batch.
     async fn ask_store<const N: usize>(
         &self,
-        asked: &StoreBatch<'_, N>,
-        answers: &mut [StoreReply],
+        store_batch: &StoreBatch<'_, N>,
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let sent = self.local.now();
-        let mut found: ArrayVec<StoreReply, N> =
-            asked.checks.iter().map(|_| StoreReply::EMPTY).collect();
+        let mut store_replies: ArrayVec<StoreReply, N> = store_batch
+            .checks
+            .iter()
+            .map(|_| StoreReply::EMPTY)
+            .collect();
         let remote = self.fleet.remote();
         let called = remote
-            .decide(&asked.slot_keys, &asked.checks, &mut found)
+            .decide(
+                &store_batch.slot_keys,
+                &store_batch.checks,
+                &mut store_replies,
+            )
             .await;
         // Which of several partitions failed is not known; a healthy one closes again soon.
         let answered = self.local.now();
         self.fleet
-            .record_call(&asked.partitions, answered, called.as_ref().err());
+            .record_call(&store_batch.partitions, answered, called.as_ref().err());
         let outcome = called?;
-        for (position, found) in asked.positions.iter().zip(&found) {
-            if let Some(answer) = answers.get_mut(*position) {
-                *answer = *found;
+        for (position, store_reply) in store_batch.positions.iter().zip(&store_replies) {
+            if let Some(reply) = replies.get_mut(*position) {
+                *reply = *store_reply;
             }
         }
         let when = (sent, answered.since(sent));
         let denials = &self.fleet.denials;
         denials.record_by_id(
-            &asked.ids,
-            &asked.checks,
-            &found,
-            &asked.denial_caching,
+            &store_batch.ids,
+            &store_batch.checks,
+            &store_replies,
+            &store_batch.denial_caching,
             when,
         );
-        if outcome.is_admitted() && !asked.are_counters {
-            for (check, answer) in asked.checks.iter().zip(&found) {
-                self.fleet.record_admitted(self.local, check, answer);
+        if outcome.is_admitted() && !store_batch.are_counters {
+            for (check, reply) in store_batch.checks.iter().zip(&store_replies) {
+                self.fleet.record_admitted(self.local, check, reply);
             }
         }
         Ok(outcome)
@@ -406,6 +413,6 @@ pub(crate) const UNASKED: StoreReply = StoreReply {
     ..StoreReply::EMPTY
 };
 
-fn outcome_of(answers: &[StoreReply]) -> BatchOutcome {
-    answers.iter().map(|answer| answer.outcome).collect()
+fn outcome_of(replies: &[StoreReply]) -> BatchOutcome {
+    replies.iter().map(|reply| reply.outcome).collect()
 }

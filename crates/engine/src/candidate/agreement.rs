@@ -31,10 +31,10 @@ impl Agreement {
         if compared < MIN_COMPARED {
             return Self::Inconclusive;
         }
-        let most = u128::from(Percent::ALL.hundredths());
+        let whole = u128::from(Percent::ALL.hundredths());
         let threshold = u128::from(threshold.hundredths());
         // With a threshold of 0 % one difference diverges; with 100 % nothing can.
-        if threshold == 0 || threshold >= most {
+        if threshold == 0 || threshold >= whole {
             return if differ > 0 && threshold == 0 {
                 Self::Diverges
             } else {
@@ -45,11 +45,11 @@ impl Agreement {
         let n = u128::from(compared >> excess);
         let k = u128::from(differ.min(compared) >> excess);
         // n·(k/n − t)² > z²·t·(1 − t), with z = 1.96, in integers.
-        let (seen, expected) = (k * most, n * threshold);
-        let apart = seen.abs_diff(expected);
-        let is_clear = apart.saturating_mul(apart).saturating_mul(10_000)
-            > 38_416 * n * threshold * (most - threshold);
-        match (is_clear, seen > expected) {
+        let (observed, expected) = (k * whole, n * threshold);
+        let difference = observed.abs_diff(expected);
+        let is_significant = difference.saturating_mul(difference).saturating_mul(10_000)
+            > 38_416 * n * threshold * (whole - threshold);
+        match (is_significant, observed > expected) {
             (false, _) => Self::Inconclusive,
             (true, true) => Self::Diverges,
             (true, false) => Self::Agrees,

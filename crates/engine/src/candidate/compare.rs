@@ -34,34 +34,38 @@ pub(crate) type RuleOutcomes = ArrayVec<RuleOutcome, MAX_CHECKS>;
 /// If exactly one rule denies the request, only its candidate could change the verdict. If several deny, or the store
 /// was not asked, no candidate could. Candidates of limits that count denials are charged with every denial in any
 /// case.
-pub(crate) fn collect_rule_outcomes(generation: &Generation, plan: &Plan, all: &mut RuleOutcomes) {
-    all.clear();
-    let (mut refuse, mut refusing) = (0_usize, None);
-    let mut outcomes = plan.outcomes().peekable();
-    while let Some((first, _)) = outcomes.peek() {
+pub(crate) fn collect_rule_outcomes(
+    generation: &Generation,
+    plan: &Plan,
+    outcomes: &mut RuleOutcomes,
+) {
+    outcomes.clear();
+    let (mut denials, mut denied_rule) = (0_usize, None);
+    let mut checks = plan.outcomes().peekable();
+    while let Some((first, _)) = checks.peek() {
         let rule = first.rule;
-        let mut sum = RuleOutcomeBuilder::default();
-        while let Some((planned, outcome)) = outcomes.next_if(|(one, _)| one.rule == rule) {
-            sum.add(planned, outcome);
+        let mut builder = RuleOutcomeBuilder::default();
+        while let Some((planned, outcome)) = checks.next_if(|(planned, _)| planned.rule == rule) {
+            builder.add(planned, outcome);
         }
-        if sum.is_denied {
-            refuse = refuse.saturating_add(1);
-            refusing = Some(rule);
+        if builder.is_denied {
+            denials = denials.saturating_add(1);
+            denied_rule = Some(rule);
         }
         // A plan has at most as many rules as checks.
-        if let Some(opinion) = rule_outcome(generation, rule, &sum) {
-            let _fits = all.try_push(opinion).is_ok();
+        if let Some(outcome) = rule_outcome(generation, rule, &builder) {
+            let _fits = outcomes.try_push(outcome).is_ok();
         }
     }
-    if refuse > 0 {
-        all.retain(|opinion| {
-            opinion.is_compared &= refuse == 1 && refusing == Some(opinion.rule);
-            opinion.is_compared || opinion.counts_denials
+    if denials > 0 {
+        outcomes.retain(|outcome| {
+            outcome.is_compared &= denials == 1 && denied_rule == Some(outcome.rule);
+            outcome.is_compared || outcome.counts_denials
         });
     } else if !plan.has_replies() {
-        all.retain(|opinion| {
-            opinion.is_compared = false;
-            opinion.counts_denials
+        outcomes.retain(|outcome| {
+            outcome.is_compared = false;
+            outcome.counts_denials
         });
     }
 }
@@ -71,9 +75,9 @@ pub(crate) fn first_rule_outcome(generation: &Generation, plan: &Plan) -> Option
     if !generation.has_candidates() {
         return None;
     }
-    let mut all = RuleOutcomes::new();
-    collect_rule_outcomes(generation, plan, &mut all);
-    all.first().copied()
+    let mut outcomes = RuleOutcomes::new();
+    collect_rule_outcomes(generation, plan, &mut outcomes);
+    outcomes.first().copied()
 }
 
 fn rule_outcome(
@@ -94,21 +98,21 @@ fn rule_outcome(
 
 /// Records whether a candidate agrees with its limit, once the candidate's batch has replies. Returns whether the
 /// candidate admits the request, and so was charged.
-pub(crate) fn compare(generation: &Generation, plan: &Plan, opinion: &RuleOutcome) -> bool {
-    let mut answered = plan.with_replies();
-    let admits = answered.all(|(planned, reply)| peeked_outcome(planned, reply).is_admitted());
-    let compared = match (opinion.is_admitted, admits) {
+pub(crate) fn compare(generation: &Generation, plan: &Plan, outcome: &RuleOutcome) -> bool {
+    let mut replies = plan.with_replies();
+    let is_admitted = replies.all(|(planned, reply)| peeked_outcome(planned, reply).is_admitted());
+    let compared = match (outcome.is_admitted, is_admitted) {
         (true, false) => ComparisonOutcome::WouldDeny,
         (false, true) => ComparisonOutcome::WouldAllow,
         _ => ComparisonOutcome::Same,
     };
-    let limit = generation.rule(opinion.rule).map(|(_, limit)| limit);
+    let limit = generation.rule(outcome.rule).map(|(_, limit)| limit);
     if let Some(comparison) = limit.and_then(|limit| limit.comparison.as_ref()) {
         let key = plan.planned().first();
         let key = key.map_or(&[][..], |planned| plan.key(planned.key));
         comparison.record(compared, || generation.rules().digest(key), key);
     }
-    admits
+    is_admitted
 }
 
 /// Combines the outcomes of one rule's meters.

@@ -126,10 +126,10 @@ impl Comparison {
     pub(crate) fn for_rule(rule: &Rule) -> Option<Self> {
         let terms = compared_quotas(rule)?;
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let lines = cores.next_power_of_two().min(MAX_SHARDS);
+        let shards = cores.next_power_of_two().min(MAX_SHARDS);
         Some(Self {
             quotas: terms,
-            shards: (0..lines).map(|_| ComparisonShard::default()).collect(),
+            shards: (0..shards).map(|_| ComparisonShard::default()).collect(),
             sketch: Mutex::new(Sketch::new()),
             missed: AtomicU64::new(0),
         })
@@ -146,14 +146,14 @@ impl Comparison {
         digest: impl FnOnce() -> [u8; 16],
         key: &[u8],
     ) {
-        let Some(line) = self.own_shard() else {
+        let Some(shard) = self.own_shard() else {
             return;
         };
-        line.compared.fetch_add(1, Ordering::Relaxed);
+        shard.compared.fetch_add(1, Ordering::Relaxed);
         let direction = match compared {
             ComparisonOutcome::Same => return,
-            ComparisonOutcome::WouldDeny => &line.would_deny,
-            ComparisonOutcome::WouldAllow => &line.would_allow,
+            ComparisonOutcome::WouldDeny => &shard.would_deny,
+            ComparisonOutcome::WouldAllow => &shard.would_allow,
         };
         direction.fetch_add(1, Ordering::Relaxed);
         // Never block a decision for a statistic.
@@ -167,8 +167,8 @@ impl Comparison {
     }
 
     pub(crate) fn record_unknown(&self) {
-        if let Some(line) = self.own_shard() {
-            line.unknown.fetch_add(1, Ordering::Relaxed);
+        if let Some(shard) = self.own_shard() {
+            shard.unknown.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -207,22 +207,24 @@ impl Comparison {
 
     /// The totals, without keys.
     pub(crate) fn totals(&self) -> ComparisonTotals {
-        let sum = |of: fn(&ComparisonShard) -> &AtomicU64| {
-            let lines = self
+        let sum = |field: fn(&ComparisonShard) -> &AtomicU64| {
+            let shards = self
                 .shards
                 .iter()
-                .map(|line| of(line).load(Ordering::Relaxed));
-            lines.fold(0, u64::saturating_add)
+                .map(|shard| field(shard).load(Ordering::Relaxed));
+            shards.fold(0, u64::saturating_add)
         };
         // Read before `compared`, so that the differences never exceed it.
-        let (would_deny, would_allow) =
-            (sum(|line| &line.would_deny), sum(|line| &line.would_allow));
-        let compared = sum(|line| &line.compared);
+        let (would_deny, would_allow) = (
+            sum(|shard| &shard.would_deny),
+            sum(|shard| &shard.would_allow),
+        );
+        let compared = sum(|shard| &shard.compared);
         ComparisonTotals {
             compared,
             would_deny,
             would_allow,
-            unknown: sum(|line| &line.unknown),
+            unknown: sum(|shard| &shard.unknown),
         }
     }
 
@@ -235,11 +237,11 @@ impl Comparison {
 
 /// The compared quotas of a rule with a candidate.
 fn compared_quotas(rule: &Rule) -> Option<Vec<(MeterRole, Limit)>> {
-    let of = |role: MeterRole| rule.meters.iter().filter(move |meter| meter.role == role);
-    of(MeterRole::Candidate).next()?;
+    let meters_with = |role: MeterRole| rule.meters.iter().filter(move |meter| meter.role == role);
+    meters_with(MeterRole::Candidate).next()?;
     let quotas = [MeterRole::Main, MeterRole::Local, MeterRole::Candidate].into_iter();
     let quotas = quotas.flat_map(|role| {
-        let meters = of(role).flat_map(|meter| meter.quotas.iter());
+        let meters = meters_with(role).flat_map(|meter| meter.quotas.iter());
         meters.map(move |quota| (role, *quota))
     });
     Some(quotas.collect())

@@ -49,17 +49,17 @@ impl Sketch {
         }
     }
 
-    pub(super) fn record(&mut self, digest: [u8; 16], key: &[u8], what: ComparisonOutcome) {
-        let known = self.entries.iter().position(|one| one.digest == digest);
-        let at = known.or_else(|| self.insert(digest, key));
-        if let Some(place) = at.and_then(|at| self.entries.get_mut(at)) {
-            match what {
+    pub(super) fn record(&mut self, digest: [u8; 16], key: &[u8], outcome: ComparisonOutcome) {
+        let existing = self.entries.iter().position(|entry| entry.digest == digest);
+        let index = existing.or_else(|| self.insert(digest, key));
+        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
+            match outcome {
                 ComparisonOutcome::Same => {}
                 ComparisonOutcome::WouldDeny => {
-                    place.would_deny = place.would_deny.saturating_add(1)
+                    entry.would_deny = entry.would_deny.saturating_add(1)
                 }
                 ComparisonOutcome::WouldAllow => {
-                    place.would_allow = place.would_allow.saturating_add(1)
+                    entry.would_allow = entry.would_allow.saturating_add(1)
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Sketch {
     /// Inserts a new key, replacing the least frequent one if the sketch is full.
     fn insert(&mut self, digest: [u8; 16], key: &[u8]) -> Option<usize> {
         let len = key.len().min(MAX_KEY_BYTES);
-        let mut place = SketchEntry {
+        let mut entry = SketchEntry {
             digest,
             would_deny: 0,
             would_allow: 0,
@@ -76,32 +76,32 @@ impl Sketch {
             key: [0; MAX_KEY_BYTES],
             len: u8::try_from(len).unwrap_or(0),
         };
-        if let (Some(room), Some(key)) = (place.key.get_mut(..len), key.get(..len)) {
-            room.copy_from_slice(key);
+        if let (Some(buffer), Some(key)) = (entry.key.get_mut(..len), key.get(..len)) {
+            buffer.copy_from_slice(key);
         }
         if self.entries.len() < MAX_TRACKED_KEYS {
-            self.entries.push(place);
+            self.entries.push(entry);
             return self.entries.len().checked_sub(1);
         }
-        let counted = self.entries.iter().enumerate();
-        let (least, gone) = counted.min_by_key(|(_, one)| one.count())?;
-        place.error = gone.count();
-        *self.entries.get_mut(least)? = place;
+        let indexed = self.entries.iter().enumerate();
+        let (least, replaced) = indexed.min_by_key(|(_, entry)| entry.count())?;
+        entry.error = replaced.count();
+        *self.entries.get_mut(least)? = entry;
         Some(least)
     }
 
     /// The tracked keys, the highest count first. Allocates: for readers, not for decisions.
     pub(super) fn top(&self, readable: impl Fn(&[u8]) -> String) -> Vec<DivergingKey> {
-        let mut places: Vec<&SketchEntry> = self.entries.iter().collect();
-        places.sort_by_key(|one| (std::cmp::Reverse(one.count()), one.digest));
-        let key = |one: &SketchEntry| DivergingKey {
-            key: readable(one.key_prefix()),
-            digest: one.digest,
-            would_deny: one.would_deny,
-            would_allow: one.would_allow,
-            error: one.error,
+        let mut entries: Vec<&SketchEntry> = self.entries.iter().collect();
+        entries.sort_by_key(|entry| (std::cmp::Reverse(entry.count()), entry.digest));
+        let key = |entry: &SketchEntry| DivergingKey {
+            key: readable(entry.key_prefix()),
+            digest: entry.digest,
+            would_deny: entry.would_deny,
+            would_allow: entry.would_allow,
+            error: entry.error,
         };
-        places.into_iter().map(key).collect()
+        entries.into_iter().map(key).collect()
     }
 }
 
@@ -116,23 +116,23 @@ mod tests {
     }
 
     /// The first property that a sketch violates, given the true counts.
-    fn complaint(top: &[DivergingKey], truth: &HashMap<u64, u64>) -> Option<String> {
+    fn violation(top: &[DivergingKey], truth: &HashMap<u64, u64>) -> Option<String> {
         let n: u64 = truth.values().sum();
         let most_error = n / u64::try_from(MAX_TRACKED_KEYS).unwrap();
-        for one in top {
-            let key = u64::try_from(u128::from_be_bytes(one.digest)).unwrap();
-            let (true_count, least) = (truth[&key], one.would_deny + one.would_allow);
-            if !(least..=least + one.error).contains(&true_count) {
+        for entry in top {
+            let key = u64::try_from(u128::from_be_bytes(entry.digest)).unwrap();
+            let (true_count, least) = (truth[&key], entry.would_deny + entry.would_allow);
+            if !(least..=least + entry.error).contains(&true_count) {
                 return Some(format!(
                     "{key}: {true_count} is not {least} + {}",
-                    one.error
+                    entry.error
                 ));
             }
-            if one.error > most_error {
-                return Some(format!("{key}: an error of {} in {n}", one.error));
+            if entry.error > most_error {
+                return Some(format!("{key}: an error of {} in {n}", entry.error));
             }
         }
-        let is_there = |key: u64| top.iter().any(|one| one.digest == digest(key));
+        let is_there = |key: u64| top.iter().any(|entry| entry.digest == digest(key));
         let missing = truth
             .iter()
             .find(|(key, count)| **count > most_error && !is_there(**key));
@@ -140,12 +140,12 @@ mod tests {
     }
 
     /// A stream with a few frequent keys and many that occur about once.
-    fn stream(dice: &mut Dice, mut each: impl FnMut(u64)) {
+    fn stream(rng: &mut Dice, mut each: impl FnMut(u64)) {
         for _ in 0..20_000 {
-            let key = match dice.below(3) {
-                0 => dice.below(10),
-                1 => 100 + dice.below(200),
-                _ => 1_000 + dice.below(100_000),
+            let key = match rng.below(3) {
+                0 => rng.below(10),
+                1 => 100 + rng.below(200),
+                _ => 1_000 + rng.below(100_000),
             };
             each(key);
         }
@@ -160,7 +160,7 @@ mod tests {
                 *truth.entry(key).or_default() += 1;
             });
             assert_eq!(
-                complaint(&sketch.top(|_| String::new()), &truth),
+                violation(&sketch.top(|_| String::new()), &truth),
                 None,
                 "seed {seed}"
             );
@@ -173,12 +173,12 @@ mod tests {
         let (mut sketch, mut truth) = (Sketch::new(), HashMap::new());
         stream(&mut Dice::new(1), |key| {
             sketch.record(digest(key), b"", ComparisonOutcome::WouldDeny);
-            for place in &mut sketch.entries {
-                place.error = 0;
+            for entry in &mut sketch.entries {
+                entry.error = 0;
             }
             *truth.entry(key).or_default() += 1;
         });
-        assert!(complaint(&sketch.top(|_| String::new()), &truth).is_some());
+        assert!(violation(&sketch.top(|_| String::new()), &truth).is_some());
     }
 
     #[test]

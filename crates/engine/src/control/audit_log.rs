@@ -59,7 +59,7 @@ pub enum OperatorChange {
         /// The limit of the key; `None` for an address.
         limit: Option<Box<str>>,
         /// The key or address.
-        what: Box<str>,
+        target: Box<str>,
         /// The expiry; `None`: until it is removed.
         until: Option<Timestamp>,
     },
@@ -68,7 +68,7 @@ pub enum OperatorChange {
         /// The limit of the key; `None` for an address.
         limit: Option<Box<str>>,
         /// The key or address.
-        what: Box<str>,
+        target: Box<str>,
     },
     /// A key's usage was reset.
     Reset {
@@ -77,7 +77,7 @@ pub enum OperatorChange {
         /// The key.
         key: Box<str>,
         /// Whether the key had any usage.
-        found: bool,
+        was_used: bool,
     },
     /// The whole state was replaced by a saved one.
     Restored,
@@ -93,52 +93,60 @@ impl OperatorChange {
     fn write(&self, f: &mut fmt::Formatter<'_>, key: &dyn Fn(&str) -> String) -> fmt::Result {
         let until = |f: &mut fmt::Formatter<'_>, until: &Option<Timestamp>| match until {
             Some(until) => write!(f, " until {}", UtcTime(*until)),
-            None => f.write_str(" until it is taken back"),
+            None => f.write_str(" until it is removed"),
         };
         // An address is not a key and is shown as it is.
-        let of = |limit: &Option<Box<str>>, what: &str| match limit {
-            Some(limit) => format!("{} of limit `{limit}`", key(what)),
-            None => format!("`{what}`"),
+        let describe = |limit: &Option<Box<str>>, target: &str| match limit {
+            Some(limit) => format!("key {} of limit `{limit}`", key(target)),
+            None => format!("address `{target}`"),
         };
         match self {
-            Self::Switched { limit: None, to } => write!(f, "everything switched to {to}"),
+            Self::Switched { limit: None, to } => write!(f, "all limits switched to {to}"),
             Self::Switched {
                 limit: Some(limit),
                 to,
             } => write!(f, "limit `{limit}` switched to {to}"),
             Self::Overridden {
                 limit,
-                key: of,
+                key: target,
                 quota,
                 until: end,
             } => {
-                write!(f, "key {} of limit `{limit}` has {quota}", key(of))?;
+                write!(
+                    f,
+                    "key {} of limit `{limit}` overridden with {quota}",
+                    key(target)
+                )?;
                 until(f, end)
             }
-            Self::OverrideLifted { limit, key: of } => {
-                let key = key(of);
-                write!(f, "key {key} of limit `{limit}` has its own quota again")
+            Self::OverrideLifted { limit, key: target } => {
+                let key = key(target);
+                write!(f, "override of key {key} of limit `{limit}` removed")
             }
             Self::Blocked {
                 limit,
-                what,
+                target,
                 until: end,
             } => {
-                write!(f, "{} blocked", of(limit, what))?;
+                write!(f, "{} blocked", describe(limit, target))?;
                 until(f, end)
             }
-            Self::Unblocked { limit, what } => write!(f, "{} let through", of(limit, what)),
+            Self::Unblocked { limit, target } => write!(f, "{} unblocked", describe(limit, target)),
             Self::Reset {
                 limit,
-                key: of,
-                found,
+                key: target,
+                was_used,
             } => {
-                let found = if *found { "" } else { ", which was full" };
-                write!(f, "key {} of limit `{limit}` reset{found}", key(of))
+                let unused = if *was_used {
+                    ""
+                } else {
+                    ", which had no usage"
+                };
+                write!(f, "key {} of limit `{limit}` reset{unused}", key(target))
             }
             Self::Restored => f.write_str("switches, overrides and blocks restored"),
             Self::Synced { entries } => {
-                write!(f, "{entries} switches, overrides and blocks taken over")
+                write!(f, "{entries} switches, overrides and blocks synchronised")
             }
         }
     }
@@ -152,14 +160,14 @@ impl fmt::Display for OperatorChange {
 
 /// A change for the log file: log files are copied around, so keys appear as digests.
 struct RedactedChange<'a> {
-    what: &'a OperatorChange,
+    change: &'a OperatorChange,
     digest: Option<[u8; 16]>,
 }
 
 impl fmt::Display for RedactedChange<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digest = self.digest.unwrap_or_default();
-        self.what.write(f, &|_| {
+        self.change.write(f, &|_| {
             let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("#{digits}")
         })
@@ -206,11 +214,11 @@ pub(crate) struct AuditLog {
 impl AuditLog {
     /// Adds an event, and logs it with the digest of its key.
     pub(super) fn record(&mut self, event: OperatorEvent, digest: Option<[u8; 16]>) {
-        let what = RedactedChange {
-            what: &event.change,
+        let change = RedactedChange {
+            change: &event.change,
             digest,
         };
-        tracing::info!(who = %event.who, why = %event.why, "{what}");
+        tracing::info!(who = %event.who, why = %event.why, "{change}");
         if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
         }
@@ -243,49 +251,49 @@ mod tests {
             },
             OperatorChange::Blocked {
                 limit: Some(limit()),
-                what: key.into(),
+                target: key.into(),
                 until: None,
             },
             OperatorChange::Unblocked {
                 limit: Some(limit()),
-                what: key.into(),
+                target: key.into(),
             },
             OperatorChange::Reset {
                 limit: limit(),
                 key: key.into(),
-                found: true,
+                was_used: true,
             },
         ];
-        for what in &changes {
+        for change in &changes {
             let digest = Some([0xab; 16]);
-            let logged = RedactedChange { what, digest }.to_string();
+            let logged = RedactedChange { change, digest }.to_string();
             assert!(!logged.contains(key), "{logged}");
             assert!(
                 logged.contains(&format!("#{}", "ab".repeat(16))),
                 "{logged}"
             );
             assert!(
-                what.to_string().contains(key),
-                "who may read the list may read keys"
+                change.to_string().contains(key),
+                "the list itself shows keys"
             );
         }
         let address = OperatorChange::Blocked {
             limit: None,
-            what: "192.0.2.7".into(),
+            target: "192.0.2.7".into(),
             until: None,
         };
-        let (what, digest) = (&address, None);
-        let logged = RedactedChange { what, digest }.to_string();
-        assert_eq!(logged, "`192.0.2.7` blocked until it is taken back");
+        let (change, digest) = (&address, None);
+        let logged = RedactedChange { change, digest }.to_string();
+        assert_eq!(logged, "address `192.0.2.7` blocked until it is removed");
     }
 
     #[test]
     fn timestamps_are_formatted_as_iso_8601() {
-        let told = |seconds| UtcTime(Timestamp::from_secs(seconds)).to_string();
-        assert_eq!(told(0), "1970-01-01T00:00:00Z");
-        assert_eq!(told(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(told(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(told(1_735_689_599), "2024-12-31T23:59:59Z");
-        assert_eq!(told(4_107_542_400), "2100-03-01T00:00:00Z");
+        let format = |seconds| UtcTime(Timestamp::from_secs(seconds)).to_string();
+        assert_eq!(format(0), "1970-01-01T00:00:00Z");
+        assert_eq!(format(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(format(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(format(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(format(4_107_542_400), "2100-03-01T00:00:00Z");
     }
 }

@@ -34,17 +34,19 @@ pub(crate) fn compile_snapshot(
             snapshot.rules.entry(*index).or_default().mode_override = switch.mode_override();
         }
     }
-    for one in &controls.overrides {
-        let Some((index, key)) = find_rule_and_digest(generation, &indexes, &one.key) else {
+    for key_override in &controls.overrides {
+        let Some((index, key)) = find_rule_and_digest(generation, &indexes, &key_override.key)
+        else {
             continue;
         };
         // After a reload the limit may no longer support this quota.
-        let Ok(chosen) = resolve_override(generation, index, &one.quota) else {
-            tracing::warn!(limit = %one.key.limit, quota = %one.quota, "an override rests: the limit counts otherwise now");
+        let Ok(chosen) = resolve_override(generation, index, &key_override.quota) else {
+            tracing::warn!(limit = %key_override.key.limit, quota = %key_override.quota, "override has no effect: the limit cannot count its quota");
             continue;
         };
         quotas.extend(override_limits(generation, index, &chosen));
-        key_overrides_mut(&mut snapshot, index, key).quota = Some((until(one.until), chosen));
+        key_overrides_mut(&mut snapshot, index, key).quota =
+            Some((until(key_override.until), chosen));
     }
     for block in &controls.blocks {
         match block {
@@ -88,14 +90,14 @@ fn find_rule_and_digest(
     let index = *indexes.get(&*key.limit)?;
     let rule = generation.rules().rules().get(index)?;
     let mut meters = rule.meters.iter().enumerate();
-    meters.find(|(meter, of)| {
-        let place = MeterRef {
+    meters.find(|(meter, definition)| {
+        let meter_ref = MeterRef {
             rule: index,
             meter: *meter,
         };
-        let recipe = generation.rules().key_spec(place);
-        of.role == MeterRole::Main
-            && recipe.is_some_and(|recipe| *key_spec_text(recipe) == *key.made_of)
+        let key_spec = generation.rules().key_spec(meter_ref);
+        definition.role == MeterRole::Main
+            && key_spec.is_some_and(|spec| *key_spec_text(spec) == *key.made_of)
     })?;
     Some((index, key.digest()?))
 }
@@ -108,12 +110,12 @@ fn override_limits(
 ) -> Vec<IdentifiedLimit> {
     let meters = generation.rule(index).map(|(_, entry)| &entry.meters);
     let pairs = meters.into_iter().flatten().zip(chosen);
-    let ruled = pairs.filter_map(|(metered, chosen)| match chosen {
+    let limits = pairs.filter_map(|(metered, chosen)| match chosen {
         Some(SelectedQuota::Computed(limit)) => Some(IdentifiedLimit {
             id: metered.id,
             limit: *limit,
         }),
         _ => None,
     });
-    ruled.collect()
+    limits.collect()
 }

@@ -7,8 +7,6 @@
 
 mod audit_log;
 mod compile;
-#[cfg(test)]
-mod fleet_tests;
 mod lookup;
 mod operator_error;
 mod operator_items;
@@ -99,15 +97,15 @@ impl<'a, S: StateStore> Control<'a, S> {
         &self,
         limit: Option<&str>,
         to: Switch,
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, _| {
+        self.apply_change(attribution, |generation, state, _| {
             match limit {
-                None => controls.everything = to,
+                None => state.everything = to,
                 Some(name) => {
                     rule_index(generation, name)?;
-                    controls.limits.insert(name.into(), to);
-                    controls
+                    state.limits.insert(name.into(), to);
+                    state
                         .limits
                         .retain(|_, switch| *switch != Switch::default());
                 }
@@ -129,10 +127,10 @@ impl<'a, S: StateStore> Control<'a, S> {
         limit: &str,
         key: &[&str],
         quota: &str,
-        lasts: Option<Nanos>,
-        by: Attribution<'_>,
+        duration: Option<Nanos>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, now| {
+        self.apply_change(attribution, |generation, state, now| {
             let index = rule_index(generation, limit)?;
             let named = resolve_key(generation, index, limit, key)?;
             operator_state::check_len("quota", quota, operator_state::MAX_QUOTA_BYTES)?;
@@ -141,7 +139,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             let entry = KeyOverride {
                 key: named.clone(),
                 quota: quota.trim().into(),
-                until: lasts.map(|lasts| now.after(lasts).as_nanos()),
+                until: duration.map(|duration| now.after(duration).as_nanos()),
             };
             let change = OperatorChange::Overridden {
                 limit: limit.into(),
@@ -149,16 +147,16 @@ impl<'a, S: StateStore> Control<'a, S> {
                 quota: entry.quota.clone(),
                 until: entry.until.map(Timestamp::from_nanos),
             };
-            controls
+            state
                 .overrides
                 .retain(|other| !other.key.is_same_key(&entry.key));
-            if controls.overrides.len() >= MAX_OVERRIDES {
+            if state.overrides.len() >= MAX_OVERRIDES {
                 return Err(OperatorError::TooMany {
-                    what: "overrides",
-                    most: MAX_OVERRIDES,
+                    kind: "overrides",
+                    max: MAX_OVERRIDES,
                 });
             }
-            controls.overrides.push(entry);
+            state.overrides.push(entry);
             Ok(AppliedChange {
                 change,
                 key: Some(named),
@@ -174,17 +172,15 @@ impl<'a, S: StateStore> Control<'a, S> {
         &self,
         limit: &str,
         key: &[&str],
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, _| {
+        self.apply_change(attribution, |generation, state, _| {
             let index = rule_index(generation, limit)?;
             let key = resolve_key(generation, index, limit, key)?;
-            let before = controls.overrides.len();
-            controls
-                .overrides
-                .retain(|other| !other.key.is_same_key(&key));
-            if controls.overrides.len() == before {
-                return Err(OperatorError::NotFound { what: "override" });
+            let before = state.overrides.len();
+            state.overrides.retain(|other| !other.key.is_same_key(&key));
+            if state.overrides.len() == before {
+                return Err(OperatorError::NotFound { kind: "override" });
             }
             let change = OperatorChange::OverrideLifted {
                 limit: limit.into(),
@@ -205,20 +201,20 @@ impl<'a, S: StateStore> Control<'a, S> {
         &self,
         limit: &str,
         key: &[&str],
-        lasts: Option<Nanos>,
-        by: Attribution<'_>,
+        duration: Option<Nanos>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, now| {
+        self.apply_change(attribution, |generation, state, now| {
             let index = rule_index(generation, limit)?;
             let key = resolve_key(generation, index, limit, key)?;
-            let until = lasts.map(|lasts| now.after(lasts));
-            controls.block(Block::Key {
+            let until = duration.map(|duration| now.after(duration));
+            state.block(Block::Key {
                 key: key.clone(),
                 until: until.map(Timestamp::as_nanos),
             })?;
             let change = OperatorChange::Blocked {
                 limit: Some(limit.into()),
-                what: key.shown.clone(),
+                target: key.shown.clone(),
                 until,
             };
             Ok(AppliedChange {
@@ -235,19 +231,24 @@ impl<'a, S: StateStore> Control<'a, S> {
     pub fn block_address(
         &self,
         address: &str,
-        lasts: Option<Nanos>,
-        by: Attribution<'_>,
+        duration: Option<Nanos>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |_, controls, now| {
+        self.apply_change(attribution, |_, state, now| {
             let network = normalize_network(address)?;
-            let until = lasts.map(|lasts| now.after(lasts));
-            controls.block(Block::Address {
+            let until = duration.map(|duration| now.after(duration));
+            state.block(Block::Address {
                 address: network.clone(),
                 until: until.map(Timestamp::as_nanos),
             })?;
-            let what = network.into();
+            let target = network.into();
             let limit = None;
-            Ok(OperatorChange::Blocked { limit, what, until }.into())
+            Ok(OperatorChange::Blocked {
+                limit,
+                target,
+                until,
+            }
+            .into())
         })
     }
 
@@ -259,17 +260,17 @@ impl<'a, S: StateStore> Control<'a, S> {
         &self,
         limit: &str,
         key: &[&str],
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, _| {
+        self.apply_change(attribution, |generation, state, _| {
             let index = rule_index(generation, limit)?;
             let key = resolve_key(generation, index, limit, key)?;
             let is_it =
                 |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is_same_key(&key));
-            controls.unblock(is_it)?;
+            state.unblock(is_it)?;
             let change = OperatorChange::Unblocked {
                 limit: Some(limit.into()),
-                what: key.shown.clone(),
+                target: key.shown.clone(),
             };
             Ok(AppliedChange {
                 change,
@@ -282,15 +283,19 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// It is not blocked, or the attribution is missing.
-    pub fn unblock_address(&self, address: &str, by: Attribution<'_>) -> Result<(), OperatorError> {
-        self.apply_change(by, |_, controls, _| {
+    pub fn unblock_address(
+        &self,
+        address: &str,
+        attribution: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(attribution, |_, state, _| {
             let network = normalize_network(address)?;
             let is_it = |block: &Block| {
                 matches!(block, Block::Address { address, .. } if *address == network)
             };
-            controls.unblock(is_it)?;
-            let what = network.into();
-            Ok(OperatorChange::Unblocked { limit: None, what }.into())
+            state.unblock(is_it)?;
+            let target = network.into();
+            Ok(OperatorChange::Unblocked { limit: None, target }.into())
         })
     }
 
@@ -304,32 +309,32 @@ impl<'a, S: StateStore> Control<'a, S> {
         &self,
         limit: &str,
         key: &[&str],
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<bool, OperatorError> {
-        let mut found = false;
-        self.apply_change(by, |generation, _, _| {
+        let mut was_used = false;
+        self.apply_change(attribution, |generation, _, _| {
             let index = rule_index(generation, limit)?;
             let named = resolve_key(generation, index, limit, key)?;
-            found = self.erase(generation, limit, key);
+            was_used = self.erase(generation, limit, key);
             let change = OperatorChange::Reset {
                 limit: limit.into(),
                 key: named.shown.clone(),
-                found,
+                was_used,
             };
             Ok(AppliedChange {
                 change,
                 key: Some(named),
             })
         })?;
-        Ok(found)
+        Ok(was_used)
     }
 
     /// Everything in force now, to save it or to send it to other nodes.
     #[must_use]
     pub fn operator_state(&self) -> OperatorState {
-        let mut controls = self.engine.registry().operator_state.clone();
-        controls.expire(self.engine.store().now());
-        controls
+        let mut state = self.engine.registry().operator_state.clone();
+        state.expire(self.engine.store().now());
+        state
     }
 
     /// Replaces everything in force by a [saved state](Self::operator_state) of another node or an earlier process.
@@ -337,10 +342,14 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// The state exceeds a bound, or the attribution is missing. Nothing changes then.
-    pub fn restore(&self, kept: OperatorState, by: Attribution<'_>) -> Result<(), OperatorError> {
-        self.apply_change(by, |_, controls, _| {
-            kept.check()?;
-            *controls = kept;
+    pub fn restore(
+        &self,
+        saved: OperatorState,
+        attribution: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(attribution, |_, state, _| {
+            saved.check()?;
+            *state = saved;
             Ok(OperatorChange::Restored.into())
         })
     }
@@ -354,14 +363,14 @@ impl<'a, S: StateStore> Control<'a, S> {
     /// Applies a change or none of it, and logs it.
     fn apply_change(
         &self,
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
         what: impl FnOnce(
             &Generation,
             &mut OperatorState,
             Timestamp,
         ) -> Result<AppliedChange, OperatorError>,
     ) -> Result<(), OperatorError> {
-        operator_error::check_attribution(by)?;
+        operator_error::check_attribution(attribution)?;
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
         let generation = self.engine.generation();
@@ -375,12 +384,12 @@ impl<'a, S: StateStore> Control<'a, S> {
             registry.operator_state = next;
             self.engine
                 .apply_overrides(&generation, &registry.operator_state);
-            registry.record_changes(&before, &OwnedAttribution::from_borrowed(by));
+            registry.record_changes(&before, &OwnedAttribution::from_borrowed(attribution));
         }
         let event = OperatorEvent {
-            who: by.who.into(),
+            who: attribution.who.into(),
             at: now,
-            why: by.why.into(),
+            why: attribution.why.into(),
             change,
         };
         registry.audit_log.record(event, digest);
@@ -388,14 +397,14 @@ impl<'a, S: StateStore> Control<'a, S> {
     }
 
     fn erase(&self, generation: &Generation, limit: &str, values: &[&str]) -> bool {
-        let mut found = false;
+        let mut was_used = false;
         for state in generation.key_states(limit, values) {
             if let Ok(key) = StoreKey::new(&state.key) {
-                found |= self.engine.store().erase(&key, &state.limit);
+                was_used |= self.engine.store().erase(&key, &state.limit);
             }
         }
         self.engine.clear_cached_denials();
-        found
+        was_used
     }
 }
 

@@ -36,40 +36,40 @@ pub enum OperatorError {
         /// The name of the field.
         field: &'static str,
         /// What is wrong, and what would be valid.
-        wrong: GrammarError,
+        error: GrammarError,
     },
     /// The limit cannot count this quota.
     InvalidQuota {
         /// The limit.
         limit: Box<str>,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The maximum number already exists.
     TooMany {
         /// The plural name of the items.
-        what: &'static str,
+        kind: &'static str,
         /// The maximum.
-        most: usize,
+        max: usize,
     },
     /// A field is too long.
     TooLong {
         /// The name of the field.
         field: &'static str,
         /// The most bytes.
-        most: usize,
+        max: usize,
     },
     /// There is nothing to remove.
     NotFound {
         /// The name of the missing item.
-        what: &'static str,
+        kind: &'static str,
     },
     /// The operator's name or reason is empty, too long, or has control characters.
     MissingAttribution {
         /// The name of the field.
         field: &'static str,
         /// The most bytes.
-        most: usize,
+        max: usize,
     },
 }
 
@@ -85,39 +85,39 @@ impl fmt::Display for OperatorError {
             }
             Self::BadKey {
                 limit,
-                value_count: given,
+                value_count,
                 parts,
             } => {
                 let parts: Vec<String> = parts.iter().map(|parts| parts.join(", ")).collect();
                 let parts = match parts.join(" | ") {
-                    empty if empty.is_empty() => "no values: everyone shares it".to_owned(),
+                    empty if empty.is_empty() => "no values: it has no key".to_owned(),
                     parts => format!("one value for each of {parts}, addresses as 192.0.2.7"),
                 };
                 write!(
                     f,
-                    "key: {given} values name no key of `{limit}`: give {parts}"
+                    "key: {value_count} values name no key of `{limit}`: give {parts}"
                 )
             }
-            Self::InvalidField { field, wrong } => {
-                write!(f, "{field}: {}", wrong.message)?;
-                match &wrong.help {
+            Self::InvalidField { field, error } => {
+                write!(f, "{field}: {}", error.message)?;
+                match &error.help {
                     Some(help) => write!(f, "; {help}"),
                     None => Ok(()),
                 }
             }
-            Self::InvalidQuota { limit, why } => {
-                write!(f, "quota: a key of `{limit}` cannot have it: {why}")
+            Self::InvalidQuota { limit, reason } => {
+                write!(f, "quota: limit `{limit}` cannot count it: {reason}")
             }
-            Self::TooMany { what, most } => {
+            Self::TooMany { kind, max } => {
                 write!(
                     f,
-                    "there are {most} {what} already, which is the most; lift some first"
+                    "there are {max} {kind} already, which is the maximum; remove some first"
                 )
             }
-            Self::TooLong { field, most } => write!(f, "{field}: at most {most} bytes"),
-            Self::NotFound { what } => write!(f, "there is no such {what}"),
-            Self::MissingAttribution { field, most } => {
-                write!(f, "{field}: say it, on one line of at most {most} bytes")
+            Self::TooLong { field, max } => write!(f, "{field}: at most {max} bytes"),
+            Self::NotFound { kind } => write!(f, "there is no such {kind}"),
+            Self::MissingAttribution { field, max } => {
+                write!(f, "{field}: required, on one line of at most {max} bytes")
             }
         }
     }
@@ -126,14 +126,14 @@ impl fmt::Display for OperatorError {
 impl std::error::Error for OperatorError {}
 
 /// Checks that the operator and the reason are given.
-pub(super) fn check_attribution(by: Attribution<'_>) -> Result<(), OperatorError> {
-    for (field, text, most) in [
-        ("who", by.who, MAX_WHO_BYTES),
-        ("why", by.why, MAX_WHY_BYTES),
+pub(super) fn check_attribution(attribution: Attribution<'_>) -> Result<(), OperatorError> {
+    for (field, text, max) in [
+        ("who", attribution.who, MAX_WHO_BYTES),
+        ("why", attribution.why, MAX_WHY_BYTES),
     ] {
         // One event is one log line, so line breaks are not allowed.
-        if text.trim().is_empty() || text.len() > most || text.chars().any(char::is_control) {
-            return Err(OperatorError::MissingAttribution { field, most });
+        if text.trim().is_empty() || text.len() > max || text.chars().any(char::is_control) {
+            return Err(OperatorError::MissingAttribution { field, max });
         }
     }
     Ok(())

@@ -93,12 +93,12 @@ impl OperatorItem {
             },
             Self::Block(Block::Key { key, .. }) => OperatorChange::Blocked {
                 limit: Some(key.limit),
-                what: key.shown,
+                target: key.shown,
                 until,
             },
             Self::Block(Block::Address { address, .. }) => OperatorChange::Blocked {
                 limit: None,
-                what: address.into(),
+                target: address.into(),
                 until,
             },
         }
@@ -117,11 +117,11 @@ impl OperatorItem {
             },
             Self::Block(Block::Key { key, .. }) => OperatorChange::Unblocked {
                 limit: Some(key.limit),
-                what: key.shown,
+                target: key.shown,
             },
             Self::Block(Block::Address { address, .. }) => OperatorChange::Unblocked {
                 limit: None,
-                what: address.into(),
+                target: address.into(),
             },
         }
     }
@@ -194,16 +194,16 @@ impl OperatorItems {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&OperatorItem> {
-        let place = *self.index.get(name)?;
-        self.items.get(place)?.as_ref()
+        let position = *self.index.get(name)?;
+        self.items.get(position)?.as_ref()
     }
 
     /// Replaces the item of the same name, or appends a new one.
     pub(super) fn put(&mut self, item: OperatorItem) {
         let name = item.name();
-        let place = self.index.get(&name).copied();
-        match place.and_then(|place| self.items.get_mut(place)) {
-            Some(place) => *place = Some(item),
+        let position = self.index.get(&name).copied();
+        match position.and_then(|position| self.items.get_mut(position)) {
+            Some(position) => *position = Some(item),
             None => {
                 self.index.insert(name, self.items.len());
                 self.items.push(Some(item));
@@ -212,8 +212,8 @@ impl OperatorItems {
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<OperatorItem> {
-        let place = self.index.remove(name)?;
-        self.items.get_mut(place)?.take()
+        let position = self.index.remove(name)?;
+        self.items.get_mut(position)?.take()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -222,7 +222,7 @@ impl OperatorItems {
 
     /// Whether one more item of this type fits.
     pub(super) fn has_room_for(&self, item: &OperatorItem) -> bool {
-        let (most, is_same): (_, fn(&OperatorItem) -> bool) = match item {
+        let (max, is_same): (_, fn(&OperatorItem) -> bool) = match item {
             OperatorItem::Switch(..) => {
                 (MAX_SWITCHES, |one| matches!(one, OperatorItem::Switch(..)))
             }
@@ -232,7 +232,7 @@ impl OperatorItems {
             OperatorItem::Block(_) => (MAX_BLOCKS, |one| matches!(one, OperatorItem::Block(_))),
         };
         // The exact count is rarely needed.
-        self.index.len() < most
+        self.index.len() < max
             || self.index.contains_key(&item.name())
             || self
                 .items
@@ -240,7 +240,7 @@ impl OperatorItems {
                 .flatten()
                 .filter(|one| is_same(one))
                 .count()
-                < most
+                < max
     }
 
     /// The names of all items that differ.
@@ -340,10 +340,10 @@ mod tests {
         next.limits.insert("new".into(), Switch::halted(Halt::Off));
         let differences =
             OperatorItems::from_state(all()).changed_names(&OperatorItems::from_state(next));
-        let told: Vec<&str> = differences.iter().map(|name| &**name).collect();
-        assert_eq!(told.len(), 4);
+        let changed: Vec<&str> = differences.iter().map(|name| &**name).collect();
+        assert_eq!(changed.len(), 4);
         assert_eq!(
-            (told[0], told[2], told[3]),
+            (changed[0], changed[2], changed[3]),
             ("address/10.0.0.0/8", "switch", "switch/new")
         );
         assert!(

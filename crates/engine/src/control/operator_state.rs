@@ -218,16 +218,16 @@ impl OperatorState {
     /// Removes expired overrides and blocks.
     pub(super) fn expire(&mut self, now: Timestamp) {
         let holds = |until: Option<u64>| until.is_none_or(|until| now.as_nanos() < until);
-        self.overrides.retain(|one| holds(one.until));
-        self.blocks.retain(|one| holds(one.until()));
+        self.overrides.retain(|entry| holds(entry.until));
+        self.blocks.retain(|entry| holds(entry.until()));
     }
 
     pub(super) fn block(&mut self, block: Block) -> Result<(), OperatorError> {
         self.blocks.retain(|other| !other.has_same_target(&block));
         if self.blocks.len() >= MAX_BLOCKS {
             return Err(OperatorError::TooMany {
-                what: "blocks",
-                most: MAX_BLOCKS,
+                kind: "blocks",
+                max: MAX_BLOCKS,
             });
         }
         self.blocks.push(block);
@@ -238,25 +238,25 @@ impl OperatorState {
         let before = self.blocks.len();
         self.blocks.retain(|block| !is_it(block));
         if self.blocks.len() == before {
-            return Err(OperatorError::NotFound { what: "block" });
+            return Err(OperatorError::NotFound { kind: "block" });
         }
         Ok(())
     }
 
     /// Checks all bounds.
     pub(super) fn check(&self) -> Result<(), OperatorError> {
-        for (what, len, most) in [
+        for (kind, len, max) in [
             ("switches", self.limits.len(), MAX_SWITCHES),
             ("overrides", self.overrides.len(), MAX_OVERRIDES),
             ("blocks", self.blocks.len(), MAX_BLOCKS),
         ] {
-            if len > most {
-                return Err(OperatorError::TooMany { what, most });
+            if len > max {
+                return Err(OperatorError::TooMany { kind, max });
             }
         }
-        for one in &self.overrides {
-            one.key.check()?;
-            check_len("quota", &one.quota, MAX_QUOTA_BYTES)?;
+        for entry in &self.overrides {
+            entry.key.check()?;
+            check_len("quota", &entry.quota, MAX_QUOTA_BYTES)?;
         }
         self.blocks.iter().try_for_each(|block| match block {
             Block::Key { key, .. } => key.check(),
@@ -265,25 +265,25 @@ impl OperatorState {
     }
 }
 
-pub(super) fn check_len(field: &'static str, text: &str, most: usize) -> Result<(), OperatorError> {
-    if text.len() > most {
-        return Err(OperatorError::TooLong { field, most });
+pub(super) fn check_len(field: &'static str, text: &str, max: usize) -> Result<(), OperatorError> {
+    if text.len() > max {
+        return Err(OperatorError::TooLong { field, max });
     }
     Ok(())
 }
 
 /// A recipe as text. The text differs whenever two recipes build different keys.
 pub(super) fn key_spec_text(recipe: &KeySpec) -> String {
-    let mut words = String::new();
+    let mut text = String::new();
     for part in &recipe.parts {
         let lower = if part.lower { " lower" } else { "" };
         let hash = if part.hash { " hash" } else { "" };
         let (v4, v6) = (part.v4_bits, part.v6_bits);
         // Writing to a string cannot fail.
-        let _infallible = write!(words, "{}{lower}{hash} /{v4} /{v6}; ", part.attribute.value);
+        let _infallible = write!(text, "{}{lower}{hash} /{v4} /{v6}; ", part.attribute.value);
     }
-    words.truncate(words.trim_end().len());
-    words
+    text.truncate(text.trim_end().len());
+    text
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -27,10 +27,10 @@ pub(super) struct OwnedAttribution {
 }
 
 impl OwnedAttribution {
-    pub(super) fn from_borrowed(by: Attribution<'_>) -> Self {
+    pub(super) fn from_borrowed(attribution: Attribution<'_>) -> Self {
         Self {
-            who: by.who.into(),
-            why: by.why.into(),
+            who: attribution.who.into(),
+            why: attribution.why.into(),
         }
     }
 }
@@ -64,7 +64,7 @@ struct StoredKey {
 }
 
 /// The body of an item. Of `None`: the body of a removal.
-pub(super) fn encode(item: Option<&OperatorItem>, signed: &OwnedAttribution) -> Box<[u8]> {
+pub(super) fn encode(item: Option<&OperatorItem>, attribution: &OwnedAttribution) -> Box<[u8]> {
     let key = item.and_then(OperatorItem::key).map(|key| StoredKey {
         limit: key.limit.clone(),
         made_of: key.made_of.clone(),
@@ -83,8 +83,8 @@ pub(super) fn encode(item: Option<&OperatorItem>, signed: &OwnedAttribution) -> 
     };
     let body = StoredEntry {
         v: FORMAT_VERSION,
-        who: signed.who.clone(),
-        why: signed.why.clone(),
+        who: attribution.who.clone(),
+        why: attribution.why.clone(),
         switch,
         key,
         quota,
@@ -142,12 +142,12 @@ pub(super) fn decode(
 }
 
 fn attribution_of(body: &StoredEntry) -> Option<OwnedAttribution> {
-    let by = Attribution {
+    let attribution = Attribution {
         who: &body.who,
         why: &body.why,
     };
-    let is_known = body.v == FORMAT_VERSION && check_attribution(by).is_ok();
-    is_known.then(|| OwnedAttribution::from_borrowed(by))
+    let is_known = body.v == FORMAT_VERSION && check_attribution(attribution).is_ok();
+    is_known.then(|| OwnedAttribution::from_borrowed(attribution))
 }
 
 fn parse_limit_name(name: &str) -> Result<Box<str>, ()> {
@@ -171,7 +171,7 @@ fn parse_key(keyed: StoredKey) -> Option<KeyIdentity> {
 mod tests {
     use super::*;
 
-    fn signed() -> OwnedAttribution {
+    fn attribution() -> OwnedAttribution {
         OwnedAttribution::from_borrowed(Attribution {
             who: "ada (192.0.2.7)",
             why: "incident \"7\"",
@@ -239,15 +239,15 @@ mod tests {
     #[test]
     fn items_are_encoded_the_same_in_every_version() {
         for (item, inside) in items() {
-            let body = String::from_utf8(encode(Some(&item), &signed()).into()).unwrap();
+            let body = String::from_utf8(encode(Some(&item), &attribution()).into()).unwrap();
             let comma = if inside.is_empty() { "" } else { "," };
             let head = r#"{"v":1,"who":"ada (192.0.2.7)","why":"incident \"7\"""#;
             assert_eq!(body, format!("{head}{comma}{inside}}}"));
             let read = decode(&item.name(), body.as_bytes(), item.until());
-            assert_eq!(read, Some((item, signed())));
+            assert_eq!(read, Some((item, attribution())));
         }
-        let gone = encode(None, &signed());
-        assert_eq!(decode_attribution(&gone), Some(signed()));
+        let gone = encode(None, &attribution());
+        assert_eq!(decode_attribution(&gone), Some(attribution()));
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         shown.shown = "sk_live_secret".into();
         let until = None;
         let item = OperatorItem::Block(Block::Key { key: shown, until });
-        let body = String::from_utf8(encode(Some(&item), &signed()).into()).unwrap();
+        let body = String::from_utf8(encode(Some(&item), &attribution()).into()).unwrap();
         assert!(!body.contains("sk_live_secret") && !item.name().contains("sk_live_secret"));
     }
 
@@ -279,15 +279,18 @@ mod tests {
         ] {
             assert_eq!(switch(unknown), None, "{unknown}");
         }
-        let block = encode(Some(&items()[3].0), &signed());
+        let block = encode(Some(&items()[3].0), &attribution());
         let name = items()[3].0.name();
         assert!(decode(&name, &block, None).is_some());
         assert_eq!(decode(&name.replace("api", "other"), &block, None), None);
         assert_eq!(decode("limit/api", &block, None), None, "a kind to come");
         assert_eq!(
-            decode("address/10.0.0.1/8", &encode(None, &signed()), None),
+            decode("address/10.0.0.1/8", &encode(None, &attribution()), None),
             None
         );
-        assert_eq!(decode("address/x", &encode(None, &signed()), None), None);
+        assert_eq!(
+            decode("address/x", &encode(None, &attribution()), None),
+            None
+        );
     }
 }

@@ -91,7 +91,7 @@ impl RegisterOutbox {
         &mut self,
         names: Vec<Box<str>>,
         items: &OperatorItems,
-        signed: &OwnedAttribution,
+        attribution: &OwnedAttribution,
     ) {
         let Some(wake) = self.wake.clone() else {
             return;
@@ -100,7 +100,7 @@ impl RegisterOutbox {
             let version = self.known.get(&name).map_or(0, |known| known.version);
             let known = KnownEntry {
                 version,
-                attribution: signed.clone(),
+                attribution: attribution.clone(),
                 is_gone: items.get(&name).is_none(),
             };
             self.unsupported.remove(&name);
@@ -111,12 +111,12 @@ impl RegisterOutbox {
     }
 
     /// Queues the announcement that a key was reset, because other nodes may have cached its denials.
-    pub(super) fn enqueue_reset(&mut self, name: Box<str>, signed: OwnedAttribution) {
+    pub(super) fn enqueue_reset(&mut self, name: Box<str>, attribution: OwnedAttribution) {
         let Some(wake) = self.wake.clone() else {
             return;
         };
         if self.resets.len() < MAX_PENDING {
-            self.resets.insert(name.clone(), signed);
+            self.resets.insert(name.clone(), attribution);
             self.push(name, false);
             wake();
         }
@@ -195,9 +195,9 @@ impl RegisterOutbox {
             false => PutMode::Set,
         };
         let name: Box<str> = name.into();
-        if let Some(signed) = self.resets.get(&name) {
+        if let Some(attribution) = self.resets.get(&name) {
             return RegisterPut {
-                body: register_codec::encode(None, signed),
+                body: register_codec::encode(None, attribution),
                 expires_in: Some(RESET_TTL),
                 name,
                 mode: how,
@@ -211,9 +211,9 @@ impl RegisterOutbox {
                 mode: how,
             };
         }
-        let signed = self.attribution_of(&name);
+        let attribution = self.attribution_of(&name);
         RegisterPut {
-            body: register_codec::encode(item, &signed),
+            body: register_codec::encode(item, &attribution),
             expires_in: item
                 .and_then(OperatorItem::until)
                 .map(|until| left(Timestamp::from_nanos(until))),
@@ -223,7 +223,7 @@ impl RegisterOutbox {
     }
 
     /// Removes a batch from the queue; `is_there`: the register has stored it.
-    pub(super) fn complete(&mut self, put: &RegisterChanges, is_there: bool) {
+    pub(super) fn complete(&mut self, put: &RegisterChanges, is_stored: bool) {
         for (change, number) in put.changes.iter().zip(&put.sequences) {
             let waiting = self.pending.get(&change.name);
             if waiting.is_some_and(|waiting| waiting.number == *number) {
@@ -231,18 +231,18 @@ impl RegisterOutbox {
                 self.resets.remove(&change.name);
             }
         }
-        if !is_there {
+        if !is_stored {
             let lost = u64::try_from(put.changes.len()).unwrap_or(u64::MAX);
             self.dropped = self.dropped.saturating_add(lost);
         }
     }
 
     /// An entry was read in a supported format, or is a removal.
-    pub(super) fn record_known(&mut self, entry: &RegisterEntry, signed: OwnedAttribution) {
+    pub(super) fn record_known(&mut self, entry: &RegisterEntry, attribution: OwnedAttribution) {
         self.unsupported.remove(&entry.name);
         let known = KnownEntry {
             version: entry.version,
-            attribution: signed,
+            attribution,
             is_gone: entry.is_tombstone,
         };
         self.known.insert(entry.name.clone(), known);
@@ -267,27 +267,27 @@ impl RegisterOutbox {
     pub(super) fn prune(
         &mut self,
         items: &OperatorItems,
-        is_told: Option<&dyn Fn(&str) -> bool>,
+        is_in_register: Option<&dyn Fn(&str) -> bool>,
         now: Timestamp,
     ) {
         let waiting = &self.pending;
-        let is_there = |name: &str| is_told.is_none_or(|told| told(name));
+        let is_stored = |name: &str| is_in_register.is_none_or(|contains| contains(name));
         self.unsupported.retain(|name, foreign| {
             let holds = foreign.until.is_none_or(|until| now < until);
-            holds && (is_there(name) || waiting.contains_key(name))
+            holds && (is_stored(name) || waiting.contains_key(name))
         });
         let has_room = self.known.len() <= MAX_PENDING;
         self.known.retain(|name, known| {
             let is_held = items.get(name).is_some() || waiting.contains_key(name);
-            is_held || (known.is_gone && has_room && is_there(name))
+            is_held || (known.is_gone && has_room && is_stored(name))
         });
     }
 
     /// The attribution of an item, as far as it is known.
     pub(super) fn attribution_of(&self, name: &str) -> OwnedAttribution {
-        let signed = self.known.get(name).map(|known| &known.attribution);
-        let signed = signed.filter(|signed| !signed.who.is_empty());
-        signed.cloned().unwrap_or_else(|| OwnedAttribution {
+        let attribution = self.known.get(name).map(|known| &known.attribution);
+        let attribution = attribution.filter(|attribution| !attribution.who.is_empty());
+        attribution.cloned().unwrap_or_else(|| OwnedAttribution {
             who: "the fleet".into(),
             why: "nobody knows any more who said it".into(),
         })
@@ -305,13 +305,13 @@ impl RegisterOutbox {
             .iter()
             .filter(|(_, foreign)| is_lost(foreign.version));
         // A register that has lost everything needs no removals.
-        let gone = self.known.iter().filter(|(_, known)| {
+        let removed = self.known.iter().filter(|(_, known)| {
             known.is_gone && lost_after.is_some_and(|after| known.version > after)
         });
         let names: Vec<Box<str>> = held
             .map(Box::from)
             .chain(foreign.map(|(name, _)| name.clone()))
-            .chain(gone.map(|(name, _)| name.clone()))
+            .chain(removed.map(|(name, _)| name.clone()))
             .filter(|name| !self.pending.contains_key(name))
             .collect();
         for name in names {

@@ -43,11 +43,11 @@ impl<S: StateStore> Control<'_, S> {
         let mut registry = self.engine.registry();
         let Registry {
             operator_state: controls,
-            outbox: sharing,
+            outbox,
             ..
         } = &mut *registry;
-        sharing.start(wake);
-        sharing.backfill(&OperatorItems::from_state(controls.clone()), None);
+        outbox.start(wake);
+        outbox.backfill(&OperatorItems::from_state(controls.clone()), None);
     }
 
     /// The next changes to send to the register, at most as many as one call takes. They stay queued until
@@ -85,14 +85,17 @@ impl<S: StateStore> Control<'_, S> {
         &self,
         limit: &str,
         key: &[&str],
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        check_attribution(by)?;
+        check_attribution(attribution)?;
         let generation = self.engine.generation();
         let index = rule_index(&generation, limit)?;
         let name = operator_items::reset_entry_name(&resolve_key(&generation, index, limit, key)?);
-        let signed = OwnedAttribution::from_borrowed(by);
-        self.engine.registry().outbox.enqueue_reset(name, signed);
+        let attribution = OwnedAttribution::from_borrowed(attribution);
+        self.engine
+            .registry()
+            .outbox
+            .enqueue_reset(name, attribution);
         Ok(())
     }
 
@@ -120,31 +123,31 @@ impl<S: StateStore> Control<'_, S> {
         let mut registry = self.engine.registry();
         let Registry {
             operator_state: controls,
-            outbox: sharing,
+            outbox,
             ..
         } = &mut *registry;
-        sharing.backfill(&OperatorItems::from_state(controls.clone()), lost_after);
+        outbox.backfill(&OperatorItems::from_state(controls.clone()), lost_after);
     }
 
     /// Applies the register's entries. Local changes that are still queued are newer and stay. Entries in an
     /// unsupported format are ignored and stay in the register.
-    pub fn apply_register(&self, said: &RegisterSnapshot) -> SyncOutcome {
+    pub fn apply_register(&self, snapshot: &RegisterSnapshot) -> SyncOutcome {
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
         let generation = self.engine.generation();
         let now = self.engine.store().now();
-        let mut held = registry.operator_state.clone();
-        held.expire(now);
-        let before = OperatorItems::from_state(held.clone());
-        let mut items = OperatorItems::from_state(held);
-        let told: HashSet<&str> = said.entries.iter().map(|entry| &*entry.name).collect();
-        let is_told = |name: &str| told.contains(name);
-        if said.is_complete {
-            remove_absent(&mut items, registry, &is_told);
+        let mut state = registry.operator_state.clone();
+        state.expire(now);
+        let before = OperatorItems::from_state(state.clone());
+        let mut items = OperatorItems::from_state(state);
+        let names: HashSet<&str> = snapshot.entries.iter().map(|entry| &*entry.name).collect();
+        let is_in_register = |name: &str| names.contains(name);
+        if snapshot.is_complete {
+            remove_absent(&mut items, registry, &is_in_register);
         }
-        let mut adopted = SyncOutcome::default();
+        let mut outcome = SyncOutcome::default();
         let mut has_resets = false;
-        for entry in &said.entries {
+        for entry in &snapshot.entries {
             if operator_items::is_reset_entry(&entry.name) {
                 has_resets = true;
                 continue;
@@ -152,15 +155,16 @@ impl<S: StateStore> Control<'_, S> {
             if !registry.outbox.is_pending(&entry.name)
                 && !apply_entry(&mut items, registry, entry, now)
             {
-                adopted.dropped += 1;
+                outcome.dropped += 1;
             }
         }
-        let whole: Option<&dyn Fn(&str) -> bool> = said.is_complete.then_some(&is_told);
+        let in_complete: Option<&dyn Fn(&str) -> bool> =
+            snapshot.is_complete.then_some(&is_in_register);
         let changed = before.changed_names(&items);
         log_changes(registry, now, &changed, &before, &items);
-        registry.outbox.prune(&items, whole, now);
-        adopted.changed = changed.len();
-        adopted.unsupported = registry.outbox.unsupported_count();
+        registry.outbox.prune(&items, in_complete, now);
+        outcome.changed = changed.len();
+        outcome.unsupported = registry.outbox.unsupported_count();
         if !changed.is_empty() {
             registry.operator_state = items.into_state();
             self.engine
@@ -169,24 +173,32 @@ impl<S: StateStore> Control<'_, S> {
         if has_resets {
             self.engine.clear_cached_denials();
         }
-        adopted
+        outcome
     }
 }
 
 impl Registry {
     /// Queues the differences between `before` and the current state.
-    pub(super) fn record_changes(&mut self, before: &OperatorState, signed: &OwnedAttribution) {
+    pub(super) fn record_changes(
+        &mut self,
+        before: &OperatorState,
+        attribution: &OwnedAttribution,
+    ) {
         let items = OperatorItems::from_state(self.operator_state.clone());
         let names = OperatorItems::from_state(before.clone()).changed_names(&items);
-        self.outbox.enqueue(names, &items, signed);
+        self.outbox.enqueue(names, &items, attribution);
     }
 }
 
 /// Removes items that a complete snapshot of the register does not contain, unless they are still queued.
-fn remove_absent(items: &mut OperatorItems, registry: &Registry, is_told: &dyn Fn(&str) -> bool) {
+fn remove_absent(
+    items: &mut OperatorItems,
+    registry: &Registry,
+    is_in_register: &dyn Fn(&str) -> bool,
+) {
     let untold: Vec<Box<str>> = items
         .names()
-        .filter(|name| !is_told(name) && !registry.outbox.is_pending(name))
+        .filter(|name| !is_in_register(name) && !registry.outbox.is_pending(name))
         .map(Box::from)
         .collect();
     for name in untold {
@@ -201,11 +213,11 @@ fn apply_entry(
     entry: &RegisterEntry,
     now: Timestamp,
 ) -> bool {
-    let sharing = &mut registry.outbox;
+    let outbox = &mut registry.outbox;
     if entry.is_tombstone {
         items.remove(&entry.name);
-        let signed = register_codec::decode_attribution(&entry.body);
-        sharing.record_known(entry, signed.unwrap_or_default());
+        let attribution = register_codec::decode_attribution(&entry.body);
+        outbox.record_known(entry, attribution.unwrap_or_default());
         return true;
     }
     if entry.expires_in == Some(Nanos::ZERO) {
@@ -213,24 +225,25 @@ fn apply_entry(
         return true;
     }
     let until = entry.expires_in.map(|left| now.after(left).as_nanos());
-    let Some((mut item, signed)) = register_codec::decode(&entry.name, &entry.body, until) else {
+    let Some((mut item, attribution)) = register_codec::decode(&entry.name, &entry.body, until)
+    else {
         // The previous, supported version of this entry no longer applies.
         items.remove(&entry.name);
-        sharing.record_unsupported(entry, now);
+        outbox.record_unsupported(entry, now);
         return true;
     };
-    if let Some(held) = items.get(&entry.name) {
-        if item.has_same_effect(held) && has_same_expiry(&item, held) {
-            sharing.record_known(entry, signed);
+    if let Some(existing) = items.get(&entry.name) {
+        if item.has_same_effect(existing) && has_same_expiry(&item, existing) {
+            outbox.record_known(entry, attribution);
             return true;
         }
-        item.copy_shown_key(held);
+        item.copy_shown_key(existing);
     }
     if !items.has_room_for(&item) {
         return false;
     }
     items.put(item);
-    sharing.record_known(entry, signed);
+    outbox.record_known(entry, attribution);
     true
 }
 
@@ -269,11 +282,11 @@ fn log_changes(
         };
         let (what, item) = what;
         let digest = item.key().and_then(super::KeyIdentity::digest);
-        let signed = registry.outbox.attribution_of(name);
+        let attribution = registry.outbox.attribution_of(name);
         let event = OperatorEvent {
-            who: signed.who,
+            who: attribution.who,
             at: now,
-            why: signed.why,
+            why: attribution.why,
             change: what,
         };
         registry.audit_log.record(event, digest);

@@ -21,15 +21,15 @@ impl Decision<'_> {
     pub(super) fn next_candidate(&mut self, enforcement: EnforcementMode) {
         loop {
             let (context, work) = self.split();
-            let Some(opinion) = work.rule_outcomes.last().copied() else {
+            let Some(outcome) = work.rule_outcomes.last().copied() else {
                 return self.next_shadow();
             };
             let goes_on = work.verdict.is_admitted();
             work.plan.restart();
             let is_planned = work
                 .plan
-                .add_candidate(&context, &opinion, enforcement, goes_on);
-            if is_planned && opinion.is_compared {
+                .add_candidate(&context, &outcome, enforcement, goes_on);
+            if is_planned && outcome.is_compared {
                 self.step = DecisionStep::Candidate;
                 return;
             }
@@ -54,17 +54,17 @@ impl Decision<'_> {
             plan,
             verdict,
             follow_ups,
-            rule_outcomes: opinions,
+            rule_outcomes,
             ..
         } = &mut self.scratch.work;
-        let is_charged = match opinions.last() {
-            Some(opinion) if is_answered => {
-                let is_charged = compare(generation, plan, opinion);
+        let is_charged = match rule_outcomes.last() {
+            Some(outcome) if is_answered => {
+                let is_charged = compare(generation, plan, outcome);
                 follow_ups.queue_candidate_charges(plan, generation, verdict.is_admitted());
                 is_charged
             }
-            Some(opinion) => {
-                if let Some((_, limit)) = generation.rule(opinion.rule)
+            Some(outcome) => {
+                if let Some((_, limit)) = generation.rule(outcome.rule)
                     && let Some(comparison) = &limit.comparison
                 {
                     comparison.record_unknown();

@@ -78,10 +78,10 @@ impl FollowUps {
 
     /// The next check for the store, and its operation.
     pub(super) fn current<'p>(&self, plan: &'p Plan) -> Option<(&'p PlannedCheck, Op)> {
-        let one = self.queue.get(self.next)?;
-        let planned = plan.planned().get(one.position)?;
-        let op = match one.update {
-            _ if !self.is_peeking => one.op,
+        let follow_up = self.queue.get(self.next)?;
+        let planned = plan.planned().get(follow_up.position)?;
+        let op = match follow_up.update {
+            _ if !self.is_peeking => follow_up.op,
             VerdictUpdate::Block { .. } => Op::Peek(1),
             VerdictUpdate::Nothing | VerdictUpdate::Status => Op::Peek(planned.cost),
         };
@@ -90,8 +90,8 @@ impl FollowUps {
 
     /// Queues the penalties of the limits that denied.
     pub(super) fn queue_penalties(&mut self, plan: &Plan, generation: &Generation) {
-        for (position, (planned, answer)) in plan.with_replies().enumerate() {
-            if !planned.is_limit() || !matches!(answer.outcome, Outcome::Deny { .. }) {
+        for (position, (planned, reply)) in plan.with_replies().enumerate() {
+            if !planned.is_limit() || !matches!(reply.outcome, Outcome::Deny { .. }) {
                 continue;
             }
             let Some((rule, _)) = generation.rule(planned.rule) else {
@@ -107,8 +107,8 @@ impl FollowUps {
                     );
                 }
                 Penalty::Block(_) => {
-                    let is_block = |one: &PlannedCheck| {
-                        one.rule == planned.rule && one.role == MeterRole::Block
+                    let is_block = |check: &PlannedCheck| {
+                        check.rule == planned.rule && check.role == MeterRole::Block
                     };
                     if let Some(block) = plan.planned().iter().position(is_block) {
                         let report = VerdictUpdate::Block { denied: position };
@@ -167,16 +167,16 @@ impl FollowUps {
 
     /// Handles the store's reply to the current charge; `None`: the store did not answer.
     fn on_reply(&mut self, reply: Option<&StoreReply>, plan: &Plan, states: &mut [LimitState]) {
-        let Some(one) = self.queue.get(self.next) else {
+        let Some(follow_up) = self.queue.get(self.next) else {
             return;
         };
-        let wants_report = !matches!(one.update, VerdictUpdate::Nothing);
+        let wants_report = !matches!(follow_up.update, VerdictUpdate::Nothing);
         if reply.is_some() && wants_report && !self.is_peeking {
             self.is_peeking = true;
             return;
         }
         if let Some(reply) = reply.filter(|_| self.is_peeking) {
-            update_verdict(one, reply, plan, states);
+            update_verdict(follow_up, reply, plan, states);
         }
         self.is_peeking = false;
         self.next = self.next.saturating_add(1);
@@ -187,16 +187,21 @@ impl FollowUps {
 }
 
 /// Updates the verdict after a penalty.
-fn update_verdict(one: &FollowUp, reply: &StoreReply, plan: &Plan, states: &mut [LimitState]) {
-    let denied = match one.update {
+fn update_verdict(
+    follow_up: &FollowUp,
+    reply: &StoreReply,
+    plan: &Plan,
+    states: &mut [LimitState],
+) {
+    let denied = match follow_up.update {
         VerdictUpdate::Block { denied } => denied,
-        VerdictUpdate::Nothing | VerdictUpdate::Status => one.position,
+        VerdictUpdate::Nothing | VerdictUpdate::Status => follow_up.position,
     };
     let denied = plan.planned().get(denied);
     let Some(state) = denied.and_then(|denied| state_of(states, denied)) else {
         return;
     };
-    match (one.update, reply.outcome, state.outcome) {
+    match (follow_up.update, reply.outcome, state.outcome) {
         (
             VerdictUpdate::Block { .. },
             Outcome::Deny {

@@ -17,20 +17,20 @@ use crate::verdict::{DenialReason, EnforcementMode, LimitState};
 #[inline(always)]
 pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: EnforcementMode) {
     let Work { plan, verdict, .. } = work;
-    for (planned, answer) in plan.with_replies() {
-        verdict.degraded.overflow |= answer.note == ReplyNote::Overflow;
+    for (planned, reply) in plan.with_replies() {
+        verdict.degraded.overflow |= reply.note == ReplyNote::Overflow;
         verdict.degraded.store |=
-            matches!(answer.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
+            matches!(reply.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
         let is_quiet = match planned.role {
             MeterRole::Main | MeterRole::Local => false,
-            MeterRole::Block => answer.outcome.is_admitted(),
+            MeterRole::Block => reply.outcome.is_admitted(),
             _ => true,
         };
-        if is_quiet || is_unknown(answer) {
+        if is_quiet || is_unknown(reply) {
             continue;
         }
-        let outcome = peeked_outcome(planned, answer);
-        let reason = match (outcome, planned.role, answer.note) {
+        let outcome = peeked_outcome(planned, reply);
+        let reason = match (outcome, planned.role, reply.note) {
             (Outcome::Allow, ..) => None,
             (_, MeterRole::Block, _) => Some(DenialReason::Blocked),
             (_, _, ReplyNote::Overflow) => Some(DenialReason::Capacity),
@@ -46,23 +46,23 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
             enforcement,
             cost: planned.cost,
             outcome,
-            status: answer.status,
+            status: reply.status,
         });
     }
 }
 
 /// The outcome of one check. A peek at a concurrency limit acquires nothing, so its reply only tells how many permits
 /// are free.
-pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &StoreReply) -> Outcome {
+pub(crate) fn peeked_outcome(planned: &PlannedCheck, reply: &StoreReply) -> Outcome {
     let is_peek = matches!(planned.op, Op::Acquire { weight: 0, .. });
-    if is_peek && planned.cost > answer.status.limit {
+    if is_peek && planned.cost > reply.status.limit {
         Outcome::Never
-    } else if is_peek && planned.cost > answer.status.remaining {
+    } else if is_peek && planned.cost > reply.status.remaining {
         Outcome::Deny {
-            retry_after: answer.status.reset_after.max(Nanos::from_nanos(1)),
+            retry_after: reply.status.reset_after.max(Nanos::from_nanos(1)),
         }
     } else {
-        answer.outcome
+        reply.outcome
     }
 }
 
@@ -80,24 +80,24 @@ pub(super) fn count_rules(
     is_admitted: bool,
     denied: LimitEvent,
 ) {
-    let count = |rule: usize, sum: &RuleTally| {
+    let count = |rule: usize, tally: &RuleTally| {
         if let Some(counters) = generation.counters_at(rule) {
-            sum.count(counters, is_admitted, denied);
+            tally.count(counters, is_admitted, denied);
         }
     };
     let Some(first) = plan.planned().first() else {
         return;
     };
     // The meters of a rule are adjacent.
-    let (mut rule, mut sum) = (first.rule, RuleTally::default());
-    for (planned, answer) in plan.with_replies() {
+    let (mut rule, mut tally) = (first.rule, RuleTally::default());
+    for (planned, reply) in plan.with_replies() {
         if planned.rule != rule {
-            count(rule, &sum);
-            (rule, sum) = (planned.rule, RuleTally::default());
+            count(rule, &tally);
+            (rule, tally) = (planned.rule, RuleTally::default());
         }
-        sum.add(planned, answer);
+        tally.add(planned, reply);
     }
-    count(rule, &sum);
+    count(rule, &tally);
 }
 
 /// The combined result of one rule's meters.
@@ -110,14 +110,14 @@ struct RuleTally {
 }
 
 impl RuleTally {
-    fn add(&mut self, planned: &PlannedCheck, answer: &StoreReply) {
-        if is_unknown(answer) {
+    fn add(&mut self, planned: &PlannedCheck, reply: &StoreReply) {
+        if is_unknown(reply) {
             return;
         }
-        self.is_denied |= !answer.outcome.is_admitted();
-        self.is_waiting |= matches!(answer.outcome, Outcome::Wait(_));
-        self.is_overflow |= answer.note == ReplyNote::Overflow;
-        let status = &answer.status;
+        self.is_denied |= !reply.outcome.is_admitted();
+        self.is_waiting |= matches!(reply.outcome, Outcome::Wait(_));
+        self.is_overflow |= reply.note == ReplyNote::Overflow;
+        let status = &reply.status;
         self.is_near_limit |=
             planned.is_limit() && status.remaining.saturating_mul(5) <= status.limit;
     }
@@ -143,6 +143,6 @@ impl RuleTally {
 }
 
 /// Whether the limit's state is unknown.
-const fn is_unknown(answer: &StoreReply) -> bool {
-    matches!(answer.note, ReplyNote::FailOpen | ReplyNote::NotChecked)
+const fn is_unknown(reply: &StoreReply) -> bool {
+    matches!(reply.note, ReplyNote::FailOpen | ReplyNote::NotChecked)
 }

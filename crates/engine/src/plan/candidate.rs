@@ -25,29 +25,29 @@ impl Plan {
     pub(crate) fn add_candidate(
         &mut self,
         context: &PlanContext<'_>,
-        opinion: &RuleOutcome,
+        outcome: &RuleOutcome,
         enforcement: EnforcementMode,
         goes_on: bool,
     ) -> bool {
-        let Some((rule, entry)) = context.generation.rule(opinion.rule) else {
+        let Some((rule, entry)) = context.generation.rule(outcome.rule) else {
             return false;
         };
         for (position, (meter, state)) in rule.meters.iter().zip(&entry.meters).enumerate() {
             if meter.role != MeterRole::Candidate {
                 continue;
             }
-            let place = MeterRef {
-                rule: opinion.rule,
+            let meter_ref = MeterRef {
+                rule: outcome.rule,
                 meter: position,
             };
-            let (KeyOutcome::Complete, key) = self.make_key(context, place, state) else {
+            let (KeyOutcome::Complete, key) = self.make_key(context, meter_ref, state) else {
                 return false;
             };
             let bytes = self.keys.bytes(key);
             let rules = context.generation.rules();
             let overrides = context.overrides;
             let key_override =
-                overrides.and_then(|overrides| overrides.key_overrides(rules, opinion.rule, bytes));
+                overrides.and_then(|overrides| overrides.key_overrides(rules, outcome.rule, bytes));
             let is_own = rule.selector.is_own_quota_only()
                 || rule
                     .selector
@@ -57,7 +57,7 @@ impl Plan {
                 return false;
             }
             let chosen = meter.select_quota(0, context.request, context.route());
-            let Some(quota) = self.quota(state, chosen, opinion.cost) else {
+            let Some(quota) = self.quota(state, chosen, outcome.cost) else {
                 continue;
             };
             // As with the limit itself: in shadow it charges nothing to a shared state.
@@ -66,27 +66,27 @@ impl Plan {
                 let holds = goes_on && !is_guest;
                 Op::Acquire {
                     id: context.lease_ids.generate(),
-                    weight: if holds { opinion.cost } else { 0 },
+                    weight: if holds { outcome.cost } else { 0 },
                 }
             } else if is_guest {
-                Op::Peek(opinion.cost)
+                Op::Peek(outcome.cost)
             } else if rule.charge_always {
-                Op::ChargeAlways(opinion.cost)
+                Op::ChargeAlways(outcome.cost)
             } else if rule.count != Count::Requests {
-                Op::Peek(opinion.cost)
+                Op::Peek(outcome.cost)
             } else {
-                Op::Spend(opinion.cost)
+                Op::Spend(outcome.cost)
             };
             if self.planned.len() >= MAX_CHECKS {
                 return false;
             }
-            let slot_key = self.make_slot_key(context, place, state);
+            let slot_key = self.make_slot_key(context, meter_ref, state);
             self.planned.push(PlannedCheck {
-                rule: opinion.rule,
+                rule: outcome.rule,
                 meter: position,
                 role: MeterRole::Candidate,
                 op,
-                cost: opinion.cost,
+                cost: outcome.cost,
                 quota,
                 key,
                 slot_key,
@@ -100,13 +100,13 @@ impl Plan {
     pub(super) fn make_slot_key(
         &mut self,
         context: &PlanContext<'_>,
-        place: MeterRef,
+        meter_ref: MeterRef,
         state: &MeterState,
     ) -> Option<KeyRef> {
         let recipe = state.slot_key.filter(|_| context.is_fleet)?;
         let rules = context.generation.rules();
         let make = |buffer: &mut KeyBuffer| match rules.write_colocation(
-            place,
+            meter_ref,
             context.request,
             context.matched,
             buffer,
@@ -123,12 +123,12 @@ impl Plan {
     pub(super) fn make_key(
         &mut self,
         context: &PlanContext<'_>,
-        place: MeterRef,
+        meter_ref: MeterRef,
         state: &MeterState,
     ) -> (KeyOutcome, KeyRef) {
         let rules = context.generation.rules();
         let make = |buffer: &mut KeyBuffer| {
-            rules.write_key(place, context.request, context.matched, buffer)
+            rules.write_key(meter_ref, context.request, context.matched, buffer)
         };
         self.keys.make(state.key, make)
     }

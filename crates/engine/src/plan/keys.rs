@@ -29,24 +29,24 @@ impl RequestKeys {
     /// The key of this spec, built unless it exists already, and its index.
     pub(super) fn make(
         &mut self,
-        recipe: u32,
+        key_spec: u32,
         make: impl FnOnce(&mut KeyBuffer) -> KeyOutcome,
     ) -> (KeyOutcome, KeyRef) {
-        let known = self.made.iter().position(|(made, _)| *made == recipe);
-        let place = known.unwrap_or(self.made.len());
-        let keyed = match self.made.get(place) {
-            Some((_, keyed)) => *keyed,
+        let existing = self.made.iter().position(|(made, _)| *made == key_spec);
+        let index = existing.unwrap_or(self.made.len());
+        let outcome = match self.made.get(index) {
+            Some((_, outcome)) => *outcome,
             None => {
-                if self.buffers.len() <= place {
+                if self.buffers.len() <= index {
                     self.buffers.push(KeyBuffer::new());
                 }
-                let keyed = self.buffers.get_mut(place).map_or(KeyOutcome::Deny, make);
-                self.made.push((recipe, keyed));
-                keyed
+                let outcome = self.buffers.get_mut(index).map_or(KeyOutcome::Deny, make);
+                self.made.push((key_spec, outcome));
+                outcome
             }
         };
         // Fewer limits apply to one request than fit into the index type.
-        (keyed, KeyRef::try_from(place).unwrap_or(KeyRef::MAX))
+        (outcome, KeyRef::try_from(index).unwrap_or(KeyRef::MAX))
     }
 
     /// The encoded key at this index.

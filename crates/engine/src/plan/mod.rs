@@ -225,11 +225,11 @@ impl Plan {
             QuotaRef::Queueing(index) => {
                 let meter = generation.meter(rule, meter)?;
                 let queueing = meter.queueing_quotas.get(to_index(index))?;
-                queueing.as_ref().map(|(ruled, _)| ruled)
+                queueing.as_ref().map(|(limit, _)| limit)
             }
             QuotaRef::Computed(index) => {
                 let computed = self.computed.get(to_index(index));
-                computed.map(|(ruled, _)| ruled)
+                computed.map(|(limit, _)| limit)
             }
         }
     }
@@ -249,11 +249,11 @@ impl Plan {
         generation: &'a Generation,
         quota: (usize, usize, QuotaRef),
     ) -> QuotaInfo<'a> {
-        let Some(ruled) = self.limit_at(generation, quota) else {
+        let Some(limit) = self.limit_at(generation, quota) else {
             return QuotaInfo::EMPTY;
         };
         let queueing = self.queueing(generation, quota);
-        QuotaInfo::new(&ruled.limit, queueing.map(QueueingQuota::capacity))
+        QuotaInfo::new(&limit.limit, queueing.map(QueueingQuota::capacity))
     }
 
     #[inline]
@@ -287,7 +287,7 @@ impl Plan {
         let plain = match planned.quota {
             QuotaRef::Queueing(index) => {
                 let listed = meter.and_then(|meter| meter.quotas.get(to_index(index)));
-                listed.map(|ruled| &ruled.limit)
+                listed.map(|limit| &limit.limit)
             }
             QuotaRef::Listed(_) | QuotaRef::Computed(_) => None,
         };

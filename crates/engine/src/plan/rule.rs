@@ -69,7 +69,7 @@ impl Plan {
         let fixed = context.options.cost.or(rule.cost.fixed());
         let cost =
             fixed.unwrap_or_else(|| rule.cost.request_cost(context.request, context.route()));
-        let mut of = RulePlanner {
+        let mut planner = RulePlanner {
             context,
             index,
             enforcement,
@@ -82,7 +82,7 @@ impl Plan {
             if meter.role == MeterRole::Candidate {
                 continue;
             }
-            let added = self.add_meter(&mut of, position, meter, state);
+            let added = self.add_meter(&mut planner, position, meter, state);
             if !matches!(added, AddedRule::Planned) {
                 self.planned.truncate(before);
                 return added;
@@ -93,20 +93,20 @@ impl Plan {
 
     fn add_meter(
         &mut self,
-        of: &mut RulePlanner<'_>,
+        planner: &mut RulePlanner<'_>,
         position: usize,
         meter: &Meter,
         state: &MeterState,
     ) -> AddedRule {
-        let context = of.context;
-        if context.options.mode == CheckMode::Refund && !of.is_refundable(meter, state) {
+        let context = planner.context;
+        if context.options.mode == CheckMode::Refund && !planner.is_refundable(meter, state) {
             return AddedRule::Planned;
         }
-        let place = MeterRef {
-            rule: of.index,
+        let meter_ref = MeterRef {
+            rule: planner.index,
             meter: position,
         };
-        let key = match self.make_key(context, place, state) {
+        let key = match self.make_key(context, meter_ref, state) {
             (KeyOutcome::Complete, key) => key,
             (KeyOutcome::Skip, _) => return AddedRule::Planned,
             (KeyOutcome::Deny, _) => return AddedRule::NoKey,
@@ -114,7 +114,7 @@ impl Plan {
         let overridden = match context.overrides {
             Some(overrides) if meter.role == MeterRole::Main => {
                 let rules = context.generation.rules();
-                overrides.key_overrides(rules, of.index, self.keys.bytes(key))
+                overrides.key_overrides(rules, planner.index, self.keys.bytes(key))
             }
             _ => None,
         };
@@ -123,37 +123,40 @@ impl Plan {
         }
         let cost = match meter.role {
             MeterRole::Block | MeterRole::Distinct => 1,
-            _ if of.entry.counts_values => 1,
-            _ => of.cost,
+            _ if planner.entry.counts_values => 1,
+            _ => planner.cost,
         };
         let quota = match (state.only_quota, overridden) {
             (Some(quota), None) => quota,
             (_, overridden) => {
                 // The first meter's key selects the variant: the keys of other meters may have more parts.
-                if of.variant.is_none() && of.rule.selector.has_overrides() {
+                if planner.variant.is_none() && planner.rule.selector.has_overrides() {
                     let (request, bytes) = (context.request, self.keys.bytes(key));
-                    let variant = of.rule.selector.variant(request, context.route(), bytes);
-                    of.variant = Some(variant);
+                    let variant = planner
+                        .rule
+                        .selector
+                        .variant(request, context.route(), bytes);
+                    planner.variant = Some(variant);
                 }
-                let own = || of.policy_quota(meter, self.keys.bytes(key));
+                let policy_quota = || planner.policy_quota(meter, self.keys.bytes(key));
                 let overridden = overridden.and_then(|one| one.quota(position, context.now));
-                let chosen = overridden.unwrap_or_else(own);
+                let chosen = overridden.unwrap_or_else(policy_quota);
                 match self.quota(state, chosen, cost) {
                     Some(quota) => quota,
                     None => return AddedRule::Planned,
                 }
             }
         };
-        let op = of.op(meter, state, cost);
+        let op = planner.op(meter, state, cost);
         let planned = PlannedCheck {
-            rule: of.index,
+            rule: planner.index,
             meter: position,
             role: meter.role,
             op,
             cost,
             quota,
             key,
-            slot_key: self.make_slot_key(context, place, state),
+            slot_key: self.make_slot_key(context, meter_ref, state),
         };
         if state.is_shared && self.merge_shared(context.generation, state, &planned) {
             return AddedRule::Planned;
@@ -187,17 +190,18 @@ impl Plan {
             }
             SelectedQuota::Computed(limit) => {
                 let id = state.id;
-                let patience = state.queueing_options.as_ref();
-                let patient = patience
-                    .and_then(|patience| patience.with_wait(&limit))
-                    .filter(|patient| cost <= patient.max_cost);
-                let limit = match (&patient, patience) {
-                    (Some(patient), _) => patient.limit,
-                    (None, Some(patience)) => patience.without_wait(&limit),
+                let options = state.queueing_options.as_ref();
+                let queueing = options
+                    .and_then(|options| options.with_wait(&limit))
+                    .filter(|queueing| cost <= queueing.max_cost);
+                let limit = match (&queueing, options) {
+                    (Some(queueing), _) => queueing.limit,
+                    (None, Some(options)) => options.without_wait(&limit),
                     (None, None) => limit,
                 };
                 let index = u32::try_from(self.computed.len()).unwrap_or(u32::MAX);
-                self.computed.push((IdentifiedLimit { id, limit }, patient));
+                self.computed
+                    .push((IdentifiedLimit { id, limit }, queueing));
                 Some(QuotaRef::Computed(index))
             }
         }
@@ -259,23 +263,23 @@ impl RulePlanner<'_> {
     fn op(&self, meter: &Meter, state: &MeterState, cost: u64) -> Op {
         // A shadow limit must not charge a state that it shares with an enforced limit.
         let is_guest = state.is_shared && self.enforcement == EnforcementMode::Shadow;
-        let looks = self.context.options.mode == CheckMode::Peek || is_guest;
+        let is_peek = self.context.options.mode == CheckMode::Peek || is_guest;
         match meter.role {
             _ if self.context.options.mode == CheckMode::Refund && !is_guest => Op::Credit(cost),
             // A peek at a concurrency limit acquires a weight of zero: the reply tells how many permits are free.
             _ if state.is_concurrency => Op::Acquire {
                 id: self.context.lease_ids.generate(),
-                weight: if looks { 0 } else { cost },
+                weight: if is_peek { 0 } else { cost },
             },
             MeterRole::Block => Op::Peek(1),
             MeterRole::Main if self.rule.charge_always => {
-                if looks {
+                if is_peek {
                     Op::Peek(0)
                 } else {
                     Op::ChargeAlways(cost)
                 }
             }
-            _ if looks => Op::Peek(cost),
+            _ if is_peek => Op::Peek(cost),
             MeterRole::Main | MeterRole::Local if self.rule.count != Count::Requests => {
                 Op::Peek(cost)
             }

@@ -51,12 +51,12 @@ pub(super) struct DenialTable {
 impl DenialTable {
     pub(super) fn with_capacity(entries: usize) -> Self {
         let sets = entries.div_ceil(WAYS).clamp(1, MAX_SETS);
-        let word = || RandomState::new().build_hasher().finish();
+        let random = || RandomState::new().build_hasher().finish();
         Self {
             sets: (0..sets.next_power_of_two())
                 .map(|_| Mutex::new([None; WAYS]))
                 .collect(),
-            secret: [word(), word()],
+            secret: [random(), random()],
         }
     }
 
@@ -74,39 +74,39 @@ impl DenialTable {
     }
 
     /// Whether the table holds this denial.
-    pub(super) fn contains(&self, who: &DenialId) -> bool {
-        let set = self.set(who);
-        set.is_some_and(|set| set.iter().flatten().any(|(other, _)| other == who))
+    pub(super) fn contains(&self, id: &DenialId) -> bool {
+        let set = self.set(id);
+        set.is_some_and(|set| set.iter().flatten().any(|(other, _)| other == id))
     }
 
-    pub(super) fn get(&self, who: &DenialId) -> Option<Denial> {
-        let set = self.set(who)?;
-        let entry = set.iter().flatten().find(|(other, _)| other == who);
+    pub(super) fn get(&self, id: &DenialId) -> Option<Denial> {
+        let set = self.set(id)?;
+        let entry = set.iter().flatten().find(|(other, _)| other == id);
         entry.map(|(_, denial)| *denial)
     }
 
     /// Stores a denial. It replaces the entry of the same key, an empty or expired one, or the one that expires first.
-    pub(super) fn put(&self, who: &DenialId, denial: Denial, now: Timestamp) {
-        let Some(mut set) = self.set(who) else {
+    pub(super) fn put(&self, id: &DenialId, denial: Denial, now: Timestamp) {
+        let Some(mut set) = self.set(id) else {
             return;
         };
         let value_of = |entry: &Option<(DenialId, Denial)>| match entry {
-            Some((other, _)) if other.is_same_key(who) => (0, Timestamp::EPOCH),
+            Some((other, _)) if other.is_same_key(id) => (0, Timestamp::EPOCH),
             None => (1, Timestamp::EPOCH),
             Some((_, denial)) if denial.expires_at <= now => (2, denial.expires_at),
             Some((_, denial)) => (3, denial.expires_at),
         };
         if let Some(entry) = set.iter_mut().min_by_key(|entry| value_of(entry)) {
-            *entry = Some((*who, denial));
+            *entry = Some((*id, denial));
         }
     }
 
-    pub(super) fn remove(&self, who: &DenialId) {
-        let Some(mut set) = self.set(who) else {
+    pub(super) fn remove(&self, id: &DenialId) {
+        let Some(mut set) = self.set(id) else {
             return;
         };
         for entry in &mut *set {
-            if entry.is_some_and(|(other, _)| other.is_same_key(who)) {
+            if entry.is_some_and(|(other, _)| other.is_same_key(id)) {
                 *entry = None;
             }
         }
@@ -118,11 +118,11 @@ impl DenialTable {
         }
     }
 
-    fn set(&self, who: &DenialId) -> Option<MutexGuard<'_, Set>> {
+    fn set(&self, id: &DenialId) -> Option<MutexGuard<'_, Set>> {
         // The number of sets is a power of two.
         let mask = self.sets.len().wrapping_sub(1);
-        let word = usize::try_from(who.digest & u128::from(u32::MAX)).unwrap_or(0);
-        self.sets.get(word & mask).map(lock)
+        let low_bits = usize::try_from(id.digest & u128::from(u32::MAX)).unwrap_or(0);
+        self.sets.get(low_bits & mask).map(lock)
     }
 }
 

@@ -98,8 +98,8 @@ impl DenialCache {
             let Some(cost) = cost_of(check.op) else {
                 continue;
             };
-            let who = self.table.id(&check.key, check.limit.id, generation);
-            let Some(denial) = self.table.get(&who).filter(|one| now < one.expires_at) else {
+            let id = self.table.id(&check.key, check.limit.id, generation);
+            let Some(denial) = self.table.get(&id).filter(|denial| now < denial.expires_at) else {
                 continue;
             };
             let Some(until) = denied_until(&denial, &check.limit.limit, cost) else {
@@ -142,7 +142,7 @@ impl DenialCache {
 
     /// Whether the cache holds any of these denials, expired or not.
     pub(crate) fn contains_any(&self, ids: &[DenialId]) -> bool {
-        ids.iter().any(|who| self.table.contains(who))
+        ids.iter().any(|id| self.table.contains(id))
     }
 
     /// The key of the batch whose denial expired a moment ago, if there is one. All clients that it denied retry now,
@@ -156,10 +156,10 @@ impl DenialCache {
     ) -> Option<u128> {
         checks.iter().find_map(|check| {
             let _can_be_denied = cost_of(check.op)?;
-            let who = self.table.id(&check.key, check.limit.id, generation);
-            let denial = self.table.get(&who)?;
+            let id = self.table.id(&check.key, check.limit.id, generation);
+            let denial = self.table.get(&id)?;
             let is_just_over = denial.expires_at <= now && now.since(denial.expires_at) < SHORT_TTL;
-            is_just_over.then(|| who.digest())
+            is_just_over.then(|| id.digest())
         })
     }
 
@@ -168,14 +168,14 @@ impl DenialCache {
     pub fn record(
         &self,
         checks: &[QuotaCheck<'_>],
-        answers: &[StoreReply],
+        replies: &[StoreReply],
         keep: &[DenialCaching],
         sent: Timestamp,
         generation: u64,
     ) {
         let id = |check: &QuotaCheck<'_>| self.id(&check.key, check.limit.id, generation);
         let ids: Vec<DenialId> = checks.iter().map(id).collect();
-        self.record_by_id(&ids, checks, answers, keep, (sent, Nanos::ZERO));
+        self.record_by_id(&ids, checks, replies, keep, (sent, Nanos::ZERO));
     }
 
     /// The same for a caller that has the ids already and knows how long the call took. A denial expires counted from
@@ -185,26 +185,26 @@ impl DenialCache {
         &self,
         ids: &[DenialId],
         checks: &[QuotaCheck<'_>],
-        answers: &[StoreReply],
+        replies: &[StoreReply],
         keep: &[DenialCaching],
         (sent, took): (Timestamp, Nanos),
     ) {
-        let all_admit = answers.iter().all(|answer| answer.outcome.is_admitted());
-        let denies = |answer: &StoreReply| match answer.outcome {
+        let all_admit = replies.iter().all(|reply| reply.outcome.is_admitted());
+        let denies = |reply: &StoreReply| match reply.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         };
-        let longest = answers.iter().filter_map(denies).max();
-        let binding = answers
+        let longest = replies.iter().filter_map(denies).max();
+        let binding = replies
             .iter()
-            .position(|answer| longest.is_some() && denies(answer) == longest);
-        let each = ids.iter().zip(checks).zip(answers).zip(keep);
-        for (index, (((who, check), answer), keep)) in each.enumerate() {
-            let found = match (cost_of(check.op), denies(answer)) {
+            .position(|reply| longest.is_some() && denies(reply) == longest);
+        let each = ids.iter().zip(checks).zip(replies).zip(keep);
+        for (index, (((id, check), reply), keep)) in each.enumerate() {
+            let denial_of_cost = match (cost_of(check.op), denies(reply)) {
                 (Some(cost), Some(wait)) => Some((cost, wait)),
                 // Another limit denied: nothing was charged here, so the cached denial is still valid.
                 _ if !all_admit => continue,
-                _ => time_to_next_unit(&check.limit.limit, answer).map(|wait| (1, wait)),
+                _ => time_to_next_unit(&check.limit.limit, reply).map(|wait| (1, wait)),
             };
             let binding = binding.filter(|binding| *binding != index);
             let bound_by = binding.and_then(|binding| checks.get(binding));
@@ -213,20 +213,20 @@ impl DenialCache {
                 DenialCaching::OneSecond => Some(SHORT_TTL),
                 DenialCaching::UntilRetryAfter => Some(Nanos::MAX),
             };
-            match (found, span) {
-                (Some((cost, wait)), Some(span)) if answer.note == ReplyNote::Plain => {
+            match (denial_of_cost, span) {
+                (Some((cost, wait)), Some(span)) if reply.note == ReplyNote::Plain => {
                     let denial = Denial {
                         cost,
                         denied_until: sent.after(wait),
                         round_trip: took,
-                        status: answer.status,
+                        status: reply.status,
                         sent_at: sent,
                         expires_at: sent.after(wait.min(span)),
                         bound_by: bound_by.map(|check| check.limit.id),
                     };
-                    self.table.put(who, denial, sent);
+                    self.table.put(id, denial, sent);
                 }
-                _ => self.table.remove(who),
+                _ => self.table.remove(id),
             }
         }
     }
@@ -242,8 +242,8 @@ impl DenialCache {
     }
 
     fn has_active_denial(&self, check: &QuotaCheck<'_>, now: Timestamp, generation: u64) -> bool {
-        let who: DenialId = self.table.id(&check.key, check.limit.id, generation);
-        let denial = self.table.get(&who).filter(|one| now < one.expires_at);
+        let id: DenialId = self.table.id(&check.key, check.limit.id, generation);
+        let denial = self.table.get(&id).filter(|denial| now < denial.expires_at);
         let (Some(denial), Some(cost)) = (denial, cost_of(check.op)) else {
             return false;
         };
@@ -276,17 +276,17 @@ fn denied_until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> 
 }
 
 /// The time to the next unit after an admission that exhausted the limit.
-fn time_to_next_unit(limit: &Limit, answer: &StoreReply) -> Option<Nanos> {
-    if answer.status.remaining > 0 || answer.receipt.cost == 0 {
+fn time_to_next_unit(limit: &Limit, reply: &StoreReply) -> Option<Nanos> {
+    if reply.status.remaining > 0 || reply.receipt.cost == 0 {
         return None;
     }
     if let Some(bucket) = limit.denying_bucket() {
-        let next = bucket.decide(answer.receipt.mark, answer.receipt.at, 1);
+        let next = bucket.decide(reply.receipt.mark, reply.receipt.at, 1);
         return match next.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         };
     }
     let is_window = limit.algorithm_kind() == AlgorithmKind::FixedWindow;
-    Some(answer.status.reset_after).filter(|span| is_window && !span.is_zero())
+    Some(reply.status.reset_after).filter(|span| is_window && !span.is_zero())
 }

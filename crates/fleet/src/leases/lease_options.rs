@@ -58,13 +58,13 @@ impl LeaseSize {
         need: u64,
     ) -> u64 {
         let block = bucket.block().max(1);
-        let most = self
+        let max = self
             .units
             .max(need)
             .min(fair_share(bucket, nodes))
             .max(need);
         // Only whole blocks are granted.
-        most.div_ceil(block)
+        max.div_ceil(block)
             .saturating_mul(block)
             .min(bucket.limit())
     }
@@ -88,8 +88,8 @@ impl LeaseSize {
     }
 
     /// Caps the size.
-    pub(super) fn cap(&mut self, most: u64) {
-        self.units = self.units.min(most);
+    pub(super) fn cap(&mut self, max: u64) {
+        self.units = self.units.min(max);
     }
 }
 

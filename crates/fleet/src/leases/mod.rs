@@ -71,10 +71,10 @@ pub enum SpendOutcome {
 impl LocalLeases {
     /// A node without leases.
     #[must_use]
-    pub fn new(terms: LeaseOptions) -> Self {
+    pub fn new(options: LeaseOptions) -> Self {
         Self {
-            table: ShardedTable::with_capacity(terms.max_keys),
-            options: terms,
+            table: ShardedTable::with_capacity(options.max_keys),
+            options,
             node_id: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
             nodes: AtomicU32::new(1),
@@ -100,8 +100,8 @@ impl LocalLeases {
     /// The totals.
     #[must_use]
     pub fn totals(&self) -> LeaseTotals {
-        let parts = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
-        parts.fold(LeaseTotals::default(), |sum, shard| {
+        let shards = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
+        shards.fold(LeaseTotals::default(), |sum, shard| {
             sum.plus(&shard.totals, shard.entries.len())
         })
     }
@@ -115,30 +115,30 @@ impl LocalLeases {
         ) else {
             return SpendOutcome::AskStore;
         };
-        let who = self.table.digest(&check.key, check.limit.id);
-        let Some(mut shard) = self.table.shard(who) else {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let Some(mut shard) = self.table.shard(digest) else {
             return SpendOutcome::Borrow;
         };
         let shard = &mut *shard;
-        let Some(entry) = shard.entries.get_mut(&who) else {
+        let Some(entry) = shard.entries.get_mut(&digest) else {
             return SpendOutcome::Borrow;
         };
         entry.set_limit(check.limit);
-        let said = match is_peek {
+        let reply = match is_peek {
             true => entry.peek(now, cost),
             false => entry.spend(now, cost, || self.next_number()),
         };
         if entry.needs_lease(now) && !self.is_closing() {
-            entry.is_queued = self.enqueue(who);
+            entry.is_queued = self.enqueue(digest);
         }
-        match said {
-            LocalReply::Admitted(answer) => {
+        match reply {
+            LocalReply::Admitted(store_reply) => {
                 shard.totals.admitted = shard.totals.admitted.saturating_add(1);
-                SpendOutcome::Admitted(answer)
+                SpendOutcome::Admitted(store_reply)
             }
-            LocalReply::Denied(answer) => {
+            LocalReply::Denied(store_reply) => {
                 shard.totals.denied = shard.totals.denied.saturating_add(1);
-                SpendOutcome::Denied(answer)
+                SpendOutcome::Denied(store_reply)
             }
             LocalReply::Unknown => SpendOutcome::Borrow,
         }
@@ -159,12 +159,12 @@ impl LocalLeases {
         actual: u64,
         now: Timestamp,
     ) -> u64 {
-        let who = self.table.digest(&check.key, check.limit.id);
-        let Some(mut shard) = self.table.shard(who) else {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let Some(mut shard) = self.table.shard(digest) else {
             return 0;
         };
         let shard = &mut *shard;
-        let Some(entry) = shard.entries.get_mut(&who) else {
+        let Some(entry) = shard.entries.get_mut(&digest) else {
             return 0;
         };
         match receipt.cost.checked_sub(actual) {

@@ -63,14 +63,18 @@ pub(super) fn store_limit(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> 
             window.build().ok()?.into()
         }
         Quota::SlidingCounter(counter) => {
-            let counted = |debt| {
+            let build = |debt| {
                 let counter = SlidingCounter::builder(counter.limit(), counter.window());
                 counter.overdraft(debt).build()
             };
             // Two counts and their product must fit; the largest overdraft that fits is used.
             let debt = counter.limit().saturating_mul(others);
-            let most = std::iter::successors(Some(debt), |debt| (*debt > 0).then(|| debt / 2));
-            most.into_iter().find_map(|debt| counted(debt).ok())?.into()
+            let overdrafts =
+                std::iter::successors(Some(debt), |debt| (*debt > 0).then(|| debt / 2));
+            overdrafts
+                .into_iter()
+                .find_map(|debt| build(debt).ok())?
+                .into()
         }
         _ => return None,
     };
@@ -86,7 +90,7 @@ impl Account {
     /// `None` if the limit does not support it, or the key cannot be stored.
     pub(super) fn new(
         check: &QuotaCheck<'_>,
-        place: Option<&StoreKey<'_>>,
+        slot_key: Option<&StoreKey<'_>>,
         interval: Nanos,
         seed: u64,
         now: Timestamp,
@@ -96,7 +100,7 @@ impl Account {
             limit: *check.limit,
             interval,
             key: Box::from(check.key.single()?),
-            slot_key: place.and_then(StoreKey::single).map(Box::from),
+            slot_key: slot_key.and_then(StoreKey::single).map(Box::from),
             own: State::default(),
             fleet: FleetSpending::Unknown,
             random_drop: RandomDrop::new(seed),
@@ -110,17 +114,17 @@ impl Account {
     }
 
     /// Sets the current quota. Charges stay if the algorithm is the same.
-    pub(super) fn set_limit(&mut self, ruled: &IdentifiedLimit, interval: Nanos) {
+    pub(super) fn set_limit(&mut self, limit: &IdentifiedLimit, interval: Nanos) {
         self.interval = interval;
-        if self.limit == *ruled || store_limit(&ruled.limit, interval, NonZeroU32::MIN).is_none() {
+        if self.limit == *limit || store_limit(&limit.limit, interval, NonZeroU32::MIN).is_none() {
             return;
         }
-        let of = |limit: &Limit| std::mem::discriminant(limit.quota());
-        if of(&self.limit.limit) != of(&ruled.limit) {
+        let algorithm = |limit: &Limit| std::mem::discriminant(limit.quota());
+        if algorithm(&self.limit.limit) != algorithm(&limit.limit) {
             self.own = State::default();
             self.fleet = FleetSpending::Unknown;
         }
-        self.limit = *ruled;
+        self.limit = *limit;
     }
 
     /// Decides. The flag tells whether the request was dropped at random.
@@ -140,13 +144,13 @@ impl Account {
         };
         self.unreported = self.unreported.saturating_add(cost);
         self.charge_fleet(now, cost);
-        let answer = StoreReply {
+        let reply = StoreReply {
             outcome: Outcome::Allow,
             status: self.status(now),
             receipt,
             note: ReplyNote::Plain,
         };
-        (answer, false)
+        (reply, false)
     }
 
     /// What [`spend`](Self::spend) would decide, apart from random drops.
@@ -231,11 +235,11 @@ impl Account {
     }
 
     /// The store has replied with the fleet's status.
-    pub(super) fn on_reply(&mut self, now: Timestamp, status: &QuotaStatus, merged: &Limit) {
+    pub(super) fn on_reply(&mut self, now: Timestamp, status: &QuotaStatus, limit: &Limit) {
         self.in_flight = None;
         let debt = status.reset_after.as_nanos();
         let before = self.last_reply.replace((now, debt));
-        if let Some(bucket) = merged.denying_bucket() {
+        if let Some(bucket) = limit.denying_bucket() {
             if let Some((at, before)) = before {
                 // The debt beyond the rest of the previous debt was spent meanwhile, by all nodes.
                 let allowed = now.since(at).as_nanos();
@@ -248,7 +252,7 @@ impl Account {
                 self.random_drop.update(spent, allowed, is_in_debt);
             }
             let tat = now.as_nanos().saturating_add(debt);
-            let tat = tat.saturating_add(price(merged, self.unreported).as_nanos());
+            let tat = tat.saturating_add(price(limit, self.unreported).as_nanos());
             self.fleet = FleetSpending::Bucket(tat.max(own_tat(&self.own)));
         } else {
             let left = status.remaining.saturating_sub(self.unreported);

@@ -87,8 +87,8 @@ impl Reconciler {
     /// The totals.
     #[must_use]
     pub fn totals(&self) -> ReconcileTotals {
-        let parts = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
-        parts.fold(ReconcileTotals::default(), |sum, shard| ReconcileTotals {
+        let shards = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
+        shards.fold(ReconcileTotals::default(), |sum, shard| ReconcileTotals {
             admitted: sum.admitted.saturating_add(shard.totals.admitted),
             denied: sum.denied.saturating_add(shard.totals.denied),
             dropped: sum.dropped.saturating_add(shard.totals.dropped),
@@ -103,7 +103,7 @@ impl Reconciler {
     pub fn spend(
         &self,
         check: &QuotaCheck<'_>,
-        place: Option<&StoreKey<'_>>,
+        slot_key: Option<&StoreKey<'_>>,
         interval: Nanos,
         now: Timestamp,
     ) -> SpendOutcome {
@@ -112,13 +112,13 @@ impl Reconciler {
             Op::Peek(cost) => (cost, true),
             _ => return SpendOutcome::AskStore,
         };
-        let who = self.table.digest(&check.key, check.limit.id);
-        let Some(mut shard) = self.table.shard(who) else {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let Some(mut shard) = self.table.shard(digest) else {
             return SpendOutcome::AskStore;
         };
         let is_full = self.table.is_full(&shard);
         let shard = &mut *shard;
-        let account = match shard.entries.get_mut(&who) {
+        let account = match shard.entries.get_mut(&digest) {
             Some(account) => account,
             None if is_full => {
                 shard.totals.table_full = shard.totals.table_full.saturating_add(1);
@@ -126,25 +126,25 @@ impl Reconciler {
             }
             None => {
                 let seed = self.seed ^ self.next_account.fetch_add(1, Ordering::Relaxed);
-                let Some(account) = Account::new(check, place, interval, seed, now) else {
+                let Some(account) = Account::new(check, slot_key, interval, seed, now) else {
                     return SpendOutcome::AskStore;
                 };
-                shard.entries.entry(who).or_insert(Box::new(account))
+                shard.entries.entry(digest).or_insert(Box::new(account))
             }
         };
         account.set_limit(check.limit, interval);
-        let (answer, is_dropped) = match is_peek {
+        let (reply, is_dropped) = match is_peek {
             true => (account.peek(now, cost), false),
             false => account.spend(now, cost),
         };
-        let counted = &mut shard.totals;
-        counted.dropped = counted.dropped.saturating_add(u64::from(is_dropped));
-        if answer.outcome.is_admitted() {
-            counted.admitted = counted.admitted.saturating_add(1);
-            SpendOutcome::Admitted(answer)
+        let totals = &mut shard.totals;
+        totals.dropped = totals.dropped.saturating_add(u64::from(is_dropped));
+        if reply.outcome.is_admitted() {
+            totals.admitted = totals.admitted.saturating_add(1);
+            SpendOutcome::Admitted(reply)
         } else {
-            counted.denied = counted.denied.saturating_add(1);
-            SpendOutcome::Denied(answer)
+            totals.denied = totals.denied.saturating_add(1);
+            SpendOutcome::Denied(reply)
         }
     }
 
@@ -155,9 +155,9 @@ impl Reconciler {
 
     /// Corrects a charge to its actual cost; a lower cost only if it was not reported meanwhile.
     pub fn settle(&self, check: &QuotaCheck<'_>, receipt: &Receipt, actual: u64, now: Timestamp) {
-        let who = self.table.digest(&check.key, check.limit.id);
-        if let Some(mut shard) = self.table.shard(who)
-            && let Some(account) = shard.entries.get_mut(&who)
+        let digest = self.table.digest(&check.key, check.limit.id);
+        if let Some(mut shard) = self.table.shard(digest)
+            && let Some(account) = shard.entries.get_mut(&digest)
         {
             account.settle(now, receipt, actual);
         }

@@ -40,12 +40,12 @@ impl RandomDrop {
             self.keep_rate = KEEP_ALL;
             return;
         }
-        let kept = u128::from(self.keep_rate).saturating_mul(u128::from(allowed));
-        let kept = kept.checked_div(u128::from(spent));
-        let kept = kept.map_or(KEEP_ALL, |kept| u64::try_from(kept).unwrap_or(KEEP_ALL));
+        let rate = u128::from(self.keep_rate).saturating_mul(u128::from(allowed));
+        let rate = rate.checked_div(u128::from(spent));
+        let rate = rate.map_or(KEEP_ALL, |rate| u64::try_from(rate).unwrap_or(KEEP_ALL));
         // In bounded steps, because the spending of one interval predicts little of the next.
-        let (least, most) = (self.keep_rate / 4, self.keep_rate.saturating_mul(2));
-        self.keep_rate = kept.clamp(least, most).clamp(MIN_KEPT, KEEP_ALL);
+        let (min, max) = (self.keep_rate / 4, self.keep_rate.saturating_mul(2));
+        self.keep_rate = rate.clamp(min, max).clamp(MIN_KEPT, KEEP_ALL);
     }
 }
 
@@ -63,29 +63,29 @@ mod tests {
 
     #[test]
     fn the_excess_share_of_requests_is_dropped() {
-        let mut dropping = RandomDrop::new(7);
-        assert!((0..1_000).all(|_| !dropping.should_drop()));
-        dropping.update(300, 100, true);
-        let dropped = (0..30_000).filter(|_| dropping.should_drop()).count();
+        let mut random_drop = RandomDrop::new(7);
+        assert!((0..1_000).all(|_| !random_drop.should_drop()));
+        random_drop.update(300, 100, true);
+        let dropped = (0..30_000).filter(|_| random_drop.should_drop()).count();
         assert!((19_000..21_000).contains(&dropped), "{dropped}");
-        dropping.update(100, 100, true);
-        let dropped = (0..30_000).filter(|_| dropping.should_drop()).count();
+        random_drop.update(100, 100, true);
+        let dropped = (0..30_000).filter(|_| random_drop.should_drop()).count();
         assert!((19_000..21_000).contains(&dropped), "it stays as it is");
-        dropping.update(100, 100, false);
-        assert!(!dropping.should_drop());
+        random_drop.update(100, 100, false);
+        assert!(!random_drop.should_drop());
     }
 
     #[test]
     fn some_are_always_kept_and_nothing_divides_by_zero() {
-        let mut dropping = RandomDrop::new(7);
+        let mut random_drop = RandomDrop::new(7);
         for _ in 0..100 {
-            dropping.update(u64::MAX, 1, true);
+            random_drop.update(u64::MAX, 1, true);
         }
-        let kept = (0..100_000).filter(|_| !dropping.should_drop()).count();
-        assert!((20..400).contains(&kept), "{kept}");
+        let rate = (0..100_000).filter(|_| !random_drop.should_drop()).count();
+        assert!((20..400).contains(&rate), "{rate}");
         for _ in 0..100 {
-            dropping.update(0, 1, true);
+            random_drop.update(0, 1, true);
         }
-        assert!(!dropping.should_drop());
+        assert!(!random_drop.should_drop());
     }
 }

@@ -97,18 +97,18 @@ pub(super) enum LocalReply {
 
 impl LeasedKey {
     pub(super) fn new(
-        ruled: IdentifiedLimit,
+        limit: IdentifiedLimit,
         bucket: TokenBucket,
         key: &[u8],
-        place: Option<&[u8]>,
+        slot_key: Option<&[u8]>,
         mark: u64,
         now: Timestamp,
     ) -> Self {
         Self {
-            limit: ruled,
+            limit,
             bucket,
             key: Arc::from(key),
-            slot_key: place.map(Arc::from),
+            slot_key: slot_key.map(Arc::from),
             current: None,
             next: None,
             ended: ArrayVec::new(),
@@ -126,9 +126,9 @@ impl LeasedKey {
     }
 
     /// Sets the current quota. Leases stay as they are.
-    pub(super) fn set_limit(&mut self, ruled: &IdentifiedLimit) {
-        if let (true, Some(bucket)) = (self.limit != *ruled, leasable_bucket(&ruled.limit)) {
-            self.limit = *ruled;
+    pub(super) fn set_limit(&mut self, limit: &IdentifiedLimit) {
+        if let (true, Some(bucket)) = (self.limit != *limit, leasable_bucket(&limit.limit)) {
+            self.limit = *limit;
             self.bucket = *bucket;
             self.refusal = None;
         }
@@ -148,7 +148,7 @@ impl LeasedKey {
         if cost == 0 {
             return LocalReply::Admitted(self.reply(now, Outcome::Allow, 0));
         }
-        let spends = |slice: &mut LocalLease| slice.spend(now, cost);
+        let spends = |lease: &mut LocalLease| lease.spend(now, cost);
         if self.current.as_mut().is_some_and(spends) {
             return LocalReply::Admitted(self.reply(now, Outcome::Allow, cost));
         }
@@ -161,22 +161,22 @@ impl LeasedKey {
             return LocalReply::Admitted(self.reply(now, Outcome::Allow, cost));
         }
         match self.refusal {
-            Some(refused) if refused.covers(now, cost) => self.deny(now, &refused, cost),
+            Some(refusal) if refusal.covers(now, cost) => self.deny(now, &refusal, cost),
             _ => LocalReply::Unknown,
         }
     }
 
     /// A request is in flight from now on.
     pub(super) fn begin_request(&mut self) -> Arc<InFlightRequest> {
-        let flight = Arc::<InFlightRequest>::default();
-        self.in_flight = Some(Arc::clone(&flight));
-        flight
+        let in_flight = Arc::<InFlightRequest>::default();
+        self.in_flight = Some(Arc::clone(&in_flight));
+        in_flight
     }
 
     /// Whether to request another lease before the current one is used up.
     pub(super) fn needs_lease(&self, now: Timestamp) -> bool {
         let reserve = self.size.reserve();
-        let is_refused = self.refusal.is_some_and(|refused| now < refused.retry_at);
+        let is_refused = self.refusal.is_some_and(|refusal| now < refusal.retry_at);
         reserve > 0
             && self.next.is_none()
             && self.in_flight.is_none()
@@ -187,14 +187,14 @@ impl LeasedKey {
 
     /// Refunds a charge that another limit denied, if possible. Returns the refunded units.
     pub(super) fn refund(&mut self, now: Timestamp, mark: u64, cost: u64) -> u64 {
-        let Some(slice) = self.current.as_mut() else {
+        let Some(lease) = self.current.as_mut() else {
             return 0;
         };
-        if mark != self.mark || !slice.is_active(now) {
+        if mark != self.mark || !lease.is_active(now) {
             return 0;
         }
-        let told = slice.reported();
-        slice.refund(cost, told)
+        let reported = lease.reported();
+        lease.refund(cost, reported)
     }
 
     /// Charges units that were spent in excess: to the current lease, or to the next one.
@@ -204,10 +204,10 @@ impl LeasedKey {
     }
 
     fn pay_debt(&mut self, now: Timestamp) {
-        if let Some(slice) = self.current.as_mut().filter(|_| self.debt > 0) {
-            let part = self.debt.min(slice.remaining());
-            if slice.spend(now, part) {
-                self.debt = self.debt.saturating_sub(part);
+        if let Some(lease) = self.current.as_mut().filter(|_| self.debt > 0) {
+            let units = self.debt.min(lease.remaining());
+            if lease.spend(now, units) {
+                self.debt = self.debt.saturating_sub(units);
             }
         }
     }
@@ -220,7 +220,7 @@ impl LeasedKey {
     /// Plans a request for a lease: for a request of `cost` units or, without one, ahead of demand.
     pub(super) fn plan_borrow(
         &mut self,
-        terms: &LeaseOptions,
+        options: &LeaseOptions,
         nodes: NonZeroU32,
         now: Timestamp,
         (cost, id): (Option<u64>, QuotaLeaseId),
@@ -241,7 +241,7 @@ impl LeasedKey {
             max_units: self
                 .size
                 .units_to_request(&self.bucket, nodes, need.min(fair)),
-            duration: terms.duration,
+            duration: options.duration,
         };
         PlannedRequest {
             want: Some(want),
@@ -258,11 +258,11 @@ impl LeasedKey {
         // Reported charges can no longer be refunded.
         self.mark = marks();
         self.last_report = now;
-        let over = self.ended.iter_mut().map(|slice| slice.report(now, true));
-        let mut reports: Reports = over.collect();
-        for slice in self.current.iter_mut().chain(&mut self.next) {
-            if slice.spent() > 0 {
-                reports.push(slice.report(now, false));
+        let ended = self.ended.iter_mut().map(|lease| lease.report(now, true));
+        let mut reports: Reports = ended.collect();
+        for lease in self.current.iter_mut().chain(&mut self.next) {
+            if lease.spent() > 0 {
+                reports.push(lease.report(now, false));
             }
         }
         PlannedRequest {
@@ -275,21 +275,21 @@ impl LeasedKey {
     /// The broker has replied.
     pub(super) fn on_grant(
         &mut self,
-        terms: &LeaseOptions,
+        options: &LeaseOptions,
         planned: &PlannedRequest,
-        granted: &LeaseGrant,
+        grant: &LeaseGrant,
         marks: impl Fn() -> u64,
     ) {
-        let is_told = |slice: &LocalLease| {
-            let mut told = planned.reports.iter().filter(|report| report.is_last);
-            told.any(|report| report.id == slice.id())
+        let is_reported = |lease: &LocalLease| {
+            let mut reported = planned.reports.iter().filter(|report| report.is_last);
+            reported.any(|report| report.id == lease.id())
         };
-        self.ended.retain(|slice| !is_told(slice));
-        self.broker_status = Some((granted.status, planned.sent));
+        self.ended.retain(|lease| !is_reported(lease));
+        self.broker_status = Some((grant.status, planned.sent));
         let Some(want) = planned.want else { return };
-        let (is_refused, wait) = (granted.units == 0, granted.retry_after);
+        let (is_refused, wait) = (grant.units == 0, grant.retry_after);
         // If the broker granted nothing, or less than it was asked for, wait before asking again.
-        let pause = wait.max(terms.min_pause).min(terms.max_pause);
+        let pause = wait.max(options.min_pause).min(options.max_pause);
         self.refusal = (is_refused || !wait.is_zero()).then(|| BrokerRefusal {
             cost: if is_refused { want.min_units } else { 1 },
             refused_until: planned.sent.after(wait),
@@ -298,22 +298,16 @@ impl LeasedKey {
         if is_refused {
             return;
         }
-        self.size.record_grant(planned.sent, granted.units);
-        let margin = terms.margin;
-        let slice = LocalLease::new(
-            want.id,
-            granted.units,
-            planned.sent,
-            granted.duration,
-            margin,
-        );
-        if self.current.is_some_and(|slice| slice.remaining() > 0) {
-            if let Some(other) = self.next.replace(slice) {
+        self.size.record_grant(planned.sent, grant.units);
+        let margin = options.margin;
+        let lease = LocalLease::new(want.id, grant.units, planned.sent, grant.duration, margin);
+        if self.current.is_some_and(|lease| lease.remaining() > 0) {
+            if let Some(other) = self.next.replace(lease) {
                 self.end(other);
             }
         } else {
             self.mark = marks();
-            if let Some(used_up) = self.current.replace(slice) {
+            if let Some(used_up) = self.current.replace(lease) {
                 self.end(used_up);
             }
         }
@@ -329,38 +323,39 @@ impl LeasedKey {
     }
 
     /// Ends leases that are expired, or all of them if the key was not used for a while.
-    pub(super) fn end_unused(&mut self, terms: &LeaseOptions, now: Timestamp) {
-        let is_idle = !self.is_in_use(terms, now);
+    pub(super) fn end_unused(&mut self, options: &LeaseOptions, now: Timestamp) {
+        let is_idle = !self.is_in_use(options, now);
         for slot in [&mut self.current, &mut self.next] {
-            if let Some(slice) = slot.take_if(|slice| is_idle || !slice.is_active(now)) {
-                push_ended(&mut self.ended, slice);
+            if let Some(lease) = slot.take_if(|lease| is_idle || !lease.is_active(now)) {
+                push_ended(&mut self.ended, lease);
             }
         }
         // Leases that the broker has written off need no report.
-        let is_awaited = |slice: &LocalLease| {
-            now < slice
+        let is_awaited = |lease: &LocalLease| {
+            now < lease
                 .expires_at()
-                .after(terms.margin.saturating_add(terms.duration))
+                .after(options.margin.saturating_add(options.duration))
         };
-        self.ended.retain(|slice| is_awaited(slice));
+        self.ended.retain(|lease| is_awaited(lease));
     }
 
     /// Whether unreported charges are due.
-    pub(super) fn has_unreported(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
-        let is_due = now.since(self.last_report) >= terms.idle;
-        let untold = |slice: &LocalLease| slice.spent() > slice.reported();
-        let is_news = !self.ended.is_empty() || self.current.iter().chain(&self.next).any(untold);
+    pub(super) fn has_unreported(&self, options: &LeaseOptions, now: Timestamp) -> bool {
+        let is_due = now.since(self.last_report) >= options.idle;
+        let is_unreported = |lease: &LocalLease| lease.spent() > lease.reported();
+        let is_news =
+            !self.ended.is_empty() || self.current.iter().chain(&self.next).any(is_unreported);
         is_due && is_news
     }
 
     /// Whether the key was used recently.
-    pub(super) fn is_in_use(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
-        now.since(self.last_used) < terms.idle
+    pub(super) fn is_in_use(&self, options: &LeaseOptions, now: Timestamp) -> bool {
+        now.since(self.last_used) < options.idle
     }
 
     /// Whether the entry can be dropped without loss.
-    pub(super) fn is_forgettable(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
-        let is_refused = self.refusal.is_some_and(|refused| now < refused.retry_at);
+    pub(super) fn is_forgettable(&self, options: &LeaseOptions, now: Timestamp) -> bool {
+        let is_refused = self.refusal.is_some_and(|refusal| now < refusal.retry_at);
         self.current.is_none()
             && self.next.is_none()
             && self.ended.is_empty()
@@ -368,16 +363,16 @@ impl LeasedKey {
             && self.debt == 0
             && !self.is_queued
             && !is_refused
-            && !self.is_in_use(terms, now)
+            && !self.is_in_use(options, now)
     }
 
     /// Ends all leases.
     pub(super) fn end_all(&mut self) {
-        for slice in [self.current.take(), self.next.take()]
+        for lease in [self.current.take(), self.next.take()]
             .into_iter()
             .flatten()
         {
-            self.end(slice);
+            self.end(lease);
         }
     }
 
@@ -389,15 +384,15 @@ impl LeasedKey {
         self.current.is_some() || self.next.is_some() || !self.ended.is_empty()
     }
 
-    fn end(&mut self, slice: LocalLease) {
-        push_ended(&mut self.ended, slice);
+    fn end(&mut self, lease: LocalLease) {
+        push_ended(&mut self.ended, lease);
     }
 }
 
 /// Keeps an ended lease until it is reported; drops the oldest if there are too many.
-fn push_ended(over: &mut ArrayVec<LocalLease, MAX_ENDED>, slice: LocalLease) {
-    if over.is_full() {
-        over.remove(0);
+fn push_ended(ended: &mut ArrayVec<LocalLease, MAX_ENDED>, lease: LocalLease) {
+    if ended.is_full() {
+        ended.remove(0);
     }
-    over.push(slice);
+    ended.push(lease);
 }

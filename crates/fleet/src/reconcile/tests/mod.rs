@@ -1,5 +1,5 @@
 //! Nodes that reconcile over an in-memory store with faults.
 
 mod bound;
+mod decisions;
 mod fake_remote;
-mod stories;
