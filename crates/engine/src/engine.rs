@@ -36,8 +36,8 @@ use crate::verdict::Verdict;
 /// use tollgate_policy::rules::Rules;
 /// use tollgate_store::MemoryStore;
 ///
-/// struct Nothing;
-/// impl Attributes for Nothing {
+/// struct NoAttributes;
+/// impl Attributes for NoAttributes {
 ///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
 ///         None
 ///     }
@@ -45,7 +45,7 @@ use crate::verdict::Verdict;
 ///
 /// let rules = Rules::compile(&Policy::default(), [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
-/// assert_eq!(engine.decide(&Nothing).outcome(), Outcome::Allow);
+/// assert_eq!(engine.decide(&NoAttributes).outcome(), Outcome::Allow);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Engine<S> {

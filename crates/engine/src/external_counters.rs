@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 
 use tollgate_core::Nanos;
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_store::{IdentifiedLimit, LimitId};
 
 use crate::limit_ids::{
-    ENVOY_PREFIX, IdAssignment, IdOwner, IdRequest, Kind, LimitIdAllocator, LimitIdsExhausted,
+    ENVOY_PREFIX, IdAssignment, IdOwner, IdRequest, LimitIdAllocator, LimitIdsExhausted,
     state_lifetime,
 };
 use crate::store::StateStore;
@@ -82,7 +82,7 @@ fn id_requests<'a>(names: &'a [String], counters: ExternalCounters<'_>) -> Vec<I
     let one = |(index, identity): (usize, &'a String)| IdRequest {
         identity,
         requested: None,
-        kind: Kind::FixedWindow,
+        kind: AlgorithmKind::FixedWindow,
         // A limit that comes with a request may have any unit.
         lifetime: lifetimes.get(&index).copied().unwrap_or(Nanos::YEAR),
     };

@@ -7,18 +7,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_policy::model::{Count, KeyPart, Mode, Penalty, Percent};
-use tollgate_policy::rules::{KeySpec, Meter, MeterRef, MeterRole, Rule, Rules, SelectedQuota};
+use tollgate_policy::model::{Count, Mode, Penalty, Percent};
+use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule, Rules, SelectedQuota};
 use tollgate_store::{IdentifiedLimit, LimitId};
 
 use crate::candidate::{Comparison, ComparisonTotals, Divergence};
 use crate::carried_over::CarriedOverCounters;
 use crate::counters::{LimitCounters, LimitTotals};
-use crate::limit_ids::{
-    IdAssignment, IdRequest, Kind, LimitIdTable, LimitIdsExhausted, state_lifetime,
-};
+use crate::key_spec_index::KeySpecIndex;
+use crate::limit_ids::{IdAssignment, IdRequest, LimitIdTable, LimitIdsExhausted, state_lifetime};
 use crate::override_snapshot::OverrideSlot;
 use crate::plan::QuotaRef;
 use crate::queueing::{QueueingOptions, QueueingQuota, bound_queue};
@@ -327,7 +326,7 @@ impl MeterState {
             Some((identified(queueing.limit), queueing))
         };
         let is_concurrency =
-            meter.quotas.first().map(Limit::algorithm_kind) == Some(Kind::Concurrency);
+            meter.quotas.first().map(Limit::algorithm_kind) == Some(AlgorithmKind::Concurrency);
         let queueing: Box<[_]> = meter.quotas.iter().map(with_wait).collect();
         Self {
             id,
@@ -364,48 +363,6 @@ impl Attributes for NoAttributes {
     }
 }
 
-/// Indexes of key specs, so that each key of a request is built once.
-#[derive(Default)]
-struct KeySpecIndex {
-    known: HashMap<String, u32>,
-}
-
-impl KeySpecIndex {
-    fn index_of(&mut self, key_spec: Option<&KeySpec>) -> u32 {
-        let mut text = String::new();
-        let parts = key_spec.map_or(&[][..], |key_spec| &key_spec.parts);
-        for part in parts {
-            text.push_str(&key_part_text(part));
-        }
-        text.push_str(&format!(
-            "{:?}",
-            key_spec.map(|key_spec| &key_spec.distinct)
-        ));
-        self.index_of_text(text)
-    }
-
-    /// Slot keys are built like keys and share their indexes.
-    fn slot_index_of(&mut self, part: &KeyPart) -> u32 {
-        self.index_of_text(format!("place {}", key_part_text(part)))
-    }
-
-    fn index_of_text(&mut self, text: String) -> u32 {
-        let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
-        *self.known.entry(text).or_insert(next)
-    }
-}
-
-fn key_part_text(part: &KeyPart) -> String {
-    let how = (
-        part.lower,
-        part.hash,
-        part.v4_bits,
-        part.v6_bits,
-        part.missing,
-    );
-    format!("{:?} {how:?};", part.attribute.value)
-}
-
 fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
     let longest = meter.quotas.iter().map(state_lifetime).max();
     let longest = longest.unwrap_or_default();
@@ -415,7 +372,7 @@ fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
         kind: meter
             .quotas
             .first()
-            .map_or(Kind::TokenBucket, Limit::algorithm_kind),
+            .map_or(AlgorithmKind::TokenBucket, Limit::algorithm_kind),
         lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
     }
 }

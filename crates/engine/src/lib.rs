@@ -17,6 +17,7 @@ mod effective_mode;
 mod engine;
 mod external_counters;
 mod generation;
+mod key_spec_index;
 mod key_states;
 mod lease_ids;
 mod limit_ids;

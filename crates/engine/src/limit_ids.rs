@@ -12,11 +12,9 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::LimitId;
-
-pub(crate) use tollgate_core::limit::AlgorithmKind as Kind;
 
 /// A state that needs an id.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +24,7 @@ pub(crate) struct IdRequest<'a> {
     /// The id that the policy file requests.
     pub(crate) requested: Option<u16>,
     /// Its algorithm.
-    pub(crate) kind: Kind,
+    pub(crate) kind: AlgorithmKind,
     /// How long a state matters after its last charge.
     pub(crate) lifetime: Nanos,
 }
@@ -42,7 +40,9 @@ pub struct LimitIdsExhausted;
 
 impl fmt::Display for LimitIdsExhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("all 65535 numbers of limits have been given out since this process began; restart it to go on")
+        f.write_str(
+            "all 65535 limit ids are used up since the process started; restart it to continue",
+        )
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct LimitIdTable {
 
 #[derive(Clone, Copy, Debug)]
 struct AssignedId {
-    kind: Kind,
+    kind: AlgorithmKind,
     id: LimitId,
     lifetime: Nanos,
     /// For a removed limit: when its last state expires.
@@ -269,7 +269,7 @@ mod tests {
         IdRequest {
             identity,
             requested: None,
-            kind: Kind::TokenBucket,
+            kind: AlgorithmKind::TokenBucket,
             lifetime: Nanos::MINUTE,
         }
     }
@@ -340,7 +340,7 @@ mod tests {
     fn another_algorithm_has_another_id_and_changing_back_restores_the_old_one() {
         let bucket = request("login");
         let window = IdRequest {
-            kind: Kind::FixedWindow,
+            kind: AlgorithmKind::FixedWindow,
             ..bucket
         };
         let one = LimitIdTable::default().assign(&[bucket], NOW).unwrap();
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_removed_window_that_returns_with_another_length_gets_a_new_id() {
         let window = |secs| IdRequest {
-            kind: Kind::SlidingCounter,
+            kind: AlgorithmKind::SlidingCounter,
             lifetime: Nanos::from_secs(secs),
             ..request("login")
         };
@@ -377,7 +377,7 @@ mod tests {
         let changed = one.table.assign(&[window(240)], NOW).unwrap();
         assert_eq!(
             changed.ids, one.ids,
-            "a store carries over what is changed in place"
+            "a store converts the counts of a changed window"
         );
         let none = one.table.assign(&[], NOW).unwrap();
         let back = none.table.assign(&[window(240)], NOW).unwrap();

@@ -13,9 +13,9 @@ const MAX_SHARDS: usize = 16;
 /// N counters that only grow.
 ///
 /// ```
-/// let lines = tollgate_engine::ShardedCounters::<2>::new();
-/// lines.add(1, 3);
-/// assert_eq!(lines.read(), [0, 3]);
+/// let counters = tollgate_engine::ShardedCounters::<2>::new();
+/// counters.add(1, 3);
+/// assert_eq!(counters.read(), [0, 3]);
 /// ```
 #[derive(Debug)]
 pub struct ShardedCounters<const N: usize> {
@@ -32,10 +32,10 @@ impl<const N: usize> ShardedCounters<N> {
     #[must_use]
     pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let lines = cores.next_power_of_two().min(MAX_SHARDS);
-        let line = |_| CounterShard(std::array::from_fn(|_| AtomicU64::new(0)));
+        let shards = cores.next_power_of_two().min(MAX_SHARDS);
+        let shard = |_| CounterShard(std::array::from_fn(|_| AtomicU64::new(0)));
         Self {
-            shards: (0..lines).map(line).collect(),
+            shards: (0..shards).map(shard).collect(),
         }
     }
 
@@ -44,8 +44,8 @@ impl<const N: usize> ShardedCounters<N> {
     pub fn add(&self, counter: usize, amount: u64) {
         // The number of shards is a power of two.
         let mask = self.shards.len().wrapping_sub(1);
-        let line = self.shards.get(thread_index() & mask);
-        if let Some(counter) = line.and_then(|CounterShard(line)| line.get(counter)) {
+        let shard = self.shards.get(thread_index() & mask);
+        if let Some(counter) = shard.and_then(|CounterShard(shard)| shard.get(counter)) {
             counter.fetch_add(amount, Ordering::Relaxed);
         }
     }
@@ -54,8 +54,8 @@ impl<const N: usize> ShardedCounters<N> {
     #[must_use]
     pub fn read(&self) -> [u64; N] {
         let mut sums = [0_u64; N];
-        for CounterShard(line) in &self.shards {
-            for (sum, counter) in sums.iter_mut().zip(line) {
+        for CounterShard(shard) in &self.shards {
+            for (sum, counter) in sums.iter_mut().zip(shard) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
         }
@@ -89,19 +89,19 @@ mod tests {
 
     #[test]
     fn counts_of_many_threads_add_up() {
-        let lines = ShardedCounters::<3>::new();
+        let shards = ShardedCounters::<3>::new();
         thread::scope(|scope| {
             for _ in 0..40 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        lines.add(0, 1);
-                        lines.add(2, 7);
+                        shards.add(0, 1);
+                        shards.add(2, 7);
                     }
-                    lines.add(3, 1);
+                    shards.add(3, 1);
                 });
             }
         });
-        assert_eq!(lines.read(), [4_000, 0, 28_000]);
+        assert_eq!(shards.read(), [4_000, 0, 28_000]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Response for u16 {
 ///
 /// Settle it once, with the response; so it cannot be cloned. A lost ticket keeps its permits until their leases
 /// expire, and leaves estimates uncorrected.
-#[must_use = "hand it back with the response, or its places are held until their leases end"]
+#[must_use = "settle it with the response, or its permits are held until their leases expire"]
 pub struct Ticket {
     generation: Arc<Generation>,
     items: Vec<TicketItem>,

@@ -224,7 +224,7 @@ mod tests {
         assert!(breaker.is_closed() && !breaker.record_probe(at(1_001)));
         assert!(
             !breaker.record_failure(at(1_002)),
-            "what was counted before is forgotten"
+            "earlier failures no longer count"
         );
     }
 

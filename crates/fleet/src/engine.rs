@@ -13,7 +13,8 @@ use tollgate_store::{KeyTooLong, StoreError, StoreErrorKind, StoreKey, StoreRepl
 
 use crate::abandoned_tickets::AbandonGuard;
 use crate::fleet::Fleet;
-use crate::tiered_decider::{SharingPolicy, TieredDecider};
+use crate::sharing_policy::SharingPolicy;
+use crate::tiered_decider::TieredDecider;
 
 /// The most tickets that one round cancels.
 const MAX_CANCELLED_PER_ROUND: usize = 64;

@@ -182,7 +182,7 @@ mod tests {
     fn permits_are_divided_too() {
         let permits = Limit::new(Concurrency::new(20, Nanos::MINUTE).unwrap());
         let Quota::Concurrency(share) = *fallback_quota(&permits, nodes(2)).unwrap().quota() else {
-            panic!("places stay places");
+            panic!("a concurrency limit stays one");
         };
         assert_eq!((share.limit(), share.lease_duration()), (5, Nanos::MINUTE));
     }

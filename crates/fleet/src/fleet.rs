@@ -22,8 +22,9 @@ use crate::leases::{LeaseOptions, LocalLeases};
 use crate::local_tier::LocalQuotas;
 use crate::reconcile::Reconciler;
 use crate::replay::Replay;
+use crate::sharing_policy::ExactSharing;
 use crate::singleflight::Singleflight;
-use crate::tiered_decider::{ExactSharing, TieredDecider};
+use crate::tiered_decider::TieredDecider;
 
 /// The capacity of the denial cache.
 const DENIAL_CACHE_KEYS: usize = 65_536;

@@ -26,6 +26,7 @@ mod local_tier;
 pub mod reconcile;
 mod replay;
 mod sharded_table;
+mod sharing_policy;
 mod singleflight;
 #[cfg(test)]
 mod testing;
@@ -37,4 +38,5 @@ pub use self::breaker::{Breaker, BreakerState};
 pub use self::counters::FleetTotals;
 pub use self::engine::FleetEngine;
 pub use self::fleet::{Fleet, ProbeOutcome};
-pub use self::tiered_decider::{ExactSharing, SharingPolicy, TieredDecider};
+pub use self::sharing_policy::{ExactSharing, SharingPolicy};
+pub use self::tiered_decider::TieredDecider;

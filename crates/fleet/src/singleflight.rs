@@ -140,7 +140,7 @@ mod tests {
     fn one_caller_asks_and_the_others_get_its_result() {
         let singleflight = Singleflight::default();
         let Some(FlightOutcome::Leader(leader)) = poll_once(singleflight.join(7)) else {
-            panic!("nobody else asks");
+            panic!("there is no other caller");
         };
         let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
@@ -168,7 +168,7 @@ mod tests {
         drop(leader);
         assert!(
             matches!(poll(other), Poll::Ready(FlightOutcome::Answered)),
-            "it asks for itself"
+            "the other caller asks itself"
         );
     }
 
@@ -176,7 +176,7 @@ mod tests {
     fn callers_that_waited_for_a_failed_call_do_not_ask() {
         let singleflight = Singleflight::default();
         let Some(FlightOutcome::Leader(leader)) = poll_once(singleflight.join(7)) else {
-            panic!("nobody else asks");
+            panic!("there is no other caller");
         };
         let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());

@@ -16,23 +16,8 @@ use crate::decision_source::{DecisionSource, StoreBatch};
 use crate::denial_cache::DenialId;
 use crate::fleet::Fleet;
 use crate::local_tier::{ChargedOn, LocalCharge};
+use crate::sharing_policy::SharingPolicy;
 use crate::singleflight::FlightOutcome;
-
-/// How a fleet shares the states of a batch.
-pub trait SharingPolicy: Sync {
-    /// How the state of the check at this position is shared.
-    fn sharing(&self, position: usize) -> Sharing<'_>;
-}
-
-/// All states are shared exactly: for checks outside the policy.
-#[derive(Clone, Copy, Debug)]
-pub struct ExactSharing;
-
-impl SharingPolicy for ExactSharing {
-    fn sharing(&self, _position: usize) -> Sharing<'_> {
-        Sharing::EXACT
-    }
-}
 
 /// Both tiers of a node: the local store, and the fleet's shared store.
 #[derive(Debug)]

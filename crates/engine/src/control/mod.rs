@@ -5,7 +5,9 @@
 //! is bounded. Changes survive reloads, for the limit of the same name. A switch can only weaken the policy: a limit
 //! that the policy has in shadow stays in shadow. Must not know: transports, who may do what.
 
+mod attribution;
 mod audit_log;
+mod blocks;
 mod compile;
 mod lookup;
 mod operator_error;
@@ -18,6 +20,7 @@ mod register_sync;
 #[cfg(test)]
 mod tests;
 
+pub use attribution::Attribution;
 pub use audit_log::{MAX_EVENTS, OperatorChange, OperatorEvent, UtcTime};
 pub use operator_error::OperatorError;
 pub use operator_state::{
@@ -36,17 +39,8 @@ use tollgate_store::StoreKey;
 use crate::engine::Engine;
 use crate::generation::Generation;
 use crate::store::StateStore;
-use lookup::{normalize_network, resolve_key, rule_index};
-use register_codec::OwnedAttribution;
-
-/// Which operator makes a change, and why. Both are logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attribution<'a> {
-    /// A name, at most 128 bytes.
-    pub who: &'a str,
-    /// A reason, at most 512 bytes.
-    pub why: &'a str,
-}
+use attribution::{OwnedAttribution, check_attribution};
+use lookup::{resolve_key, rule_index};
 
 /// The operator interface of an engine.
 ///
@@ -62,10 +56,10 @@ pub struct Attribution<'a> {
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
 ///
-/// let by = Attribution { who: "ada", why: "logins fail since 14:02" };
-/// engine.control().switch(Some("logins"), Switch::halted(Halt::Shadow), by)?;
-/// let mistake = engine.control().switch(Some("login"), Switch::default(), by).unwrap_err();
-/// assert_eq!(mistake.to_string(), "there is no limit `login`; did you mean `logins`?");
+/// let ada = Attribution { who: "ada", why: "logins fail since 14:02" };
+/// engine.control().switch(Some("logins"), Switch::halted(Halt::Shadow), ada)?;
+/// let error = engine.control().switch(Some("login"), Switch::default(), ada).unwrap_err();
+/// assert_eq!(error.to_string(), "there is no limit `login`; did you mean `logins`?");
 /// assert_eq!(engine.control().events()[0].to_string(), "ada: limit `logins` switched to shadow (logins fail since 14:02)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -193,112 +187,6 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Denies every request under a limit with this key; in a hierarchy, with this key at any level.
-    ///
-    /// # Errors
-    /// The limit or key does not exist, there are too many blocks, or the attribution is missing.
-    pub fn block_key(
-        &self,
-        limit: &str,
-        key: &[&str],
-        duration: Option<Nanos>,
-        attribution: Attribution<'_>,
-    ) -> Result<(), OperatorError> {
-        self.apply_change(attribution, |generation, state, now| {
-            let index = rule_index(generation, limit)?;
-            let key = resolve_key(generation, index, limit, key)?;
-            let until = duration.map(|duration| now.after(duration));
-            state.block(Block::Key {
-                key: key.clone(),
-                until: until.map(Timestamp::as_nanos),
-            })?;
-            let change = OperatorChange::Blocked {
-                limit: Some(limit.into()),
-                target: key.shown.clone(),
-                until,
-            };
-            Ok(AppliedChange {
-                change,
-                key: Some(key),
-            })
-        })
-    }
-
-    /// Denies every request from an address or a network (`192.0.2.7`, `10.0.0.0/8`), regardless of the policy.
-    ///
-    /// # Errors
-    /// The address is invalid, there are too many blocks, or the attribution is missing.
-    pub fn block_address(
-        &self,
-        address: &str,
-        duration: Option<Nanos>,
-        attribution: Attribution<'_>,
-    ) -> Result<(), OperatorError> {
-        self.apply_change(attribution, |_, state, now| {
-            let network = normalize_network(address)?;
-            let until = duration.map(|duration| now.after(duration));
-            state.block(Block::Address {
-                address: network.clone(),
-                until: until.map(Timestamp::as_nanos),
-            })?;
-            let target = network.into();
-            let limit = None;
-            Ok(OperatorChange::Blocked {
-                limit,
-                target,
-                until,
-            }
-            .into())
-        })
-    }
-
-    /// Removes the block of a key. To end a block by a `penalty`, use [`reset`](Self::reset).
-    ///
-    /// # Errors
-    /// The key is not blocked, or the attribution is missing.
-    pub fn unblock_key(
-        &self,
-        limit: &str,
-        key: &[&str],
-        attribution: Attribution<'_>,
-    ) -> Result<(), OperatorError> {
-        self.apply_change(attribution, |generation, state, _| {
-            let index = rule_index(generation, limit)?;
-            let key = resolve_key(generation, index, limit, key)?;
-            let is_it =
-                |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is_same_key(&key));
-            state.unblock(is_it)?;
-            let change = OperatorChange::Unblocked {
-                limit: Some(limit.into()),
-                target: key.shown.clone(),
-            };
-            Ok(AppliedChange {
-                change,
-                key: Some(key),
-            })
-        })
-    }
-
-    /// Removes the block of an address or network.
-    ///
-    /// # Errors
-    /// It is not blocked, or the attribution is missing.
-    pub fn unblock_address(
-        &self,
-        address: &str,
-        attribution: Attribution<'_>,
-    ) -> Result<(), OperatorError> {
-        self.apply_change(attribution, |_, state, _| {
-            let network = normalize_network(address)?;
-            let is_it = |block: &Block| {
-                matches!(block, Block::Address { address, .. } if *address == network)
-            };
-            state.unblock(is_it)?;
-            let target = network.into();
-            Ok(OperatorChange::Unblocked { limit: None, target }.into())
-        })
-    }
-
     /// Resets a key's usage under a limit, including its candidate and a block by a `penalty`. In a hierarchy it resets
     /// the level of the key. Returns whether there was any usage. Values that a `distinct` limit has recorded stay
     /// recorded.
@@ -370,7 +258,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             Timestamp,
         ) -> Result<AppliedChange, OperatorError>,
     ) -> Result<(), OperatorError> {
-        operator_error::check_attribution(attribution)?;
+        check_attribution(attribution)?;
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
         let generation = self.engine.generation();

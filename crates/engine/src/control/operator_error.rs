@@ -6,11 +6,6 @@ use std::fmt;
 
 use tollgate_policy::grammar::{GrammarError, quote};
 
-use super::Attribution;
-
-const MAX_WHO_BYTES: usize = 128;
-const MAX_WHY_BYTES: usize = 512;
-
 /// Why an operator's request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -124,17 +119,3 @@ impl fmt::Display for OperatorError {
 }
 
 impl std::error::Error for OperatorError {}
-
-/// Checks that the operator and the reason are given.
-pub(super) fn check_attribution(attribution: Attribution<'_>) -> Result<(), OperatorError> {
-    for (field, text, max) in [
-        ("who", attribution.who, MAX_WHO_BYTES),
-        ("why", attribution.why, MAX_WHY_BYTES),
-    ] {
-        // One event is one log line, so line breaks are not allowed.
-        if text.trim().is_empty() || text.len() > max || text.chars().any(char::is_control) {
-            return Err(OperatorError::MissingAttribution { field, max });
-        }
-    }
-    Ok(())
-}

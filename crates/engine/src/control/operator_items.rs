@@ -311,7 +311,7 @@ mod tests {
             ]
         );
         let other = key_item_name("block", &key("api", "header.user"));
-        assert!(!names.contains(&&*other), "made of something else");
+        assert!(!names.contains(&&*other), "another key spec");
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
                 .names()
                 .count(),
             0,
-            "nothing is said by what the policy says"
+            "a default state has no items"
         );
         let mut items = OperatorItems::from_state(all());
         for name in items.names().map(Box::from).collect::<Vec<Box<str>>>() {

@@ -160,7 +160,7 @@ impl fmt::Display for Switch {
             Some(Halt::Off) => Some("off"),
         };
         match (halt, self.enforce) {
-            (None, None) => f.write_str("what the policy says"),
+            (None, None) => f.write_str("the policy's setting"),
             (Some(halt), None) => f.write_str(halt),
             (halt, Some(share)) => {
                 let share = Percent::from_hundredths(share);

@@ -184,7 +184,7 @@ fn mismatch_reason(meters: &[Meter], part: &str) -> String {
     let own = meters.iter().find(|meter| meter.role == MeterRole::Main);
     let own = own.and_then(|meter| meter.quotas.first());
     let what = match own {
-        None => "it limits nobody",
+        None => "it has no quota",
         Some(own) if own.bucket().is_some() => "it has fewer windows",
         Some(_) => {
             "it counts in windows of another length, or has fewer of them, and they have no burst"

@@ -7,9 +7,8 @@
 use serde::{Deserialize, Serialize};
 use tollgate_policy::grammar;
 
-use super::Attribution;
+use super::attribution::{Attribution, OwnedAttribution, check_attribution};
 use super::lookup::normalize_network;
-use super::operator_error::check_attribution;
 use super::operator_items::OperatorItem;
 use super::operator_state::{
     Block, Halt, KeyIdentity, KeyOverride, MAX_KEY_SPEC_BYTES, MAX_NAME_BYTES, MAX_QUOTA_BYTES,
@@ -18,22 +17,6 @@ use super::operator_state::{
 
 /// The version of the format.
 const FORMAT_VERSION: u32 = 1;
-
-/// Which operator made a change, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct OwnedAttribution {
-    pub(super) who: Box<str>,
-    pub(super) why: Box<str>,
-}
-
-impl OwnedAttribution {
-    pub(super) fn from_borrowed(attribution: Attribution<'_>) -> Self {
-        Self {
-            who: attribution.who.into(),
-            why: attribution.why.into(),
-        }
-    }
-}
 
 #[derive(Serialize, Deserialize)]
 struct StoredEntry {
@@ -264,7 +247,7 @@ mod tests {
     fn unknown_fields_are_ignored_and_entries_of_a_later_version_are_left_alone() {
         let switch = |body: &str| decode("switch", body.as_bytes(), None);
         let known = r#"{"v":1,"who":"a","why":"b","switch":{"halt":"off","note":1},"more":[]}"#;
-        assert!(switch(known).is_some(), "fields that may be ignored");
+        assert!(switch(known).is_some(), "unknown fields are ignored");
         for unknown in [
             r#"{"v":2,"who":"a","why":"b","switch":{"halt":"off"}}"#,
             r#"{"v":1,"who":"a","why":"b","switch":{"halt":"tomorrow"}}"#,
@@ -283,7 +266,11 @@ mod tests {
         let name = items()[3].0.name();
         assert!(decode(&name, &block, None).is_some());
         assert_eq!(decode(&name.replace("api", "other"), &block, None), None);
-        assert_eq!(decode("limit/api", &block, None), None, "a kind to come");
+        assert_eq!(
+            decode("limit/api", &block, None),
+            None,
+            "an unknown kind of entry"
+        );
         assert_eq!(
             decode("address/10.0.0.1/8", &encode(None, &attribution()), None),
             None

@@ -13,8 +13,9 @@ use tollgate_store::register::{
     MAX_BODY_LEN, MAX_ENTRIES, MAX_PUTS, PutMode, RegisterEntry, RegisterPut,
 };
 
+use super::attribution::OwnedAttribution;
 use super::operator_items::{OperatorItem, OperatorItems};
-use super::register_codec::{self, OwnedAttribution};
+use super::register_codec;
 
 /// The most queued changes. A change beyond applies on this node only, and is counted as dropped.
 const MAX_PENDING: usize = 2 * MAX_ENTRIES;
@@ -289,7 +290,7 @@ impl RegisterOutbox {
         let attribution = attribution.filter(|attribution| !attribution.who.is_empty());
         attribution.cloned().unwrap_or_else(|| OwnedAttribution {
             who: "the fleet".into(),
-            why: "nobody knows any more who said it".into(),
+            why: "attribution unknown".into(),
         })
     }
 

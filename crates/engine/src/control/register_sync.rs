@@ -10,11 +10,12 @@ use std::collections::HashSet;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::register::{RegisterEntry, RegisterSnapshot};
 
+use super::attribution::{OwnedAttribution, check_attribution};
 use super::audit_log::{OperatorChange, OperatorEvent};
 use super::lookup::{resolve_key, rule_index};
-use super::operator_error::{OperatorError, check_attribution};
+use super::operator_error::OperatorError;
 use super::operator_items::{self, OperatorItem, OperatorItems};
-use super::register_codec::{self, OwnedAttribution};
+use super::register_codec;
 use super::register_outbox::{RegisterChanges, WakeCallback};
 use super::{Attribution, Control, OperatorState, Switch};
 use crate::engine::Registry;
@@ -266,7 +267,7 @@ fn log_changes(
         let event = OperatorEvent {
             who: "the fleet".into(),
             at: now,
-            why: "others have said so".into(),
+            why: "changes of other nodes".into(),
             change: OperatorChange::Synced {
                 entries: changed.len(),
             },

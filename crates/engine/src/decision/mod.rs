@@ -41,10 +41,10 @@ use crate::verdict::Verdict;
 /// use tollgate_policy::attributes::{Attribute, Attributes};
 /// use tollgate_policy::rules::Rules;
 /// use tollgate_policy::source::SourceFormat;
-/// use tollgate_store::{MemoryStore, TestStore};
+/// use tollgate_store::{MemoryStore, Store};
 ///
-/// struct Nobody;
-/// impl Attributes for Nobody {
+/// struct NoAttributes;
+/// impl Attributes for NoAttributes {
 ///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
 ///         None
 ///     }
@@ -54,8 +54,8 @@ use crate::verdict::Verdict;
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
 ///
-/// // A driver of one's own: ask the store for as long as the decision wants to know something.
-/// let mut decision = engine.decision(&Nobody, CheckOptions::default());
+/// // A custom driver: ask the store until the decision has no more checks.
+/// let mut decision = engine.decision(&NoAttributes, CheckOptions::default());
 /// while decision.batch_len() > 0 {
 ///     let mut replies = decision.take_replies();
 ///     let outcome = engine.store().decide(&checks::<32, _>(&decision), &mut replies);
@@ -139,7 +139,7 @@ impl<'a> Decision<'a> {
 
     /// Gives up before the verdict is ready. Cancel the returned ticket: it covers the charges so far, and the permits
     /// that the current batch may have acquired.
-    #[must_use = "cancel the ticket, or its places are held until their leases end"]
+    #[must_use = "cancel the ticket, or its permits are held until their leases expire"]
     pub fn abandon(&mut self) -> Option<Ticket> {
         let generation = &self.generation;
         let Work { plan, verdict, .. } = &mut self.scratch.work;

@@ -41,7 +41,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
     assert_eq!(
         last.outcome(),
         deny(Nanos::SECOND),
-        "being denied does not prolong it"
+        "a denial does not extend the block"
     );
     assert_eq!(last.reason(), Some(DenialReason::Blocked));
     assert!(engine.decide(&Caller::named("bob")).is_admitted());
@@ -210,7 +210,7 @@ fn shadow_limits_are_not_listed_when_a_request_is_denied() {
     assert_eq!(
         verdict.limits()[1].status.remaining,
         4,
-        "charged for the one that was admitted"
+        "charged for the admitted request"
     );
 }
 
@@ -238,7 +238,7 @@ impl Store for FailingStore {
     ) -> Result<compose::Verdict, StoreError> {
         Err(StoreError::new(
             StoreErrorKind::Unreachable,
-            "nobody is there",
+            "store unavailable",
         ))
     }
 }

@@ -114,7 +114,7 @@ fn candidates_rollouts_and_overrides_allocate_nothing() {
     assert_eq!(
         (differ("tried"), differ("shadow")),
         ((20, 0), (0, 10)),
-        "keys were noted"
+        "keys were recorded"
     );
 }
 

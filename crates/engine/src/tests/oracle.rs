@@ -286,7 +286,7 @@ impl Meter {
 pub(super) fn whole_intervals(limit: &Limit, wait: Nanos) -> Nanos {
     let bucket: &TokenBucket = match limit.quota() {
         Quota::TokenBucket(bucket) => bucket,
-        _ => panic!("only a bucket is waited for"),
+        _ => panic!("only buckets support waiting"),
     };
     let interval = bucket.interval().as_nanos();
     Nanos::from_nanos(wait.as_nanos() / interval * interval)

@@ -105,7 +105,7 @@ fn a_changed_rate_keeps_the_debt_and_a_lowered_one_never_makes_it_negative() {
     assert_eq!(
         left(100),
         40,
-        "a smaller quota in between has forgiven nothing that a second could hold"
+        "a smaller quota in between keeps the debt of up to one second"
     );
 }
 
@@ -218,7 +218,7 @@ fn a_limit_that_is_removed_and_restored_keeps_its_debt_while_its_state_lives() {
     assert_eq!(
         (counted.allowed, counted.denied),
         (5, 2),
-        "counters go on too"
+        "counters continue too"
     );
     clock.advance(Nanos::HOUR);
     put_back();

@@ -46,9 +46,13 @@ fn an_estimate_is_settled_at_the_cost_in_the_response() {
     engine.respond(ticket(), &TokensUsed("250")).unwrap();
     assert_eq!(left(), 720);
     engine.respond(ticket(), &TokensUsed("9999")).unwrap();
-    assert_eq!(left(), 220, "never more than the policy says");
+    assert_eq!(left(), 220, "at most the policy's maximum");
     engine.respond(ticket(), &TokensUsed("a lot")).unwrap();
-    assert_eq!(left(), 120, "what says nothing leaves the estimate");
+    assert_eq!(
+        left(),
+        120,
+        "a response without the header keeps the estimate"
+    );
     engine.cancel(ticket()).unwrap();
     assert_eq!(left(), 120);
 }
@@ -72,10 +76,10 @@ fn a_reservation_is_settled_under_every_limit_even_without_a_response_cost() {
     let mut verdict = engine.reserve(&alice, 200);
     assert_eq!(left(), [800, 300, 800]);
     engine.settle(verdict.take_ticket().unwrap(), 50).unwrap();
-    assert_eq!(left(), [950, 450, 950], "less than was thought");
+    assert_eq!(left(), [950, 450, 950], "less than the estimate");
     let mut verdict = engine.reserve(&alice, 200);
     engine.settle(verdict.take_ticket().unwrap(), 300).unwrap();
-    assert_eq!(left(), [650, 150, 650], "more than was thought");
+    assert_eq!(left(), [650, 150, 650], "more than the estimate");
     let mut verdict = engine.reserve(&alice, 100);
     engine.cancel(verdict.take_ticket().unwrap()).unwrap();
     assert_eq!(left(), [650, 150, 650]);
@@ -84,7 +88,7 @@ fn a_reservation_is_settled_under_every_limit_even_without_a_response_cost() {
     assert_eq!(
         left(),
         [649, 149, 650],
-        "only the response's cost is open otherwise"
+        "otherwise only the response's cost is settled"
     );
 }
 
@@ -149,7 +153,7 @@ fn permits_in_shadow_are_acquired_and_released_silently() {
     assert_eq!(second.outcome(), Outcome::Allow);
     assert!(
         second.take_ticket().is_none(),
-        "it got no place, so it has none to give back"
+        "it has no permit to release"
     );
     engine.respond(ticket, &200).unwrap();
     assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 1);
@@ -189,7 +193,10 @@ fn a_request_with_nothing_to_settle_has_no_ticket() {
             .is_none()
     );
     let mut tokens = engine_with_tokens();
-    assert!(tokens.take_ticket().is_none(), "a look owes nothing");
+    assert!(
+        tokens.take_ticket().is_none(),
+        "a peek has nothing to settle"
+    );
 }
 
 fn engine_with_tokens() -> crate::Verdict {

@@ -110,7 +110,7 @@ fn a_key_that_has_used_four_fifths_is_near_the_limit() {
     assert_eq!(
         near(),
         3,
-        "the eighth, ninth and tenth, and none that was refused"
+        "the eighth, ninth and tenth, and no denied request"
     );
 }
 
@@ -181,25 +181,29 @@ fn refunds_apply_only_to_limits_that_count_costs() {
     assert_eq!(remaining(&spent, "api"), Some(9));
     assert!(
         !engine.decide_with_cost(&alice, 1).is_admitted(),
-        "the place is taken"
+        "the permit is held"
     );
     let given = engine.refund(&alice, 1);
     assert!(given.is_admitted());
     assert_eq!(remaining(&given, "api"), Some(10));
     assert_eq!(remaining(&given, "shadow"), Some(10));
-    assert_eq!(remaining(&given, "at-once"), None, "it is not even asked");
+    assert_eq!(
+        remaining(&given, "at-once"),
+        None,
+        "the limit is not checked"
+    );
     assert!(
         !engine.decide_with_cost(&alice, 1).is_admitted(),
-        "nor given back"
+        "the permit is not released"
     );
     engine.cancel(spent.take_ticket().unwrap()).unwrap();
     let more = engine.refund(&alice, 100);
+    assert_eq!(remaining(&more, "api"), Some(10), "at most the capacity");
     assert_eq!(
-        remaining(&more, "api"),
-        Some(10),
-        "never more than there was"
+        engine.totals("api").unwrap().allowed,
+        1,
+        "a refund is not a request"
     );
-    assert_eq!(engine.totals("api").unwrap().allowed, 1, "it is no request");
 }
 
 /// Regression: modes were kept for the first 32 matched limits only; all others were off.

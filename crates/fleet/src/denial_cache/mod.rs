@@ -29,22 +29,22 @@ use self::denial_table::{Denial, DenialTable};
 /// use tollgate_core::{Nanos, Rate, TokenBucket};
 /// use tollgate_engine::DenialCaching;
 /// use tollgate_fleet::denial_cache::DenialCache;
-/// use tollgate_store::{StoreReply, QuotaCheck, StoreKey, LimitId, MemoryStore, Op, IdentifiedLimit, TestStore};
+/// use tollgate_store::{IdentifiedLimit, LimitId, MemoryStore, Op, QuotaCheck, Store, StoreKey, StoreReply};
 ///
 /// let store = MemoryStore::for_keys(100)?;
-/// let quota = TokenBucket::at(Rate::per_hour(1)).build()?;
-/// let ruled = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
-/// let checks = [QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) }];
+/// let quota = TokenBucket::builder(Rate::per_hour(1)).build()?;
+/// let limit = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// let checks = [QuotaCheck { key: StoreKey::new(b"alice")?, limit: &limit, op: Op::Spend(1) }];
 ///
 /// let cache = DenialCache::for_keys(1_000);
-/// let mut answers = [StoreReply::EMPTY];
+/// let mut replies = [StoreReply::EMPTY];
 /// let sent = store.now();
-/// store.decide(&checks, &mut answers)?;
-/// cache.learn(&checks, &answers, &[DenialCaching::UntilOver], sent, 1);
+/// store.decide(&checks, &mut replies)?;
+/// cache.record(&checks, &replies, &[DenialCaching::UntilRetryAfter], sent, 1);
 ///
-/// // The bucket is empty for an hour; nobody needs to ask the store about that.
-/// let mut known = [None];
-/// assert!(cache.ask(&checks, store.now(), 1, &mut known).is_some());
+/// // The bucket is empty for an hour, so the next check needs no call.
+/// let mut cached = [None];
+/// assert!(cache.lookup(&checks, store.now(), 1, &mut cached).is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

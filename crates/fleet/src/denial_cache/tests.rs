@@ -273,7 +273,7 @@ fn every_denying_limit_is_cached_and_the_longest_wait_binds() {
         retry_after: Nanos::HOUR,
     };
     assert_eq!(two.ask(1), Some(expected));
-    assert_eq!(two.ask(2), None, "another policy knows nothing of it");
+    assert_eq!(two.ask(2), None, "another version has no cached denial");
 }
 
 #[test]

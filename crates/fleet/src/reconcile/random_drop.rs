@@ -70,7 +70,10 @@ mod tests {
         assert!((19_000..21_000).contains(&dropped), "{dropped}");
         random_drop.update(100, 100, true);
         let dropped = (0..30_000).filter(|_| random_drop.should_drop()).count();
-        assert!((19_000..21_000).contains(&dropped), "it stays as it is");
+        assert!(
+            (19_000..21_000).contains(&dropped),
+            "the rate stays the same"
+        );
         random_drop.update(100, 100, false);
         assert!(!random_drop.should_drop());
     }

@@ -16,10 +16,10 @@ fn an_abandoned_decision_releases_its_permit() {
         let mut decision = pin!(node.fleet_engine().check(&caller, CheckOptions::default()));
         let mut context = Context::from_waker(Waker::noop());
         let polled = decision.as_mut().poll(&mut context);
-        assert!(matches!(polled, Poll::Pending), "the store is still asked");
+        assert!(matches!(polled, Poll::Pending), "the call is in flight");
     }
     node.remote.is_slow.store(false, Ordering::Relaxed);
-    assert!(!node.check("alice").is_admitted(), "the place is taken");
+    assert!(!node.check("alice").is_admitted(), "the permit is held");
     poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
     assert!(node.check("alice").is_admitted());
 }
@@ -52,5 +52,5 @@ fn a_round_cancels_a_bounded_number_of_tickets() {
     assert_eq!(node.remote.calls() - calls, 64, "the other six come next");
     poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
     assert_eq!(node.remote.calls() - calls, 70);
-    assert_eq!(node.admitted("alice", 200), 100, "all places are back");
+    assert_eq!(node.admitted("alice", 200), 100, "all permits are released");
 }

@@ -7,7 +7,11 @@ use super::*;
 fn s_35_a_flood_of_denied_requests_does_not_reach_the_store() {
     let node = FleetTest::new(vec![per_hour(10)]);
     assert_eq!(node.admitted("alice", 1_000), 10);
-    assert_eq!(node.remote.calls(), 10, "the last admission left nothing");
+    assert_eq!(
+        node.remote.calls(),
+        10,
+        "the last admission exhausted the limit"
+    );
     assert_eq!(node.fleet().totals().cached_denials, 990);
     let denied = node.check("alice");
     let state = denied.limits().first().unwrap();
@@ -16,7 +20,7 @@ fn s_35_a_flood_of_denied_requests_does_not_reach_the_store() {
     node.clock.advance(Nanos::from_secs(360));
     assert!(
         node.check("alice").is_admitted(),
-        "and not a moment too long"
+        "the denial expires exactly"
     );
 }
 
@@ -64,7 +68,7 @@ fn i_03_waiting_for_a_cached_retry_after_is_enough() {
     let calls = node.remote.calls();
     let denied = node.check("alice");
     let state = denied.limits().first().unwrap();
-    assert_eq!(node.remote.calls(), calls, "it was remembered");
+    assert_eq!(node.remote.calls(), calls, "it was cached");
     node.clock.advance(state.retry_after().unwrap());
     node.remote.delay.store(0, Ordering::Relaxed);
     assert!(node.check("alice").is_admitted());

@@ -70,7 +70,7 @@ fn leases_last_while_the_broker_is_unavailable_and_then_the_fallback_decides() {
     let admitted = node.admitted("alice", 1_000);
     assert!(
         (50..=90).contains(&admitted),
-        "half of it, and what was borrowed: {admitted}"
+        "half of it, plus the leased units: {admitted}"
     );
     assert!(node.check("alice").degraded().store);
     assert!(node.fleet().is_degraded());
@@ -106,7 +106,7 @@ fn async_limits_are_counted_locally_and_reported_periodically() {
     let beyond = two.admitted("alice", 1_000);
     assert!(
         beyond <= 5,
-        "{beyond} after the fleet was known to be at its limit"
+        "{beyond} after the node knew that the limit was exhausted"
     );
     // Without the store it continues with its own count.
     one.remote.fail(Fault::Gone);

@@ -169,7 +169,7 @@ impl Lender for LedgerBroker {
             return Box::pin(std::future::ready(Err(gone)));
         }
         let Quota::TokenBucket(bucket) = limit.limit.quota() else {
-            panic!("only buckets are lent");
+            panic!("only buckets can be leased");
         };
         let user = (limit.id, key.single().unwrap().to_vec());
         let mut buckets = ledger.buckets.lock().unwrap();

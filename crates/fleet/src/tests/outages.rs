@@ -37,7 +37,7 @@ fn what_the_store_admitted_counts_against_the_fallback() {
     let local = node.admitted("alice", 100);
     assert_eq!(
         local, 10,
-        "of 25, in the proportion of what was left: 40 of 100"
+        "of a share of 25, in proportion to the 40 of 100 units left"
     );
 }
 

@@ -93,6 +93,6 @@ fn a_reset_reaches_the_shared_store() {
     assert_eq!(
         node.admitted("alice", 100),
         10,
-        "nothing is remembered of it either"
+        "the cached denial is gone too"
     );
 }

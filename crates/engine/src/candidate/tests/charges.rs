@@ -15,10 +15,10 @@ fn only_requests_that_the_limit_itself_decides_are_compared_and_charged() {
     assert_eq!(
         totals(&divergence(&engine)),
         (2, 0, 0),
-        "the rest was refused by the other"
+        "the other limit denied all others"
     );
     let _peek = engine.peek(&alice);
-    assert_eq!(divergence(&engine).compared, 2, "a look is no request");
+    assert_eq!(divergence(&engine).compared, 2, "a peek is not compared");
 }
 
 #[test]
@@ -57,9 +57,13 @@ fn limits_that_share_a_bucket_share_the_candidates_state_and_one_in_shadow_charg
     assert_eq!(
         with(Mode::Enforce),
         (2, 1, 0),
-        "the second GET is the fourth"
+        "the second GET is the fourth request in the bucket"
     );
-    assert_eq!(with(Mode::Shadow), (2, 0, 0), "posts are charged to nobody");
+    assert_eq!(
+        with(Mode::Shadow),
+        (2, 0, 0),
+        "posts in shadow are not charged"
+    );
 }
 
 #[test]
@@ -90,7 +94,7 @@ fn permits_of_a_candidate_are_released_with_those_of_the_limit() {
     assert_eq!(
         totals(&divergence(&engine)),
         (4, 1, 0),
-        "the fourth is refused by both"
+        "both deny the fourth"
     );
     for verdict in &mut held {
         if let Some(ticket) = verdict.take_ticket() {
@@ -122,7 +126,7 @@ fn responses_are_charged_to_a_candidate_as_to_its_limit() {
     assert_eq!(
         totals(&divergence(&engine)),
         (15, 3, 0),
-        "after two the candidate would refuse"
+        "after two the candidate would deny"
     );
     assert!(!respond(401).is_admitted());
 }
@@ -164,7 +168,7 @@ fn every_denial_is_charged_to_a_candidate_that_counts_denials() {
         let reported = divergence(&engine);
         (reported.would_deny, reported.would_allow)
     };
-    assert_eq!(totals_with(10), (0, 0), "ten were used up as well");
+    assert_eq!(totals_with(10), (0, 0), "ten were exhausted too");
     assert_eq!(totals_with(11), (0, 1));
 }
 

@@ -43,7 +43,7 @@ fn invalid_requests_name_a_valid_value_and_change_nothing() {
         "key: 2 values name no key of `per-user`: give one value for each of header.user, addresses as 192.0.2.7"
     );
     assert!(error_of("by-ip", &["nobody"], "1/s").contains("one value for each of ip"));
-    assert!(error_of("per-user", &["a"], "10").starts_with("quota: `10` does not say per what"));
+    assert!(error_of("per-user", &["a"], "10").starts_with("quota: `10` "));
     assert!(error_of("per-user", &["a"], "1/s, 2/h").contains("`2/h`: it has fewer windows"));
     assert!(error_of("minutes", &["a"], "9/h").contains("windows of another length"));
     assert!(error_of("minutes", &["a"], "9/min burst 3").contains("no burst"));

@@ -29,7 +29,11 @@ fn a_key_gets_another_quota_for_a_while() {
         "replaced, not added"
     );
     clock.advance(Nanos::MINUTE);
-    assert_eq!(admitted(&engine, "alice", 50), 2, "it is over");
+    assert_eq!(
+        admitted(&engine, "alice", 50),
+        2,
+        "the override has expired"
+    );
     assert!(control.operator_state().overrides.is_empty());
     control
         .override_key("api", &["alice"], "0/s", None, OPERATOR)
@@ -92,7 +96,7 @@ fn overrides_of_permits_windows_and_waits() {
         .control()
         .override_key("api", &["alice"], "60/h, 9/s", None, OPERATOR)
         .unwrap();
-    assert_eq!(admitted(&windows, "alice", 20), 9, "in whichever order");
+    assert_eq!(admitted(&windows, "alice", 20), 9, "in any order");
     clock.advance(Nanos::from_secs(2));
     windows
         .control()
@@ -114,7 +118,7 @@ fn overrides_of_permits_windows_and_waits() {
     assert_eq!(
         admitted(&waits, "alice", 20),
         6,
-        "two at once, four in two seconds"
+        "two at once, four within the wait"
     );
 }
 

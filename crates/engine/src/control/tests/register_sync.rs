@@ -89,7 +89,7 @@ fn a_change_on_one_node_applies_on_another_and_so_does_its_removal() {
     assert!(two.is_blocked("bob") && two.is_blocked("hunter2"));
     let caller = Caller::default().from("10.1.2.3");
     assert!(!two.engine.peek(&caller).is_admitted());
-    assert_eq!(two.sync(&register).changed, 0, "it is no news");
+    assert_eq!(two.sync(&register).changed, 0, "nothing is new");
 
     // On the other node, which only knows the digests.
     let control = two.engine.control();
@@ -152,7 +152,7 @@ fn other_nodes_log_the_attribution_and_never_learn_a_key() {
     one.sync(&register);
     assert!(
         format!("{:?}", one.engine.control().operator_state()).contains("sk_live_secret"),
-        "where it was named it is shown as before"
+        "the node that named the key still shows it"
     );
 }
 
@@ -169,7 +169,7 @@ fn a_queued_local_change_wins_over_the_registers_entry() {
     switch(&one, Halt::Off);
     one.publish(&register).unwrap();
     switch(&two, Halt::Shadow);
-    assert_eq!(two.sync(&register).changed, 0, "it will be put after that");
+    assert_eq!(two.sync(&register).changed, 0, "the queued change is newer");
     two.publish(&register).unwrap();
     assert_eq!(one.sync(&register).changed, 1);
     assert_eq!(
@@ -262,7 +262,7 @@ fn s_41_entries_of_a_later_version_are_kept_and_restored_if_the_register_loses_t
     assert_eq!(
         node.engine.control().operator_state(),
         OperatorState::default(),
-        "what it said before no longer holds"
+        "the previous version of the entry no longer applies"
     );
     register.lose_everything();
     node.engine.control().republish(None);
@@ -319,7 +319,10 @@ fn a_change_has_no_effect_on_nodes_whose_policy_lacks_the_limit() {
     two.engine
         .replace(rules(vec![limit("api", per_second(9))]))
         .unwrap();
-    assert!(two.is_blocked("bob"), "once it has the limit it holds");
+    assert!(
+        two.is_blocked("bob"),
+        "it applies once the policy has the limit"
+    );
 }
 
 #[test]
@@ -374,6 +377,6 @@ fn without_a_register_nothing_is_queued() {
     assert_eq!(
         batch.changes()[0].mode,
         PutMode::SetIfAbsent,
-        "it was said before"
+        "it was set before sharing started"
     );
 }

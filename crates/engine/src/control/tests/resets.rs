@@ -67,7 +67,7 @@ fn a_reset_invalidates_the_denials_that_other_nodes_have_cached() {
     assert_eq!(
         one.control().pending_count(),
         0,
-        "not before the store has forgotten it, too"
+        "not before the store has erased it too"
     );
     one.control()
         .publish_reset("api", &["alice"], OPERATOR)
@@ -80,7 +80,7 @@ fn a_reset_invalidates_the_denials_that_other_nodes_have_cached() {
     assert_eq!(
         snapshot.entries[0].expires_in,
         Some(Nanos::MINUTE),
-        "it is only news"
+        "an announcement expires"
     );
     let before = two.generation().version();
     let outcome = two.control().apply_register(&snapshot);

@@ -38,13 +38,13 @@ fn operator_state_survives_reloads_for_the_limit_of_the_same_name() {
     engine
         .replace(rules(vec![limit("api", per_second(1))]))
         .unwrap();
-    assert_in_force("another rate and place");
+    assert_in_force("another rate and position");
     engine.replace(rules(Vec::new())).unwrap();
     assert!(engine.peek(&Caller::named("bob")).is_admitted());
     engine
         .replace(rules(vec![limit("api", per_second(1))]))
         .unwrap();
-    assert_in_force("the limit was gone and is back");
+    assert_in_force("the limit was removed and restored");
     // A limit of the same name with another key recipe has no such keys.
     let mut other = limit("api", per_second(1));
     other.key = key(&["header.user", "method"]);

@@ -14,18 +14,18 @@ fn s42_a_limit_is_halted_at_once_and_the_policy_applies_again_afterwards() {
     assert_eq!(
         admitted(&engine, "alice", 4),
         2,
-        "the other limit still holds"
+        "the other limit still denies"
     );
     assert_eq!(
         engine.totals("api").unwrap().would_deny,
         2,
-        "only what went on is counted"
+        "only admitted requests are counted"
     );
     switch(Switch::halted(Halt::Off));
     assert_eq!(
         engine.peek(&Caller::named("bob")).limits().len(),
         1,
-        "it is not asked"
+        "the limit is not checked"
     );
     switch(Switch::default());
     assert_eq!(engine.peek(&Caller::named("bob")).limits().len(), 2);
@@ -53,7 +53,7 @@ fn s42_all_limits_off_disables_lists_and_blocks_and_all_in_shadow_does_not() {
     assert_eq!(
         engine.totals("api").unwrap().would_deny,
         4,
-        "nothing is asked"
+        "no limit is checked"
     );
     switch(Switch::default());
     assert_eq!(admitted(&engine, "alice", 1), 0);
@@ -104,7 +104,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
             .iter()
             .zip(&more)
             .all(|(before, after)| !before || *after),
-        "nobody is let out"
+        "no key leaves the share"
     );
     // An operator can set another share of keys, for one limit or for all.
     let switch = |limit, to| node.control().switch(limit, to, OPERATOR).unwrap();
@@ -117,7 +117,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
     assert_eq!(share(&enforced(&node)), 0);
     switch(None, Switch::default());
     node.replace(rules(with(100))).unwrap();
-    assert_eq!(enforced(&node), quarter, "what was switched stays switched");
+    assert_eq!(enforced(&node), quarter, "the switch survives the reload");
     // Another limit samples other keys.
     let (other, _clock) = engine(vec![LimitRule {
         enforce: Percent::from_hundredths(2_500),

@@ -11,7 +11,7 @@ fn idle_leases_are_returned_and_all_leases_at_shutdown() {
     }
     assert!(
         test.broker.remaining(KEY, &limit) < 900,
-        "some are held here"
+        "some units are leased"
     );
     test.advance(1_200);
     test.maintain();
@@ -19,21 +19,17 @@ fn idle_leases_are_returned_and_all_leases_at_shutdown() {
     assert_eq!(test.broker.lease_count(KEY), 0);
     test.advance(1_200);
     test.maintain();
-    assert_eq!(
-        test.leases.totals().keys,
-        0,
-        "nothing is remembered for nothing"
-    );
+    assert_eq!(test.leases.totals().keys, 0, "idle keys are dropped");
 
     assert!(test.is_admitted(&check(&limit, 1)));
     let returning = test.leases.return_all(&test.broker, || test.clock.now());
     assert_eq!(poll_once(returning).unwrap().failed, 0);
     assert_eq!(test.broker.lease_count(KEY), 0);
-    assert!(test.is_admitted(&check(&limit, 1)), "the lender decides");
+    assert!(test.is_admitted(&check(&limit, 1)), "the broker decides");
     assert_eq!(
         test.broker.lease_count(KEY),
         0,
-        "and nothing is lent any more"
+        "no lease is granted any more"
     );
 }
 
@@ -60,18 +56,18 @@ fn an_unavailable_broker_is_an_error_for_all_waiting_checks_and_loses_nothing() 
         };
         assert_eq!(error.kind(), kind);
     }
-    assert_eq!(test.calls(), 1, "nobody has tried again");
+    assert_eq!(test.calls(), 1, "no retry");
     assert_eq!(
         test.broker.lease_count(KEY),
         1,
-        "what was lent is not known here"
+        "the node does not know of the lease"
     );
     test.broker.set_fate(Fate::AtOnce);
     assert!(test.is_admitted(&one));
     assert_eq!(
         test.broker.lease_count(KEY),
         1,
-        "it was given back with the next errand"
+        "it was returned with the next request"
     );
     test.broker.set_fate(Fate::Unreachable);
     let failed = (0..1_000).find_map(|_| test.spend(&one).err());

@@ -29,7 +29,7 @@ fn a_small_limit_is_leased_unit_by_unit() {
         assert_eq!(
             test.broker.remaining(KEY, &limit),
             left,
-            "nothing is kept here"
+            "no unit is leased ahead"
         );
     }
     assert!(!test.is_admitted(&check(&limit, 1)));

@@ -152,7 +152,7 @@ impl Lender for FakeBroker {
         let outcome = poll_fn(move |_| match self.calls()[index].outcome {
             None => Poll::Pending,
             Some(Ok(grant)) => Poll::Ready(Ok(grant)),
-            Some(Err(kind)) => Poll::Ready(Err(StoreError::new(kind, "as told"))),
+            Some(Err(kind)) => Poll::Ready(Err(StoreError::new(kind, "injected error"))),
         });
         Box::pin(outcome)
     }

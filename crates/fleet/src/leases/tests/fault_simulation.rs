@@ -275,7 +275,10 @@ fn i01_under_any_fault_between_nodes_and_broker_the_limit_holds() {
         all += admitted;
     }
     println!("{all} admitted");
-    assert!(all > 1_500, "only {all} were admitted: this tries nothing");
+    assert!(
+        all > 1_500,
+        "only {all} were admitted: the test proves nothing"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn a_charge_that_another_limit_denied_is_refunded_to_the_lease() {
     let one = check(&limit, 1);
     for _ in 0..200 {
         let spent = reply(test.spend(&one).unwrap());
-        assert!(spent.outcome.is_admitted(), "refused requests cost nothing");
+        assert!(spent.outcome.is_admitted(), "denied requests cost nothing");
         let back = test.leases.refund(&one, &spent.receipt, test.clock.now());
         assert_eq!(back, 1);
     }
@@ -21,12 +21,12 @@ fn a_charge_that_another_limit_denied_is_refunded_to_the_lease() {
     assert_eq!(
         (back, test.leases.totals().not_refunded),
         (0, 1),
-        "the lender was told"
+        "the charge was reported"
     );
     let again = test
         .leases
         .refund(&one, &Receipt::default(), test.clock.now());
-    assert_eq!(again, 0, "of what nobody was charged nothing comes back");
+    assert_eq!(again, 0, "an unknown charge is not refunded");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn i12_limit_remaining_and_reset_are_coherent() {
             }
             _ => assert!(
                 !status.reset_after.is_zero(),
-                "something was used: {current:?}"
+                "units were spent: {current:?}"
             ),
         }
         let is_spent = matches!(outcome, SpendOutcome::Admitted(_));
@@ -89,5 +89,5 @@ fn a_changed_quota_applies_at_once() {
             .count()
     };
     assert_eq!(admitted(&small), 2);
-    assert_eq!(admitted(&large), 4, "what was spent stays spent");
+    assert_eq!(admitted(&large), 4, "charges stay");
 }

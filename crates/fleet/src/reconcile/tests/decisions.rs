@@ -68,7 +68,7 @@ fn a_node_never_admits_more_than_the_quota_by_itself_and_then_counts_the_others(
     let limit = bucket(1, 10);
     let one = check(&limit, 1);
     assert_eq!(rig.admitted(0, &one, 50), 10);
-    assert_eq!(rig.admitted(1, &one, 50), 10, "it does not know yet");
+    assert_eq!(rig.admitted(1, &one, 50), 10, "it has not reconciled yet");
     rig.reconcile();
     assert_eq!(
         rig.admitted(0, &one, 50) + rig.admitted(1, &one, 50),
@@ -83,7 +83,7 @@ fn a_node_never_admits_more_than_the_quota_by_itself_and_then_counts_the_others(
     assert_eq!(denied.status.remaining, 0);
     rig.clock.advance(Nanos::from_secs(30));
     rig.reconcile();
-    assert!(rig.admitted(0, &one, 50) > 0, "debts are paid by waiting");
+    assert!(rig.admitted(0, &one, 50) > 0, "the debt refills");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn windows_are_shared_too() {
         rig.reconcile();
         assert!(
             rig.admitted(1, &one, 50) <= 2,
-            "it was quiet and has not asked"
+            "an idle node has not reconciled"
         );
         rig.reconcile();
         assert_eq!(rig.admitted(1, &one, 50), 0);
@@ -139,11 +139,7 @@ fn many_keys_are_reported_in_few_calls_and_idle_ones_not_at_all() {
     );
     rig.clock.advance(Nanos::from_secs(60));
     poll_once(rig.nodes[0].reconcile(&rig.remote, || rig.now())).unwrap();
-    assert_eq!(
-        rig.nodes[0].totals().keys,
-        0,
-        "nothing is remembered for nothing"
-    );
+    assert_eq!(rig.nodes[0].totals().keys, 0, "idle keys are dropped");
 }
 
 #[test]
@@ -177,9 +173,9 @@ fn lost_reports_are_sent_again() {
     rig.reconcile();
     rig.remote.set_fate(Fate::Answered);
     rig.reconcile();
-    assert_eq!(rig.admitted(1, &one, 1), 1, "it has not asked yet");
+    assert_eq!(rig.admitted(1, &one, 1), 1, "it has not reconciled yet");
     rig.reconcile();
-    assert!(rig.admitted(1, &one, 50) <= 3, "it has heard");
+    assert!(rig.admitted(1, &one, 50) <= 3, "it has reconciled");
 }
 
 #[test]
@@ -190,9 +186,9 @@ fn at_shutdown_everything_is_reported_at_once() {
     assert_eq!(rig.admitted(0, &one, 10), 10);
     let round = poll_once(rig.nodes[0].report_all(&rig.remote, || rig.now())).unwrap();
     assert_eq!((round.keys, round.calls, round.failed), (1, 1, 0));
-    assert_eq!(rig.admitted(1, &one, 1), 1, "it has not asked yet");
+    assert_eq!(rig.admitted(1, &one, 1), 1, "it has not reconciled yet");
     rig.reconcile();
-    assert!(rig.admitted(1, &one, 50) <= 2, "it has heard");
+    assert!(rig.admitted(1, &one, 50) <= 2, "it has reconciled");
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl FakeRemote {
         answers: &mut [StoreReply],
     ) -> Result<Verdict, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let lost = || StoreError::new(StoreErrorKind::TimedOut, "as told");
+        let lost = || StoreError::new(StoreErrorKind::TimedOut, "injected error");
         let fate = *self.fate.lock().unwrap();
         if fate == Fate::LostOnTheWay {
             return Err(lost());
