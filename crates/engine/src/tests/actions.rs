@@ -88,24 +88,24 @@ fn a_missing_attribute_is_shared_skipped_or_denied() {
         let (engine, _clock) = engine(vec![api]);
         engine
     };
-    let nobody = Caller::default();
+    let anonymous = Caller::default();
     let shared = with(OnMissing::Shared);
-    assert!(shared.decide(&nobody).is_admitted());
-    assert!(!shared.decide(&nobody).is_admitted());
-    let skips = with(OnMissing::Skip);
+    assert!(shared.decide(&anonymous).is_admitted());
+    assert!(!shared.decide(&anonymous).is_admitted());
+    let skipping = with(OnMissing::Skip);
     for _ in 0..3 {
-        let verdict = skips.decide(&nobody);
+        let verdict = skipping.decide(&anonymous);
         assert!(verdict.is_admitted() && verdict.limits().is_empty());
     }
-    let refuses = with(OnMissing::Deny);
-    let verdict = refuses.decide(&nobody);
+    let denying = with(OnMissing::Deny);
+    let verdict = denying.decide(&anonymous);
     assert_eq!(verdict.outcome(), Outcome::Never);
     assert_eq!(verdict.reason(), Some(DenialReason::MissingKey));
     assert_eq!(
         (verdict.status(), verdict.rule_name()),
         (Some(429), Some("api"))
     );
-    assert_eq!(refuses.totals("api").unwrap().denied, 1);
+    assert_eq!(denying.totals("api").unwrap().denied, 1);
 }
 
 #[test]
@@ -133,10 +133,10 @@ fn lists_decide_before_limits() {
 #[test]
 fn limits_that_share_a_bucket_charge_a_request_once_at_the_higher_cost() {
     let with = |name: &str, cost| {
-        let mut one = limit(name, quota(Algorithm::TokenBucket, &[(10, Nanos::MINUTE)]));
-        one.bucket = Some(Box::<str>::from("messages").into());
-        one.cost = tollgate_policy::model::Cost::Fixed(cost);
-        one
+        let mut rule = limit(name, quota(Algorithm::TokenBucket, &[(10, Nanos::MINUTE)]));
+        rule.bucket = Some(Box::<str>::from("messages").into());
+        rule.cost = tollgate_policy::model::Cost::Fixed(cost);
+        rule
     };
     let (engine, _clock) = engine(vec![with("send", 2), with("edit", 3)]);
     let verdict = engine.decide(&Caller::named("alice"));
@@ -147,11 +147,11 @@ fn limits_that_share_a_bucket_charge_a_request_once_at_the_higher_cost() {
 #[test]
 fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
     let with = |name: &str, mode| {
-        let mut one = minute(10);
-        one.name = Box::<str>::from(name).into();
-        one.bucket = Some(Box::<str>::from("messages").into());
-        one.mode = mode;
-        one
+        let mut rule = minute(10);
+        rule.name = Box::<str>::from(name).into();
+        rule.bucket = Some(Box::<str>::from("messages").into());
+        rule.mode = mode;
+        rule
     };
     let (engine, _clock) = engine(vec![
         with("send", Mode::Enforce),

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 
@@ -52,11 +52,11 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OracleBug {
     /// A limit that admits is charged although another one denies.
-    ChargesRefused,
+    ChargesDenied,
     /// Shadow limits decide like enforced ones.
     ShadowDecides,
     /// The last limit that denies is binding, instead of the one with the longest wait.
-    NamesTheLast,
+    LastDenialBinds,
 }
 
 /// The expected state of one meter.
@@ -73,16 +73,16 @@ pub(super) struct Oracle {
     rules: Vec<Rule>,
     states: HashMap<(String, usize, String), State>,
     blocked: HashMap<(String, String), Timestamp>,
-    flaw: Option<OracleBug>,
+    bug: Option<OracleBug>,
 }
 
 impl Oracle {
-    pub(super) fn new(rules: Vec<Rule>, flaw: Option<OracleBug>) -> Self {
+    pub(super) fn new(rules: Vec<Rule>, bug: Option<OracleBug>) -> Self {
         Self {
             rules,
             states: HashMap::new(),
             blocked: HashMap::new(),
-            flaw,
+            bug,
         }
     }
 
@@ -96,57 +96,59 @@ impl Oracle {
             !rule.is_off && rule.method.is_none_or(|method| method == request.method)
         };
         let rules: Vec<Rule> = self.rules.iter().filter(applies).cloned().collect();
-        let decides =
-            |rule: &&Rule| rule.is_enforced || self.flaw == Some(OracleBug::ShadowDecides);
+        let decides = |rule: &&Rule| rule.is_enforced || self.bug == Some(OracleBug::ShadowDecides);
         let (enforced, shadow): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(decides);
-        let mut said = self.batch(&enforced, request, now);
-        let strictest: Verdict = said.iter().map(|one| one.outcome).collect();
+        let mut states = self.batch(&enforced, request, now);
+        let strictest: BatchOutcome = states.iter().map(|state| state.outcome).collect();
         let mut outcome = strictest.outcome();
-        if self.flaw == Some(OracleBug::NamesTheLast) {
-            let denied = said.iter().rev().find(|one| !one.outcome.is_admitted());
-            outcome = denied.map_or(outcome, |one| one.outcome);
+        if self.bug == Some(OracleBug::LastDenialBinds) {
+            let denied = states
+                .iter()
+                .rev()
+                .find(|state| !state.outcome.is_admitted());
+            outcome = denied.map_or(outcome, |state| state.outcome);
         }
         if outcome.is_admitted() {
             for rule in shadow {
-                said.extend(self.batch(&[rule], request, now));
+                states.extend(self.batch(&[rule], request, now));
             }
         }
-        (outcome, said)
+        (outcome, states)
     }
 
     /// Several rules, all or nothing.
     fn batch(&mut self, rules: &[&Rule], request: Request, now: Timestamp) -> Vec<ExpectedState> {
-        let mut decided = Vec::new();
+        let mut outcomes = Vec::new();
         let mut is_admitted = true;
         for rule in rules {
             for index in 0..rule.meters.len() {
-                let outcome = self.ask(rule, index, request, now, false);
+                let outcome = self.decide_meter(rule, index, request, now, false);
                 is_admitted &= outcome.is_admitted();
-                decided.push((*rule, Some(index), outcome));
+                outcomes.push((*rule, Some(index), outcome));
             }
             let until = self.blocked.get(&blocked_key(rule, request));
             if let Some(until) = until.filter(|until| **until > now) {
                 let retry_after = until.since(now);
                 is_admitted = false;
-                decided.push((*rule, None, Outcome::Deny { retry_after }));
+                outcomes.push((*rule, None, Outcome::Deny { retry_after }));
             }
         }
-        for (rule, index, outcome) in &decided {
-            let charges = is_admitted || self.flaw == Some(OracleBug::ChargesRefused);
+        for (rule, index, outcome) in &outcomes {
+            let charges = is_admitted || self.bug == Some(OracleBug::ChargesDenied);
             if let (true, true, Some(index)) = (charges, outcome.is_admitted(), index) {
-                self.ask(rule, *index, request, now, true);
+                self.decide_meter(rule, *index, request, now, true);
             }
         }
-        let mut said = Vec::new();
-        for (rule, index, outcome) in decided {
+        let mut states = Vec::new();
+        for (rule, index, outcome) in outcomes {
             let Some(index) = index else {
-                said.push(self.expected_state(rule, None, request, now, outcome));
+                states.push(self.expected_state(rule, None, request, now, outcome));
                 continue;
             };
             let outcome = self.apply_penalties(rule, index, request, now, outcome);
-            said.push(self.expected_state(rule, Some(index), request, now, outcome));
+            states.push(self.expected_state(rule, Some(index), request, now, outcome));
         }
-        said
+        states
     }
 
     /// Applies the rule's penalty if the meter denied; returns the updated outcome.
@@ -169,7 +171,7 @@ impl Oracle {
                 let op = Op::ChargeAlways(rule.cost_of(request));
                 let charged = limit.decide(state, now, op).unwrap();
                 charged.next.into_iter().for_each(|edit| state.apply(edit));
-                let after = self.ask(rule, index, request, now, false);
+                let after = self.decide_meter(rule, index, request, now, false);
                 if after.is_admitted() { outcome } else { after }
             }
             Penalty::Block(length) => {
@@ -186,7 +188,7 @@ impl Oracle {
     }
 
     /// The outcome of one meter; with `charges`, its new state is stored.
-    fn ask(
+    fn decide_meter(
         &mut self,
         rule: &Rule,
         index: usize,
@@ -201,24 +203,24 @@ impl Oracle {
         } else {
             Op::Spend(cost)
         };
-        let mut decided = limit.decide(state, now, op).unwrap();
-        if let (Outcome::Deny { retry_after }, false) = (decided.outcome, wait.is_zero()) {
-            decided = if retry_after <= wait {
+        let mut outcomes = limit.decide(state, now, op).unwrap();
+        if let (Outcome::Deny { retry_after }, false) = (outcomes.outcome, wait.is_zero()) {
+            outcomes = if retry_after <= wait {
                 let mut late = limit.decide(state, now, Op::ChargeAlways(cost)).unwrap();
                 late.outcome = Outcome::Wait(retry_after);
                 late
             } else {
-                decided.outcome = Outcome::Deny {
+                outcomes.outcome = Outcome::Deny {
                     retry_after: retry_after.saturating_sub(wait),
                 };
-                decided
+                outcomes
             };
         }
-        let corrects = !decided.outcome.is_admitted();
+        let corrects = !outcomes.outcome.is_admitted();
         if charges || corrects {
-            decided.next.into_iter().for_each(|edit| state.apply(edit));
+            outcomes.next.into_iter().for_each(|edit| state.apply(edit));
         }
-        decided.outcome
+        outcomes.outcome
     }
 
     fn expected_state(

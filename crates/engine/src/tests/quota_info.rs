@@ -22,9 +22,9 @@ struct QuotaFields {
     time_to_next_unit: Nanos,
 }
 
-fn ask(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<QuotaFields>) {
+fn check(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<QuotaFields>) {
     let verdict = engine.check(caller, CheckOptions::new(mode));
-    let noted = |state: &LimitState| {
+    let fields = |state: &LimitState| {
         let quota = verdict.quota_info(state);
         QuotaFields {
             key: verdict.key(state).to_vec(),
@@ -34,16 +34,16 @@ fn ask(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<Q
             time_to_next_unit: quota.time_to_next_unit(&state.status),
         }
     };
-    let noted = verdict.limits().iter().map(noted).collect();
-    (verdict, noted)
+    let fields = verdict.limits().iter().map(fields).collect();
+    (verdict, fields)
 }
 
 fn first(engine: &TestEngine, caller: &Caller) -> (LimitState, QuotaFields) {
-    let (verdict, noted) = ask(engine, caller, CheckMode::Charge);
-    (verdict.limits()[0], noted[0].clone())
+    let (verdict, fields) = check(engine, caller, CheckMode::Charge);
+    (verdict.limits()[0], fields[0].clone())
 }
 
-fn on(plan: &str) -> Caller {
+fn with_plan(plan: &str) -> Caller {
     Caller::named("a").with("header.plan", plan)
 }
 
@@ -61,10 +61,10 @@ limits:
 ",
     );
     for (plan, index, window) in [("", 0, 2), ("slow", 1, 20), ("fast", 2, 1)] {
-        let (state, noted) = first(&engine, &on(plan));
+        let (state, fields) = first(&engine, &with_plan(plan));
         assert_eq!(state.quota_index(), Some(index), "{plan}");
-        assert_eq!(noted.window, Nanos::from_secs(window), "{plan}");
-        assert_eq!((state.status.limit, noted.cost), (20, 1));
+        assert_eq!(fields.window, Nanos::from_secs(window), "{plan}");
+        assert_eq!((state.status.limit, fields.cost), (20, 1));
     }
 }
 
@@ -79,10 +79,10 @@ limits:
     );
     for (repos, limit) in [("1", 15), ("2", 20), ("9", 30)] {
         let caller = Caller::named(repos).with("header.repos", repos);
-        let (state, noted) = first(&engine, &caller);
-        assert_eq!((state.quota_index(), noted.unit), (None, QuotaUnit::Bytes));
+        let (state, fields) = first(&engine, &caller);
+        assert_eq!((state.quota_index(), fields.unit), (None, QuotaUnit::Bytes));
         assert_eq!(state.status.limit, limit);
-        assert_eq!(noted.window, Nanos::MINUTE, "{repos}");
+        assert_eq!(fields.window, Nanos::MINUTE, "{repos}");
     }
 }
 
@@ -95,9 +95,9 @@ limits: [{ name: api, key: header.user, rate: 2/s, wait: 1m, tiers: { by: header
 ",
     );
     for (plan, index) in [("", 0), ("slow", 1)] {
-        let (state, noted) = first(&engine, &on(plan));
+        let (state, fields) = first(&engine, &with_plan(plan));
         assert_eq!(state.quota_index(), Some(index));
-        assert_eq!(noted.window, Nanos::SECOND);
+        assert_eq!(fields.window, Nanos::SECOND);
     }
 }
 
@@ -114,11 +114,17 @@ limits:
     );
     let caller = Caller::named("a");
     for left in [3, 2, 1, 0] {
-        let (verdict, noted) = ask(&engine, &caller, CheckMode::Charge);
+        let (verdict, fields) = check(&engine, &caller, CheckMode::Charge);
         assert_eq!(verdict.limits()[0].status.remaining, left);
-        let windows: Vec<u64> = noted.iter().map(|one| one.window.as_secs_ceil()).collect();
+        let windows: Vec<u64> = fields
+            .iter()
+            .map(|fields| fields.window.as_secs_ceil())
+            .collect();
         assert_eq!(windows, [2, 60, 0, 0]);
-        let more: Vec<Nanos> = noted.iter().map(|one| one.time_to_next_unit).collect();
+        let more: Vec<Nanos> = fields
+            .iter()
+            .map(|fields| fields.time_to_next_unit)
+            .collect();
         let half = Nanos::from_millis(if left == 0 { 500 } else { 0 });
         assert_eq!(more, [half, Nanos::ZERO, Nanos::ZERO, Nanos::ZERO]);
     }
@@ -135,8 +141,8 @@ fn a_window_is_as_long_as_the_policy_states() {
         ("1/w", Nanos::from_secs(604_800)),
     ] {
         let engine = engine(&format!("limits: [{{ name: api, rate: {rate} }}]"));
-        let (_, noted) = first(&engine, &Caller::default());
-        assert_eq!(noted.window, window, "{rate}");
+        let (_, fields) = first(&engine, &Caller::default());
+        assert_eq!(fields.window, window, "{rate}");
     }
 }
 
@@ -150,15 +156,21 @@ limits:
   - { name: both, key: [header.user, header.plan], rate: 100/s, mode: shadow }
 ",
     );
-    let (verdict, charged) = ask(&engine, &on("pro"), CheckMode::Charge);
+    let (verdict, charged) = check(&engine, &with_plan("pro"), CheckMode::Charge);
     assert_eq!(verdict.limits().len(), 3);
-    let keys = |noted: &[QuotaFields]| -> Vec<Vec<u8>> {
-        noted.iter().map(|one| one.key.clone()).collect()
+    let keys = |fields: &[QuotaFields]| -> Vec<Vec<u8>> {
+        fields.iter().map(|fields| fields.key.clone()).collect()
     };
     let own = keys(&charged);
     assert!(own[0].is_empty() && !own[1].is_empty());
     assert!(own[2].len() > own[1].len());
-    assert_eq!(keys(&ask(&engine, &on("pro"), CheckMode::Peek).1), own);
+    assert_eq!(
+        keys(&check(&engine, &with_plan("pro"), CheckMode::Peek).1),
+        own
+    );
     let other = Caller::named("b").with("header.plan", "pro");
-    assert_ne!(keys(&ask(&engine, &other, CheckMode::Reserve).1)[1], own[1]);
+    assert_ne!(
+        keys(&check(&engine, &other, CheckMode::Reserve).1)[1],
+        own[1]
+    );
 }

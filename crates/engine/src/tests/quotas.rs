@@ -44,17 +44,17 @@ limits:
     let half = deny(Nanos::from_millis(500));
     let quarter = deny(Nanos::from_millis(250));
     let eighth = deny(Nanos::from_millis(125));
-    let on = |user: &str, plan: &str| Caller::named(user).with("header.plan", plan);
+    let caller = |user: &str, plan: &str| Caller::named(user).with("header.plan", plan);
     assert_eq!(admitted(&engine, &Caller::named("a")), (2, half));
-    assert_eq!(admitted(&engine, &on("b", "unheard of")), (2, half));
-    assert_eq!(admitted(&engine, &on("c", "pro")), (4, quarter));
+    assert_eq!(admitted(&engine, &caller("b", "unheard of")), (2, half));
+    assert_eq!(admitted(&engine, &caller("c", "pro")), (4, quarter));
     assert_eq!(
-        admitted(&engine, &on("d", "partner")),
+        admitted(&engine, &caller("d", "partner")),
         (1_000, Outcome::Allow)
     );
-    assert_eq!(admitted(&engine, &on("vip", "pro")), (8, eighth));
+    assert_eq!(admitted(&engine, &caller("vip", "pro")), (8, eighth));
     assert_eq!(
-        admitted(&engine, &on("banned", "partner")),
+        admitted(&engine, &caller("banned", "partner")),
         (0, Outcome::Never)
     );
 }
@@ -115,8 +115,8 @@ limits:
         for millis in waits {
             assert_eq!(engine.decide(caller).outcome(), wait(millis));
         }
-        let refused = engine.decide(caller).outcome();
-        assert!(matches!(refused, Outcome::Deny { .. }), "{refused:?}");
+        let outcome = engine.decide(caller).outcome();
+        assert!(matches!(outcome, Outcome::Deny { .. }), "{outcome:?}");
     }
     clock.advance(Nanos::from_millis(400));
     assert_eq!(engine.decide(&slow).outcome(), wait(200));

@@ -37,24 +37,24 @@ fn tokens() -> LimitRule {
 fn an_estimate_is_settled_at_the_cost_in_the_response() {
     let (engine, _clock) = engine(vec![tokens()]);
     let alice = Caller::named("alice");
-    let left = || engine.peek(&alice).limits()[0].status.remaining;
+    let remaining = || engine.peek(&alice).limits()[0].status.remaining;
     let ticket = || engine.decide(&alice).take_ticket().unwrap();
     let first = ticket();
-    assert_eq!(left(), 900);
+    assert_eq!(remaining(), 900);
     engine.respond(first, &TokensUsed("30")).unwrap();
-    assert_eq!(left(), 970);
+    assert_eq!(remaining(), 970);
     engine.respond(ticket(), &TokensUsed("250")).unwrap();
-    assert_eq!(left(), 720);
+    assert_eq!(remaining(), 720);
     engine.respond(ticket(), &TokensUsed("9999")).unwrap();
-    assert_eq!(left(), 220, "at most the policy's maximum");
+    assert_eq!(remaining(), 220, "at most the policy's maximum");
     engine.respond(ticket(), &TokensUsed("a lot")).unwrap();
     assert_eq!(
-        left(),
+        remaining(),
         120,
         "a response without the header keeps the estimate"
     );
     engine.cancel(ticket()).unwrap();
-    assert_eq!(left(), 120);
+    assert_eq!(remaining(), 120);
 }
 
 #[test]
@@ -69,24 +69,24 @@ fn a_reservation_is_settled_under_every_limit_even_without_a_response_cost() {
     );
     let (engine, _clock) = engine(vec![plain, window, tokens()]);
     let alice = Caller::named("alice");
-    let left = || {
+    let remaining = || {
         let peeked = engine.peek_with_cost(&alice, 0);
         [0, 1, 2].map(|index| peeked.limits()[index].status.remaining)
     };
     let mut verdict = engine.reserve(&alice, 200);
-    assert_eq!(left(), [800, 300, 800]);
+    assert_eq!(remaining(), [800, 300, 800]);
     engine.settle(verdict.take_ticket().unwrap(), 50).unwrap();
-    assert_eq!(left(), [950, 450, 950], "less than the estimate");
+    assert_eq!(remaining(), [950, 450, 950], "less than the estimate");
     let mut verdict = engine.reserve(&alice, 200);
     engine.settle(verdict.take_ticket().unwrap(), 300).unwrap();
-    assert_eq!(left(), [650, 150, 650], "more than the estimate");
+    assert_eq!(remaining(), [650, 150, 650], "more than the estimate");
     let mut verdict = engine.reserve(&alice, 100);
     engine.cancel(verdict.take_ticket().unwrap()).unwrap();
-    assert_eq!(left(), [650, 150, 650]);
+    assert_eq!(remaining(), [650, 150, 650]);
     let mut plain = engine.decide_with_cost(&alice, 1);
     engine.cancel(plain.take_ticket().unwrap()).unwrap();
     assert_eq!(
-        left(),
+        remaining(),
         [649, 149, 650],
         "otherwise only the response's cost is settled"
     );
@@ -169,11 +169,11 @@ fn only_responses_of_the_chosen_statuses_are_counted() {
     failures.count = Count::Responses(vec![StatusClass::Code(401), StatusClass::Class(5)]);
     let (engine, _clock) = engine(vec![failures]);
     let alice = Caller::named("alice");
-    let left = || engine.peek(&alice).limits()[0].status.remaining;
+    let remaining = || engine.peek(&alice).limits()[0].status.remaining;
     let respond = |status: u16| {
         let ticket = engine.decide(&alice).take_ticket().unwrap();
         engine.respond(ticket, &status).unwrap();
-        left()
+        remaining()
     };
     assert_eq!([200, 404, 401, 302, 503].map(respond), [2, 2, 1, 1, 0]);
     let verdict = engine.decide(&alice);

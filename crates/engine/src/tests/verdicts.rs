@@ -126,8 +126,8 @@ fn a_waiting_request_is_charged_once_and_counted() {
         retry_after: Nanos::SECOND,
     };
     assert_eq!(outcomes, [Outcome::Allow, wait(1), wait(2), denied]);
-    let counted = engine.totals("api").unwrap();
-    assert_eq!((counted.allowed, counted.waited, counted.denied), (3, 2, 1));
+    let totals = engine.totals("api").unwrap();
+    assert_eq!((totals.allowed, totals.waited, totals.denied), (3, 2, 1));
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn refunds_apply_only_to_limits_that_count_costs() {
         mode: tollgate_policy::model::Mode::Shadow,
         ..limit("shadow", hourly.clone())
     };
-    let at_once = limit("at-once", crate::testing::places(1));
-    let (engine, _clock) = engine(vec![limit("api", hourly), at_once, in_shadow]);
+    let concurrency = limit("at-once", crate::testing::places(1));
+    let (engine, _clock) = engine(vec![limit("api", hourly), concurrency, in_shadow]);
     let alice = Caller::named("alice");
     let remaining = |verdict: &crate::Verdict, name: &str| {
         let is = |state: &&crate::LimitState| &*verdict.rule(state).unwrap().name == name;
-        let found = verdict.limits().iter().find(is);
-        found.map(|state| state.status.remaining)
+        let state = verdict.limits().iter().find(is);
+        state.map(|state| state.status.remaining)
     };
     let mut spent = engine.decide_with_cost(&alice, 1);
     assert_eq!(remaining(&spent, "api"), Some(9));
@@ -183,12 +183,12 @@ fn refunds_apply_only_to_limits_that_count_costs() {
         !engine.decide_with_cost(&alice, 1).is_admitted(),
         "the permit is held"
     );
-    let given = engine.refund(&alice, 1);
-    assert!(given.is_admitted());
-    assert_eq!(remaining(&given, "api"), Some(10));
-    assert_eq!(remaining(&given, "shadow"), Some(10));
+    let refunded = engine.refund(&alice, 1);
+    assert!(refunded.is_admitted());
+    assert_eq!(remaining(&refunded, "api"), Some(10));
+    assert_eq!(remaining(&refunded, "shadow"), Some(10));
     assert_eq!(
-        remaining(&given, "at-once"),
+        remaining(&refunded, "at-once"),
         None,
         "the limit is not checked"
     );

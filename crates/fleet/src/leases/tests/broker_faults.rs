@@ -38,7 +38,7 @@ fn an_unavailable_broker_is_an_error_for_all_waiting_checks_and_loses_nothing() 
     let test = LeaseTest::new();
     let limit = bucket_limit(1, 1_000);
     let one = check(&limit, 1);
-    test.broker.set_fate(Fate::UnderWay);
+    test.broker.set_fate(Fate::InFlight);
     let now = || test.clock.now();
     let mut context = Context::from_waker(Waker::noop());
     let mut first = pin!(test.leases.borrow(&test.broker, None, &one, now));
@@ -62,7 +62,7 @@ fn an_unavailable_broker_is_an_error_for_all_waiting_checks_and_loses_nothing() 
         1,
         "the node does not know of the lease"
     );
-    test.broker.set_fate(Fate::AtOnce);
+    test.broker.set_fate(Fate::Immediate);
     assert!(test.is_admitted(&one));
     assert_eq!(
         test.broker.lease_count(KEY),
@@ -79,7 +79,7 @@ fn when_a_request_is_dropped_the_waiting_checks_send_their_own() {
     let test = LeaseTest::new();
     let limit = bucket_limit(1, 1_000);
     let one = check(&limit, 1);
-    test.broker.set_fate(Fate::UnderWay);
+    test.broker.set_fate(Fate::InFlight);
     let now = || test.clock.now();
     let mut context = Context::from_waker(Waker::noop());
     let mut first = Box::pin(test.leases.borrow(&test.broker, None, &one, now));
@@ -88,7 +88,7 @@ fn when_a_request_is_dropped_the_waiting_checks_send_their_own() {
     assert!(other.as_mut().poll(&mut context).is_pending());
     test.broker.deliver(0);
     drop(first);
-    test.broker.set_fate(Fate::AtOnce);
+    test.broker.set_fate(Fate::Immediate);
     let outcome = other.poll(&mut context);
     assert!(matches!(
         outcome,

@@ -63,7 +63,7 @@ fn no_lease_exceeds_a_fair_share_and_all_nodes_together_get_the_limit() {
 #[test]
 fn one_request_serves_all_waiting_checks_and_a_second_those_it_was_too_small_for() {
     let test = LeaseTest::new();
-    test.broker.set_fate(Fate::UnderWay);
+    test.broker.set_fate(Fate::InFlight);
     let limit = bucket_limit(1, 1_000);
     let checks = check(&limit, 1);
     let now = || test.clock.now();

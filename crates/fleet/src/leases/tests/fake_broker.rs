@@ -21,9 +21,9 @@ pub(super) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Replied at once.
-    AtOnce,
+    Immediate,
     /// In flight until the test delivers it.
-    UnderWay,
+    InFlight,
     /// Never sent.
     Unreachable,
 }
@@ -56,7 +56,7 @@ impl FakeBroker {
             clock,
             ledger: Mutex::default(),
             calls: Mutex::default(),
-            fate: Mutex::new(Fate::AtOnce),
+            fate: Mutex::new(Fate::Immediate),
             direct_spends: Mutex::default(),
         }
     }
@@ -140,11 +140,11 @@ impl Lender for FakeBroker {
             calls.len() - 1
         };
         match *self.fate.lock().unwrap() {
-            Fate::AtOnce => {
+            Fate::Immediate => {
                 self.deliver(index);
                 self.deliver_reply(index, false);
             }
-            Fate::UnderWay => {}
+            Fate::InFlight => {}
             Fate::Unreachable => {
                 self.calls()[index].outcome = Some(Err(StoreErrorKind::Unreachable));
             }

@@ -79,7 +79,7 @@ impl Simulation {
     fn new(seed: u64, drift: u64) -> Self {
         let clock = clock();
         let broker = Arc::new(FakeBroker::new(Arc::clone(&clock)));
-        broker.set_fate(Fate::UnderWay);
+        broker.set_fate(Fate::InFlight);
         let options = LeaseOptions {
             max_keys: 1_000,
             ..LeaseOptions::default()

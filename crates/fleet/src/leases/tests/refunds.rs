@@ -74,7 +74,7 @@ fn charges_of_one_lease_are_not_refunded_to_another() {
     while poll_once(test.leases.wait_for_demand()).is_none() {
         assert!(test.is_admitted(&one));
     }
-    test.broker.set_fate(Fate::UnderWay);
+    test.broker.set_fate(Fate::InFlight);
     let mut maintenance = pin!(test.leases.maintain(&test.broker, || test.clock.now()));
     let mut context = Context::from_waker(Waker::noop());
     assert!(maintenance.as_mut().poll(&mut context).is_pending());
