@@ -78,7 +78,7 @@ impl<S: StateStore> Engine<S> {
         Self::with_limit_ids(rules, store, &LimitIdAllocator::default())
     }
 
-    /// An engine on a store that other users share. They must share `numbering` too.
+    /// An engine on a store that other users share. They must share `limit_ids` too.
     ///
     /// # Errors
     /// There are more states than limit ids.

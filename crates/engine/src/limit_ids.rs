@@ -4,7 +4,7 @@
 //! If two collide, the later identity in alphabetical order takes the next free id. An identity keeps its id over
 //! reloads. Another algorithm is another state with another id.
 //!
-//! The id of a removed limit stays reserved while its states may live, so that rolling back a bad policy resets nobody.
+//! The id of a removed limit stays reserved while its states may live, so that rolling back a bad policy resets no usage.
 //! Then the store drops the states, and the id is never used again. Must not know: keys, sizes of quotas, rules.
 
 use std::collections::{HashMap, HashSet};

@@ -6,7 +6,7 @@
 //!
 //! Not compared are: requests denied by another limit, by a list or by an operator; blocked keys; and keys that use the
 //! quota of a tier or an override, because the candidate only replaces the limit's own quota. A candidate takes a
-//! concurrency permit only for admitted requests, since nobody knows how long a denied one would hold it. If responses
+//! concurrency permit only for admitted requests, since a denied request has no duration. If responses
 //! correct the cost, denied requests keep their estimate.
 //!
 //! All comparisons are counted exactly, in both directions. The keys that differ most are tracked in a sketch of fixed

@@ -56,10 +56,10 @@ impl Sketch {
             match outcome {
                 ComparisonOutcome::Same => {}
                 ComparisonOutcome::WouldDeny => {
-                    entry.would_deny = entry.would_deny.saturating_add(1)
+                    entry.would_deny = entry.would_deny.saturating_add(1);
                 }
                 ComparisonOutcome::WouldAllow => {
-                    entry.would_allow = entry.would_allow.saturating_add(1)
+                    entry.would_allow = entry.would_allow.saturating_add(1);
                 }
             }
         }

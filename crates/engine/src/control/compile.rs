@@ -41,7 +41,8 @@ pub(crate) fn compile_snapshot(
         };
         // After a reload the limit may no longer support this quota.
         let Ok(chosen) = resolve_override(generation, index, &key_override.quota) else {
-            tracing::warn!(limit = %key_override.key.limit, quota = %key_override.quota, "override has no effect: the limit cannot count its quota");
+            let (limit, quota) = (&key_override.key.limit, &key_override.quota);
+            tracing::warn!(%limit, %quota, "override has no effect: the limit cannot count its quota");
             continue;
         };
         quotas.extend(override_limits(generation, index, &chosen));

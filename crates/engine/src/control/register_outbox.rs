@@ -38,7 +38,7 @@ pub struct RegisterChanges {
 }
 
 impl RegisterChanges {
-    /// The changes, at most [`MAX_CHANGES`].
+    /// The changes, at most [`MAX_PUTS`].
     #[must_use]
     pub fn changes(&self) -> &[RegisterPut] {
         &self.changes

@@ -48,7 +48,7 @@ impl LocalLeases {
     ///
     /// # Errors
     /// The broker did not reply, and nothing was spent. A check that waited for another one's request gets
-    /// [`ErrorKind::Busy`].
+    /// [`StoreErrorKind::Busy`].
     pub async fn borrow(
         &self,
         broker: &dyn Lender,
@@ -63,7 +63,7 @@ impl LocalLeases {
             match self.next_step(slot_key.as_ref(), check, now()) {
                 BorrowStep::Done(outcome) => return Ok(outcome),
                 BorrowStep::Wait(in_flight) => {
-                    in_flight.wait().await.map_err(|error| busy_error(&error))?
+                    in_flight.wait().await.map_err(|error| busy_error(&error))?;
                 }
                 BorrowStep::Send(guard) => {
                     let request = guard.request();

@@ -97,8 +97,8 @@ impl Reconciler {
         })
     }
 
-    /// Decides at once, under a limit that is reconciled every `interval`. `place` is the slot key, if the state is not
-    /// routed by its own key.
+    /// Decides at once, under a limit that is reconciled every `interval`. `slot_key` selects the hash slot, if not the
+    /// check's own key.
     #[must_use]
     pub fn spend(
         &self,
