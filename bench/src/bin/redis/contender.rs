@@ -79,9 +79,7 @@ impl Contender {
                 }
             }
             Self::Article { per_second, burst } => {
-                call.arg(article)
-                    .arg(1)
-                    .arg(article_script::key(number));
+                call.arg(article).arg(1).arg(article_script::key(number));
                 call.arg(&article_script::arguments(*per_second, *burst, 1));
             }
         }

@@ -1,4 +1,4 @@
-//! What operators say on one node holds on the others.
+//! Operator changes on one node apply on all nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,16 +10,9 @@ use tollgate_store::register::{
 use tollgate_store::{ManualClock, StoreError};
 use tollgate_testkit::register::ModelRegister;
 
-use super::{Attribution, Halt, MAX_BLOCKS, OperatorState, Switch};
-use crate::DenialReason;
-use crate::testing::{TestCaller, TestEngine, engine, key, limit, per_second, rules};
+use super::*;
 
-const BY: Attribution<'_> = Attribution {
-    who: "ada",
-    why: "a test",
-};
-
-/// A node that puts and hears all there is whenever it is told to.
+/// A node that sends and reads everything when told to.
 struct SimulatedNode {
     engine: TestEngine,
     clock: Arc<ManualClock>,
@@ -34,9 +27,9 @@ impl SimulatedNode {
         hashed.key[0].hash = true;
         let (engine, clock) = engine(vec![limit("api", per_second(2)), hashed]);
         let woken = Arc::new(AtomicUsize::new(0));
-        let bell = Arc::clone(&woken);
+        let wakes = Arc::clone(&woken);
         engine.control().start_sharing(Arc::new(move || {
-            bell.fetch_add(1, Ordering::Relaxed);
+            wakes.fetch_add(1, Ordering::Relaxed);
         }));
         Self {
             engine,
@@ -50,15 +43,15 @@ impl SimulatedNode {
     fn publish(&self, register: &ModelRegister) -> Result<(), StoreError> {
         let control = self.engine.control();
         while control.pending_count() > 0 {
-            let put = control.next_changes();
+            let batch = control.next_changes();
             let number = self.puts.fetch_add(1, Ordering::Relaxed) + 1;
-            register.put_now(self.id, u64::try_from(number).unwrap(), put.changes())?;
-            control.mark_published(&put);
+            register.put_now(self.id, u64::try_from(number).unwrap(), batch.changes())?;
+            control.mark_published(&batch);
         }
         Ok(())
     }
 
-    fn sync(&self, register: &ModelRegister) -> super::SyncOutcome {
+    fn sync(&self, register: &ModelRegister) -> crate::control::SyncOutcome {
         self.engine
             .control()
             .apply_register(&register.entries_now(None).unwrap())
@@ -77,16 +70,18 @@ impl SimulatedNode {
 }
 
 #[test]
-fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
+fn a_change_on_one_node_applies_on_another_and_so_does_its_removal() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
     control
-        .override_key("api", &["alice"], "5/s", None, BY)
+        .override_key("api", &["alice"], "5/s", None, OPERATOR)
         .unwrap();
-    control.block_key("api", &["bob"], None, BY).unwrap();
-    control.block_key("hashed", &["hunter2"], None, BY).unwrap();
-    control.block_address("10.0.0.0/8", None, BY).unwrap();
+    control.block_key("api", &["bob"], None, OPERATOR).unwrap();
+    control
+        .block_key("hashed", &["hunter2"], None, OPERATOR)
+        .unwrap();
+    control.block_address("10.0.0.0/8", None, OPERATOR).unwrap();
     assert_eq!(one.woken.load(Ordering::Relaxed), 4);
     one.publish(&register).unwrap();
     assert_eq!(two.sync(&register).changed, 4);
@@ -94,15 +89,17 @@ fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
     assert!(two.is_blocked("bob") && two.is_blocked("hunter2"));
     let caller = TestCaller::default().from("10.1.2.3");
     assert!(!two.engine.peek(&caller).is_admitted());
-    assert_eq!(two.sync(&register).changed, 0, "it is no news");
+    assert_eq!(two.sync(&register).changed, 0, "nothing is new");
 
-    // On the other node, which knows neither of them by name.
+    // On the other node, which only knows the digests.
     let control = two.engine.control();
-    control.remove_override("api", &["alice"], BY).unwrap();
-    control.unblock_key("api", &["bob"], BY).unwrap();
-    control.unblock_address("10.0.0.0/8", BY).unwrap();
     control
-        .switch(None, Switch::halted(Halt::Shadow), BY)
+        .remove_override("api", &["alice"], OPERATOR)
+        .unwrap();
+    control.unblock_key("api", &["bob"], OPERATOR).unwrap();
+    control.unblock_address("10.0.0.0/8", OPERATOR).unwrap();
+    control
+        .switch(None, Switch::halted(Halt::Shadow), OPERATOR)
         .unwrap();
     two.publish(&register).unwrap();
     one.sync(&register);
@@ -112,8 +109,10 @@ fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
         one.engine.control().global_switch(),
         Switch::halted(Halt::Shadow)
     );
-    control.switch(None, Switch::default(), BY).unwrap();
-    control.unblock_key("hashed", &["hunter2"], BY).unwrap();
+    control.switch(None, Switch::default(), OPERATOR).unwrap();
+    control
+        .unblock_key("hashed", &["hunter2"], OPERATOR)
+        .unwrap();
     two.publish(&register).unwrap();
     one.sync(&register);
     assert_eq!(
@@ -123,20 +122,20 @@ fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
 }
 
 #[test]
-fn others_log_who_said_it_and_nobody_is_told_a_key() {
+fn other_nodes_log_the_attribution_and_never_learn_a_key() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
     control
-        .block_key("api", &["sk_live_secret"], None, BY)
+        .block_key("api", &["sk_live_secret"], None, OPERATOR)
         .unwrap();
-    let put = control.next_changes();
-    let told = format!(
+    let batch = control.next_changes();
+    let sent = format!(
         "{:?} {}",
-        put,
-        String::from_utf8_lossy(&put.changes()[0].body)
+        batch,
+        String::from_utf8_lossy(&batch.changes()[0].body)
     );
-    assert!(!told.contains("sk_live_secret"), "{told}");
+    assert!(!sent.contains("sk_live_secret"), "{sent}");
     one.publish(&register).unwrap();
     two.sync(&register);
     let event = two.engine.control().events()[0].to_string();
@@ -145,54 +144,54 @@ fn others_log_who_said_it_and_nobody_is_told_a_key() {
     assert_eq!(
         (before, after),
         (
-            "ada: `",
-            "` of limit `api` blocked until it is taken back (a test)"
+            "ada: key `",
+            "` of limit `api` blocked until it is removed (a test)"
         )
     );
     assert!(digest.bytes().all(|digit| digit.is_ascii_hexdigit()));
     one.sync(&register);
     assert!(
         format!("{:?}", one.engine.control().operator_state()).contains("sk_live_secret"),
-        "where it was named it is shown as before"
+        "the node that named the key still shows it"
     );
 }
 
 #[test]
-fn what_was_said_here_meanwhile_is_newer_than_what_is_heard() {
+fn a_queued_local_change_wins_over_the_registers_entry() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let switch = |node: &SimulatedNode, halt| {
         let control = node.engine.control();
         control
-            .switch(Some("api"), Switch::halted(halt), BY)
+            .switch(Some("api"), Switch::halted(halt), OPERATOR)
             .unwrap();
     };
     switch(&one, Halt::Off);
     one.publish(&register).unwrap();
     switch(&two, Halt::Shadow);
-    assert_eq!(two.sync(&register).changed, 0, "it will be put after that");
+    assert_eq!(two.sync(&register).changed, 0, "the queued change is newer");
     two.publish(&register).unwrap();
     assert_eq!(one.sync(&register).changed, 1);
     assert_eq!(
         one.engine.control().operator_state(),
         two.engine.control().operator_state()
     );
-    // Said again while it is on the way: only the later saying is still to be put.
+    // Changed again while the first change is on its way: only the second is still queued.
     switch(&one, Halt::Off);
-    let put = one.engine.control().next_changes();
+    let batch = one.engine.control().next_changes();
     switch(&one, Halt::Shadow);
-    one.engine.control().mark_published(&put);
+    one.engine.control().mark_published(&batch);
     assert_eq!(one.engine.control().pending_count(), 1);
 }
 
 #[test]
-fn clocks_of_nodes_do_not_matter_to_how_long_something_holds() {
+fn expiries_do_not_depend_on_the_nodes_clocks() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     two.clock.advance(Nanos::HOUR);
     let control = one.engine.control();
     control
-        .block_key("api", &["bob"], Some(Nanos::MINUTE), BY)
+        .block_key("api", &["bob"], Some(Nanos::MINUTE), OPERATOR)
         .unwrap();
     one.clock.advance(Nanos::from_secs(20));
     one.publish(&register).unwrap();
@@ -207,27 +206,27 @@ fn clocks_of_nodes_do_not_matter_to_how_long_something_holds() {
         two.engine.control().operator_state(),
         OperatorState::default()
     );
-    // What is over before it was put is put as taken back, in case something else was said before.
+    // An item that expires before it was sent is sent as a removal, since the register may have an older version of it.
     control
-        .block_key("api", &["eve"], Some(Nanos::SECOND), BY)
+        .block_key("api", &["eve"], Some(Nanos::SECOND), OPERATOR)
         .unwrap();
     one.clock.advance(Nanos::MINUTE);
     assert_eq!(control.next_changes().changes()[0].mode, PutMode::Remove);
 }
 
 #[test]
-fn who_was_away_drops_what_is_gone_and_keeps_what_it_has_not_told_yet() {
+fn a_node_that_was_offline_drops_removed_items_and_keeps_its_queued_changes() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     one.engine
         .control()
-        .block_key("api", &["bob"], None, BY)
+        .block_key("api", &["bob"], None, OPERATOR)
         .unwrap();
     one.publish(&register).unwrap();
     two.sync(&register);
     two.engine
         .control()
-        .block_key("api", &["eve"], None, BY)
+        .block_key("api", &["eve"], None, OPERATOR)
         .unwrap();
     two.engine.control().apply_register(&RegisterSnapshot {
         is_complete: true,
@@ -235,11 +234,11 @@ fn who_was_away_drops_what_is_gone_and_keeps_what_it_has_not_told_yet() {
     });
     assert!(!two.is_blocked("bob") && two.is_blocked("eve"));
     let last = two.engine.control().events().pop().unwrap();
-    assert!(last.to_string().contains("let through"), "{last}");
+    assert!(last.to_string().contains("unblocked"), "{last}");
 }
 
 #[test]
-fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost() {
+fn s_41_entries_of_a_later_version_are_kept_and_restored_if_the_register_loses_them() {
     let register = ModelRegister::default();
     let later = |name: &str, body: &str| Put {
         name: name.into(),
@@ -254,23 +253,23 @@ fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost()
     let node = SimulatedNode::start(1);
     node.engine
         .control()
-        .switch(Some("api"), Switch::halted(Halt::Off), BY)
+        .switch(Some("api"), Switch::halted(Halt::Off), OPERATOR)
         .unwrap();
     node.publish(&register).unwrap();
     register.put_now(NodeId(9), 1, &changes).unwrap();
-    let adopted = node.sync(&register);
-    assert_eq!((adopted.changed, adopted.unsupported), (1, 2));
+    let outcome = node.sync(&register);
+    assert_eq!((outcome.changed, outcome.unsupported), (1, 2));
     assert_eq!(
         node.engine.control().operator_state(),
         OperatorState::default(),
-        "what it said before no longer holds"
+        "the previous version of the entry no longer applies"
     );
     register.lose_everything();
     node.engine.control().republish(None);
     node.publish(&register).unwrap();
-    let said = register.entries_now(None).unwrap();
+    let snapshot = register.entries_now(None).unwrap();
     let body = |entry: &RegisterEntry| entry.body.clone();
-    let mut bodies: Vec<_> = said.entries.iter().map(body).collect();
+    let mut bodies: Vec<_> = snapshot.entries.iter().map(body).collect();
     bodies.sort();
     let mut expected: Vec<_> = changes.iter().map(|change| change.body.clone()).collect();
     expected.sort();
@@ -278,16 +277,16 @@ fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost()
 }
 
 #[test]
-fn what_a_register_has_lost_at_its_end_is_told_again_whether_said_or_taken_back() {
+fn changes_that_a_register_has_lost_are_sent_again_removals_included() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = one.engine.control();
-    control.block_key("api", &["bob"], None, BY).unwrap();
-    control.block_key("api", &["eve"], None, BY).unwrap();
+    control.block_key("api", &["bob"], None, OPERATOR).unwrap();
+    control.block_key("api", &["eve"], None, OPERATOR).unwrap();
     one.publish(&register).unwrap();
     let early = register.entries_now(None).unwrap().cursor.version;
-    control.unblock_key("api", &["bob"], BY).unwrap();
-    control.block_address("10.0.0.0/8", None, BY).unwrap();
+    control.unblock_key("api", &["bob"], OPERATOR).unwrap();
+    control.block_address("10.0.0.0/8", None, OPERATOR).unwrap();
     one.publish(&register).unwrap();
     one.sync(&register);
     register.lose_after(early);
@@ -304,7 +303,7 @@ fn what_a_register_has_lost_at_its_end_is_told_again_whether_said_or_taken_back(
 }
 
 #[test]
-fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
+fn a_change_has_no_effect_on_nodes_whose_policy_lacks_the_limit() {
     let register = ModelRegister::default();
     let (one, two) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let mut other = limit("api", per_second(2));
@@ -312,7 +311,7 @@ fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
     two.engine.replace(rules(vec![other])).unwrap();
     one.engine
         .control()
-        .block_key("api", &["bob"], None, BY)
+        .block_key("api", &["bob"], None, OPERATOR)
         .unwrap();
     one.publish(&register).unwrap();
     assert_eq!(two.sync(&register).changed, 1);
@@ -320,14 +319,17 @@ fn what_is_said_rests_on_nodes_whose_policy_has_no_such_limit() {
     two.engine
         .replace(rules(vec![limit("api", per_second(9))]))
         .unwrap();
-    assert!(two.is_blocked("bob"), "once it has the limit it holds");
+    assert!(
+        two.is_blocked("bob"),
+        "it applies once the policy has the limit"
+    );
 }
 
 #[test]
-fn everything_that_waits_is_bounded_and_goes_in_batches() {
+fn the_queue_is_bounded_and_sent_in_batches() {
     let (node, other) = (SimulatedNode::start(1), SimulatedNode::start(2));
     let control = node.engine.control();
-    let blocks = (0..MAX_BLOCKS).map(|n| super::Block::Address {
+    let blocks = (0..MAX_BLOCKS).map(|n| Block::Address {
         address: format!("10.{}.{}.{}", n / 65_536, n / 256 % 256, n % 256),
         until: None,
     });
@@ -335,7 +337,7 @@ fn everything_that_waits_is_bounded_and_goes_in_batches() {
         blocks: blocks.collect(),
         ..OperatorState::default()
     };
-    control.restore(all.clone(), BY).unwrap();
+    control.restore(all.clone(), OPERATOR).unwrap();
     assert_eq!(control.pending_count(), MAX_BLOCKS);
     assert_eq!(control.next_changes().changes().len(), MAX_PUTS);
     let register = ModelRegister::default();
@@ -346,35 +348,35 @@ fn everything_that_waits_is_bounded_and_goes_in_batches() {
         other.engine.control().operator_state().blocks.len(),
         MAX_BLOCKS
     );
-    // What makes room goes first.
-    control.unblock_address("10.0.0.1", BY).unwrap();
-    control.block_address("192.0.2.1", None, BY).unwrap();
-    let put = control.next_changes();
-    assert_eq!(put.changes()[0].mode, PutMode::Remove);
-    // A register that will not have it does not hold up anything else.
-    control.discard_changes(&put);
+    // Removals go first, because they make room.
+    control.unblock_address("10.0.0.1", OPERATOR).unwrap();
+    control.block_address("192.0.2.1", None, OPERATOR).unwrap();
+    let batch = control.next_changes();
+    assert_eq!(batch.changes()[0].mode, PutMode::Remove);
+    // A register that refuses a change does not hold up the others.
+    control.discard_changes(&batch);
     assert_eq!((control.pending_count(), control.dropped_count()), (0, 2));
     let one_more = SimulatedNode::start(3);
     one_more
         .engine
         .control()
-        .block_address("192.0.2.9", None, BY)
+        .block_address("192.0.2.9", None, OPERATOR)
         .unwrap();
-    let adopted = one_more.sync(&register);
-    assert_eq!((adopted.dropped, adopted.changed), (1, MAX_BLOCKS - 1));
+    let outcome = one_more.sync(&register);
+    assert_eq!((outcome.dropped, outcome.changed), (1, MAX_BLOCKS - 1));
 }
 
 #[test]
-fn without_a_register_nothing_is_noted() {
+fn without_a_register_nothing_is_queued() {
     let (engine, _clock) = engine(vec![limit("api", per_second(2))]);
     let control = engine.control();
-    control.block_key("api", &["bob"], None, BY).unwrap();
+    control.block_key("api", &["bob"], None, OPERATOR).unwrap();
     assert_eq!(control.pending_count(), 0);
     control.start_sharing(Arc::new(|| {}));
-    let put = control.next_changes();
+    let batch = control.next_changes();
     assert_eq!(
-        put.changes()[0].mode,
+        batch.changes()[0].mode,
         PutMode::SetIfAbsent,
-        "it was said before"
+        "it was set before sharing started"
     );
 }
