@@ -304,12 +304,12 @@ mod tests {
     #[test]
     fn requested_ids_are_assigned_before_hashed_ones() {
         let number = preferred_id("login").get();
-        let asks = IdRequest {
+        let explicit = IdRequest {
             requested: Some(number),
             ..request("zebra")
         };
         let assigned = LimitIdTable::default()
-            .assign(&[request("login"), asks], NOW)
+            .assign(&[request("login"), explicit], NOW)
             .unwrap();
         assert_eq!(id_numbers(&assigned), [number + 1, number]);
     }
@@ -320,11 +320,14 @@ mod tests {
             .assign(&[request("login")], NOW)
             .unwrap();
         let number = id_numbers(&before)[0];
-        let asks = IdRequest {
+        let explicit = IdRequest {
             requested: Some(number),
             ..request("zebra")
         };
-        let after = before.table.assign(&[asks, request("login")], NOW).unwrap();
+        let after = before
+            .table
+            .assign(&[explicit, request("login")], NOW)
+            .unwrap();
         assert_eq!(id_numbers(&after), [number + 1, number]);
     }
 

@@ -79,10 +79,10 @@ impl StoreSteps for Settlement<'_> {
     }
 
     fn take_replies(&mut self) -> Vec<StoreReply> {
-        let mut room = std::mem::take(&mut self.reply_buffer);
-        room.clear();
-        room.resize(1, StoreReply::EMPTY);
-        room
+        let mut replies = std::mem::take(&mut self.reply_buffer);
+        replies.clear();
+        replies.resize(1, StoreReply::EMPTY);
+        replies
     }
 
     fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {

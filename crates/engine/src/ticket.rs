@@ -257,11 +257,11 @@ fn item_kind(
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(TicketItemKind::Permit(id));
     }
-    let counts = matches!(
+    let is_charging_role = matches!(
         planned.role,
         MeterRole::Main | MeterRole::Local | MeterRole::Candidate
     );
-    if !is_open || !counts {
+    if !is_open || !is_charging_role {
         return None;
     }
     match (&rule.count, planned.op) {

@@ -162,10 +162,10 @@ impl Replay {
         }
         for shard in &self.shards {
             let mut spent = lock(shard);
-            let mut room = MAX_PER_ROUND.saturating_sub(all.len());
+            let mut capacity = MAX_PER_ROUND.saturating_sub(all.len());
             let is_due = |_: &ReplayKey, spend: &mut UnreportedSpend| {
-                let is_due = spend.partition == partition && room > 0;
-                room = room.saturating_sub(usize::from(is_due));
+                let is_due = spend.partition == partition && capacity > 0;
+                capacity = capacity.saturating_sub(usize::from(is_due));
                 is_due
             };
             let due = spent.extract_if(is_due);

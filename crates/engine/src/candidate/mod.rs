@@ -176,7 +176,7 @@ impl Comparison {
         &self,
         limit: &str,
         threshold: Percent,
-        recipe: Option<&KeySpec>,
+        key_spec: Option<&KeySpec>,
     ) -> Divergence {
         let ComparisonTotals {
             compared,
@@ -186,8 +186,8 @@ impl Comparison {
         } = self.totals();
         let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
         let top = sketch.top(|key| {
-            recipe
-                .map(|recipe| recipe.display_key(key))
+            key_spec
+                .map(|key_spec| key_spec.display_key(key))
                 .unwrap_or_default()
         });
         drop(sketch);

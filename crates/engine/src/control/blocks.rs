@@ -81,9 +81,9 @@ impl<S: StateStore> Control<'_, S> {
         self.apply_change(attribution, |generation, state, _| {
             let index = rule_index(generation, limit)?;
             let key = resolve_key(generation, index, limit, key)?;
-            let is_it =
+            let is_target =
                 |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is_same_key(&key));
-            state.unblock(is_it)?;
+            state.unblock(is_target)?;
             let change = OperatorChange::Unblocked {
                 limit: Some(limit.into()),
                 target: key.shown.clone(),
@@ -106,10 +106,10 @@ impl<S: StateStore> Control<'_, S> {
     ) -> Result<(), OperatorError> {
         self.apply_change(attribution, |_, state, _| {
             let network = normalize_network(address)?;
-            let is_it = |block: &Block| {
+            let is_target = |block: &Block| {
                 matches!(block, Block::Address { address, .. } if *address == network)
             };
-            state.unblock(is_it)?;
+            state.unblock(is_target)?;
             let target = network.into();
             Ok(OperatorChange::Unblocked { limit: None, target }.into())
         })

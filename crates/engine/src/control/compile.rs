@@ -40,14 +40,14 @@ pub(crate) fn compile_snapshot(
             continue;
         };
         // After a reload the limit may no longer support this quota.
-        let Ok(chosen) = resolve_override(generation, index, &key_override.quota) else {
+        let Ok(quota_selection) = resolve_override(generation, index, &key_override.quota) else {
             let (limit, quota) = (&key_override.key.limit, &key_override.quota);
             tracing::warn!(%limit, %quota, "override has no effect: the limit cannot count its quota");
             continue;
         };
-        quotas.extend(override_limits(generation, index, &chosen));
+        quotas.extend(override_limits(generation, index, &quota_selection));
         key_overrides_mut(&mut snapshot, index, key).quota =
-            Some((until(key_override.until), chosen));
+            Some((until(key_override.until), quota_selection));
     }
     for block in &controls.blocks {
         match block {
@@ -107,13 +107,13 @@ fn find_rule_and_digest(
 fn override_limits(
     generation: &Generation,
     index: usize,
-    chosen: &[Option<SelectedQuota>],
+    quota_selection: &[Option<SelectedQuota>],
 ) -> Vec<IdentifiedLimit> {
     let meters = generation.rule(index).map(|(_, entry)| &entry.meters);
-    let pairs = meters.into_iter().flatten().zip(chosen);
-    let limits = pairs.filter_map(|(metered, chosen)| match chosen {
+    let pairs = meters.into_iter().flatten().zip(quota_selection);
+    let limits = pairs.filter_map(|(meter, quota_selection)| match quota_selection {
         Some(SelectedQuota::Computed(limit)) => Some(IdentifiedLimit {
-            id: metered.id,
+            id: meter.id,
             limit: *limit,
         }),
         _ => None,

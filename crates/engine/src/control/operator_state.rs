@@ -217,9 +217,9 @@ impl fmt::Debug for KeyIdentity {
 impl OperatorState {
     /// Removes expired overrides and blocks.
     pub(super) fn expire(&mut self, now: Timestamp) {
-        let holds = |until: Option<u64>| until.is_none_or(|until| now.as_nanos() < until);
-        self.overrides.retain(|entry| holds(entry.until));
-        self.blocks.retain(|entry| holds(entry.until()));
+        let is_active = |until: Option<u64>| until.is_none_or(|until| now.as_nanos() < until);
+        self.overrides.retain(|entry| is_active(entry.until));
+        self.blocks.retain(|entry| is_active(entry.until()));
     }
 
     pub(super) fn block(&mut self, block: Block) -> Result<(), OperatorError> {
@@ -234,9 +234,12 @@ impl OperatorState {
         Ok(())
     }
 
-    pub(super) fn unblock(&mut self, is_it: impl Fn(&Block) -> bool) -> Result<(), OperatorError> {
+    pub(super) fn unblock(
+        &mut self,
+        is_target: impl Fn(&Block) -> bool,
+    ) -> Result<(), OperatorError> {
         let before = self.blocks.len();
-        self.blocks.retain(|block| !is_it(block));
+        self.blocks.retain(|block| !is_target(block));
         if self.blocks.len() == before {
             return Err(OperatorError::NotFound { kind: "block" });
         }
@@ -273,9 +276,9 @@ pub(super) fn check_len(field: &'static str, text: &str, max: usize) -> Result<(
 }
 
 /// A recipe as text. The text differs whenever two recipes build different keys.
-pub(super) fn key_spec_text(recipe: &KeySpec) -> String {
+pub(super) fn key_spec_text(key_spec: &KeySpec) -> String {
     let mut text = String::new();
-    for part in &recipe.parts {
+    for part in &key_spec.parts {
         let lower = if part.lower { " lower" } else { "" };
         let hash = if part.hash { " hash" } else { "" };
         let (v4, v6) = (part.v4_bits, part.v6_bits);

@@ -37,7 +37,7 @@ pub(super) fn resolve_override(
         reason,
     };
     let is_main = |meter: &Meter| meter.role == MeterRole::Main;
-    let mut chosen: Vec<Option<SelectedQuota>> = meters
+    let mut selected: Vec<Option<SelectedQuota>> = meters
         .iter()
         .map(|meter| is_main(meter).then_some(SelectedQuota::Unlimited))
         .collect();
@@ -46,18 +46,21 @@ pub(super) fn resolve_override(
         return Err(invalid(reason.to_owned()));
     }
     if text.trim() == "unlimited" {
-        return Ok(chosen.into());
+        return Ok(selected.into());
     }
     for part in text.split(',') {
-        let mut free = meters.iter().zip(&mut chosen).filter(|(meter, chosen)| {
-            is_main(meter) && matches!(chosen, Some(SelectedQuota::Unlimited))
-        });
+        let mut free = meters
+            .iter()
+            .zip(&mut selected)
+            .filter(|(meter, selected)| {
+                is_main(meter) && matches!(selected, Some(SelectedQuota::Unlimited))
+            });
         let parsed = parse_part(part, meters).map_err(|error| OperatorError::InvalidField {
             field: "quota",
             error,
         })?;
         let fit =
-            free.find_map(|(meter, chosen)| Some((formula_for(meter, parsed)?, meter, chosen)));
+            free.find_map(|(meter, selected)| Some((formula_for(meter, parsed)?, meter, selected)));
         let Some((builder, meter, slot)) = fit else {
             return Err(invalid(mismatch_reason(meters, part.trim())));
         };
@@ -71,7 +74,7 @@ pub(super) fn resolve_override(
         let limit = meter.quotas.iter().fold(limit, share_state);
         *slot = Some(SelectedQuota::Computed(limit));
     }
-    Ok(chosen.into())
+    Ok(selected.into())
 }
 
 fn parse_part(part: &str, meters: &[Meter]) -> Result<ParsedQuota, GrammarError> {

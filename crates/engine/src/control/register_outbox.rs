@@ -71,7 +71,7 @@ struct KnownEntry {
     /// 0 until the register has assigned a version.
     version: u64,
     attribution: OwnedAttribution,
-    is_gone: bool,
+    is_tombstone: bool,
 }
 
 /// An entry in an unsupported format.
@@ -102,7 +102,7 @@ impl RegisterOutbox {
             let known = KnownEntry {
                 version,
                 attribution: attribution.clone(),
-                is_gone: items.get(&name).is_none(),
+                is_tombstone: items.get(&name).is_none(),
             };
             self.unsupported.remove(&name);
             self.known.insert(name.clone(), known);
@@ -140,7 +140,7 @@ impl RegisterOutbox {
     }
 
     /// The number of queued changes.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
@@ -168,17 +168,17 @@ impl RegisterOutbox {
         let mut put = RegisterChanges::default();
         let mut bytes = 0_usize;
         for name in names {
-            let Some(waiting) = self.pending.get(name) else {
+            let Some(pending_entry) = self.pending.get(name) else {
                 continue;
             };
-            let change = self.put_for(name, items.get(name), waiting.is_backfill, now);
+            let change = self.put_for(name, items.get(name), pending_entry.is_backfill, now);
             bytes = bytes.saturating_add(change.body.len());
             let is_full = put.changes.len() >= MAX_PUTS || bytes > MAX_BATCH_BYTES;
             if is_full && !put.changes.is_empty() {
                 break;
             }
             put.changes.push(change);
-            put.sequences.push(waiting.number);
+            put.sequences.push(pending_entry.number);
         }
         put
     }
@@ -190,7 +190,7 @@ impl RegisterOutbox {
         is_filling: bool,
         now: Timestamp,
     ) -> RegisterPut {
-        let left = |until: Timestamp| until.since(now);
+        let expires_in = |until: Timestamp| until.since(now);
         let how = match is_filling {
             true => PutMode::SetIfAbsent,
             false => PutMode::Set,
@@ -204,10 +204,10 @@ impl RegisterOutbox {
                 mode: how,
             };
         }
-        if let Some(foreign) = self.unsupported.get(&name) {
+        if let Some(unsupported) = self.unsupported.get(&name) {
             return RegisterPut {
-                body: foreign.body.clone(),
-                expires_in: foreign.until.map(left),
+                body: unsupported.body.clone(),
+                expires_in: unsupported.until.map(expires_in),
                 name,
                 mode: how,
             };
@@ -217,7 +217,7 @@ impl RegisterOutbox {
             body: register_codec::encode(item, &attribution),
             expires_in: item
                 .and_then(OperatorItem::until)
-                .map(|until| left(Timestamp::from_nanos(until))),
+                .map(|until| expires_in(Timestamp::from_nanos(until))),
             mode: item.map_or(PutMode::Remove, |_| how),
             name,
         }
@@ -226,8 +226,8 @@ impl RegisterOutbox {
     /// Removes a batch from the queue; `is_there`: the register has stored it.
     pub(super) fn complete(&mut self, put: &RegisterChanges, is_stored: bool) {
         for (change, number) in put.changes.iter().zip(&put.sequences) {
-            let waiting = self.pending.get(&change.name);
-            if waiting.is_some_and(|waiting| waiting.number == *number) {
+            let pending_entry = self.pending.get(&change.name);
+            if pending_entry.is_some_and(|pending_entry| pending_entry.number == *number) {
                 self.pending.remove(&change.name);
                 self.resets.remove(&change.name);
             }
@@ -244,7 +244,7 @@ impl RegisterOutbox {
         let known = KnownEntry {
             version: entry.version,
             attribution,
-            is_gone: entry.is_tombstone,
+            is_tombstone: entry.is_tombstone,
         };
         self.known.insert(entry.name.clone(), known);
     }
@@ -256,12 +256,12 @@ impl RegisterOutbox {
             self.dropped = self.dropped.saturating_add(1);
             return;
         }
-        let foreign = UnsupportedEntry {
+        let unsupported = UnsupportedEntry {
             body: entry.body.clone(),
-            until: entry.expires_in.map(|left| now.after(left)),
+            until: entry.expires_in.map(|expires_in| now.after(expires_in)),
             version: entry.version,
         };
-        self.unsupported.insert(entry.name.clone(), foreign);
+        self.unsupported.insert(entry.name.clone(), unsupported);
     }
 
     /// Drops what is known about entries that no longer exist.
@@ -271,16 +271,16 @@ impl RegisterOutbox {
         is_in_register: Option<&dyn Fn(&str) -> bool>,
         now: Timestamp,
     ) {
-        let waiting = &self.pending;
+        let pending = &self.pending;
         let is_stored = |name: &str| is_in_register.is_none_or(|contains| contains(name));
-        self.unsupported.retain(|name, foreign| {
-            let holds = foreign.until.is_none_or(|until| now < until);
-            holds && (is_stored(name) || waiting.contains_key(name))
+        self.unsupported.retain(|name, unsupported| {
+            let is_active = unsupported.until.is_none_or(|until| now < until);
+            is_active && (is_stored(name) || pending.contains_key(name))
         });
         let has_room = self.known.len() <= MAX_PENDING;
         self.known.retain(|name, known| {
-            let is_held = items.get(name).is_some() || waiting.contains_key(name);
-            is_held || (known.is_gone && has_room && is_stored(name))
+            let is_in_force = items.get(name).is_some() || pending.contains_key(name);
+            is_in_force || (known.is_tombstone && has_room && is_stored(name))
         });
     }
 
@@ -301,17 +301,17 @@ impl RegisterOutbox {
             let version = self.known.get(*name).map_or(0, |known| known.version);
             is_lost(version)
         });
-        let foreign = self
+        let unsupported = self
             .unsupported
             .iter()
-            .filter(|(_, foreign)| is_lost(foreign.version));
+            .filter(|(_, unsupported)| is_lost(unsupported.version));
         // A register that has lost everything needs no removals.
         let removed = self.known.iter().filter(|(_, known)| {
-            known.is_gone && lost_after.is_some_and(|after| known.version > after)
+            known.is_tombstone && lost_after.is_some_and(|after| known.version > after)
         });
         let names: Vec<Box<str>> = held
             .map(Box::from)
-            .chain(foreign.map(|(name, _)| name.clone()))
+            .chain(unsupported.map(|(name, _)| name.clone()))
             .chain(removed.map(|(name, _)| name.clone()))
             .filter(|name| !self.pending.contains_key(name))
             .collect();

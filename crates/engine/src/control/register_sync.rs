@@ -56,7 +56,7 @@ impl<S: StateStore> Control<'_, S> {
     #[must_use]
     pub fn next_changes(&self) -> RegisterChanges {
         let registry = self.engine.registry();
-        if registry.outbox.waiting() == 0 {
+        if registry.outbox.pending_count() == 0 {
             return RegisterChanges::default();
         }
         let now = self.engine.store().now();
@@ -103,7 +103,7 @@ impl<S: StateStore> Control<'_, S> {
     /// The number of local changes that the register has not stored yet.
     #[must_use]
     pub fn pending_count(&self) -> usize {
-        self.engine.registry().outbox.waiting()
+        self.engine.registry().outbox.pending_count()
     }
 
     /// The number of local changes that the register will never store, because the queue was full or the register
@@ -197,12 +197,12 @@ fn remove_absent(
     registry: &Registry,
     is_in_register: &dyn Fn(&str) -> bool,
 ) {
-    let untold: Vec<Box<str>> = items
+    let absent: Vec<Box<str>> = items
         .names()
         .filter(|name| !is_in_register(name) && !registry.outbox.is_pending(name))
         .map(Box::from)
         .collect();
-    for name in untold {
+    for name in absent {
         items.remove(&name);
     }
 }

@@ -24,11 +24,11 @@ impl Decision<'_> {
             let Some(outcome) = work.rule_outcomes.last().copied() else {
                 return self.next_shadow();
             };
-            let goes_on = work.verdict.is_admitted();
+            let is_admitted = work.verdict.is_admitted();
             work.plan.restart();
             let is_planned = work
                 .plan
-                .add_candidate(&context, &outcome, enforcement, goes_on);
+                .add_candidate(&context, &outcome, enforcement, is_admitted);
             if is_planned && outcome.is_compared {
                 self.step = DecisionStep::Candidate;
                 return;
@@ -37,7 +37,7 @@ impl Decision<'_> {
                 let Work {
                     plan, follow_ups, ..
                 } = work;
-                follow_ups.queue_candidate_charges(plan, context.generation, goes_on);
+                follow_ups.queue_candidate_charges(plan, context.generation, is_admitted);
                 if follow_ups.has_next() {
                     self.step = DecisionStep::CandidateFollowUp { is_charged: false };
                     return;

@@ -124,10 +124,10 @@ impl FollowUps {
     /// against the client.
     pub(super) fn queue_denial_counts(&mut self, plan: &Plan, generation: &Generation) {
         for (position, planned) in plan.planned().iter().enumerate() {
-            let counts = generation
+            let counts_denials = generation
                 .rule(planned.rule)
                 .is_some_and(|(rule, _)| rule.count == Count::Denials);
-            if counts && planned.is_limit() {
+            if counts_denials && planned.is_limit() {
                 self.push(position, Op::Spend(planned.cost), VerdictUpdate::Nothing);
             }
         }
@@ -138,7 +138,7 @@ impl FollowUps {
         &mut self,
         plan: &Plan,
         generation: &Generation,
-        goes_on: bool,
+        is_admitted: bool,
     ) {
         for (position, (planned, outcome)) in plan.outcomes().enumerate() {
             let Some((rule, _)) = generation.rule(planned.rule) else {
@@ -148,7 +148,7 @@ impl FollowUps {
             let is_spent = matches!(planned.op, Op::Spend(_));
             let op = if rule.penalty == Penalty::Count && is_denied && is_spent {
                 Op::ChargeAlways(planned.cost)
-            } else if rule.count == Count::Denials && !goes_on {
+            } else if rule.count == Count::Denials && !is_admitted {
                 Op::Spend(planned.cost)
             } else {
                 continue;
@@ -170,8 +170,8 @@ impl FollowUps {
         let Some(follow_up) = self.queue.get(self.next) else {
             return;
         };
-        let wants_report = !matches!(follow_up.update, VerdictUpdate::Nothing);
-        if reply.is_some() && wants_report && !self.is_peeking {
+        let updates_verdict = !matches!(follow_up.update, VerdictUpdate::Nothing);
+        if reply.is_some() && updates_verdict && !self.is_peeking {
             self.is_peeking = true;
             return;
         }

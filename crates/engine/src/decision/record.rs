@@ -21,12 +21,12 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
         verdict.degraded.overflow |= reply.note == ReplyNote::Overflow;
         verdict.degraded.store |=
             matches!(reply.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
-        let is_quiet = match planned.role {
+        let is_unlisted = match planned.role {
             MeterRole::Main | MeterRole::Local => false,
             MeterRole::Block => reply.outcome.is_admitted(),
             _ => true,
         };
-        if is_quiet || is_unknown(reply) {
+        if is_unlisted || is_unknown(reply) {
             continue;
         }
         let outcome = peeked_outcome(planned, reply);

@@ -27,7 +27,7 @@ impl Plan {
         context: &PlanContext<'_>,
         outcome: &RuleOutcome,
         enforcement: EnforcementMode,
-        goes_on: bool,
+        is_admitted: bool,
     ) -> bool {
         let Some((rule, entry)) = context.generation.rule(outcome.rule) else {
             return false;
@@ -56,17 +56,17 @@ impl Plan {
             if !is_own || key_override.is_some_and(|one| one.has_quota(context.now)) {
                 return false;
             }
-            let chosen = meter.select_quota(0, context.request, context.route());
-            let Some(quota) = self.quota(state, chosen, outcome.cost) else {
+            let selected = meter.select_quota(0, context.request, context.route());
+            let Some(quota) = self.quota(state, selected, outcome.cost) else {
                 continue;
             };
             // As with the limit itself: in shadow it charges nothing to a shared state.
             let is_guest = state.is_shared && enforcement == EnforcementMode::Shadow;
             let op = if state.is_concurrency {
-                let holds = goes_on && !is_guest;
+                let acquires = is_admitted && !is_guest;
                 Op::Acquire {
                     id: context.lease_ids.generate(),
-                    weight: if holds { outcome.cost } else { 0 },
+                    weight: if acquires { outcome.cost } else { 0 },
                 }
             } else if is_guest {
                 Op::Peek(outcome.cost)
@@ -103,7 +103,7 @@ impl Plan {
         meter_ref: MeterRef,
         state: &MeterState,
     ) -> Option<KeyRef> {
-        let recipe = state.slot_key.filter(|_| context.is_fleet)?;
+        let key_spec = state.slot_key.filter(|_| context.is_fleet)?;
         let rules = context.generation.rules();
         let make = |buffer: &mut KeyBuffer| match rules.write_colocation(
             meter_ref,
@@ -114,8 +114,8 @@ impl Plan {
             true => KeyOutcome::Complete,
             false => KeyOutcome::Skip,
         };
-        let (keyed, key) = self.keys.make(recipe, make);
-        (keyed == KeyOutcome::Complete).then_some(key)
+        let (key_outcome, key) = self.keys.make(key_spec, make);
+        (key_outcome == KeyOutcome::Complete).then_some(key)
     }
 
     /// Builds the key of a meter, unless it exists already.

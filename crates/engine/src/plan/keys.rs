@@ -11,19 +11,19 @@ use super::KeyRef;
 pub(super) struct RequestKeys {
     buffers: Vec<KeyBuffer>,
     /// The key spec and the outcome of each used buffer.
-    made: Vec<(u32, KeyOutcome)>,
+    built: Vec<(u32, KeyOutcome)>,
 }
 
 impl RequestKeys {
     pub(super) const fn new() -> Self {
         Self {
             buffers: Vec::new(),
-            made: Vec::new(),
+            built: Vec::new(),
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.made.clear();
+        self.built.clear();
     }
 
     /// The key of this spec, built unless it exists already, and its index.
@@ -32,16 +32,16 @@ impl RequestKeys {
         key_spec: u32,
         make: impl FnOnce(&mut KeyBuffer) -> KeyOutcome,
     ) -> (KeyOutcome, KeyRef) {
-        let existing = self.made.iter().position(|(made, _)| *made == key_spec);
-        let index = existing.unwrap_or(self.made.len());
-        let outcome = match self.made.get(index) {
+        let existing = self.built.iter().position(|(built, _)| *built == key_spec);
+        let index = existing.unwrap_or(self.built.len());
+        let outcome = match self.built.get(index) {
             Some((_, outcome)) => *outcome,
             None => {
                 if self.buffers.len() <= index {
                     self.buffers.push(KeyBuffer::new());
                 }
                 let outcome = self.buffers.get_mut(index).map_or(KeyOutcome::Deny, make);
-                self.made.push((key_spec, outcome));
+                self.built.push((key_spec, outcome));
                 outcome
             }
         };

@@ -140,8 +140,8 @@ impl Plan {
                 }
                 let policy_quota = || planner.policy_quota(meter, self.keys.bytes(key));
                 let overridden = overridden.and_then(|one| one.quota(position, context.now));
-                let chosen = overridden.unwrap_or_else(policy_quota);
-                match self.quota(state, chosen, cost) {
+                let selected = overridden.unwrap_or_else(policy_quota);
+                match self.quota(state, selected, cost) {
                     Some(quota) => quota,
                     None => return AddedRule::Planned,
                 }
@@ -172,10 +172,10 @@ impl Plan {
     pub(super) fn quota(
         &mut self,
         state: &MeterState,
-        chosen: SelectedQuota,
+        selected: SelectedQuota,
         cost: u64,
     ) -> Option<QuotaRef> {
-        match chosen {
+        match selected {
             SelectedQuota::Unlimited => None,
             SelectedQuota::Index(index) => {
                 let queueing = state.queueing_quotas.get(index).and_then(Option::as_ref);

@@ -343,9 +343,9 @@ impl LeasedKey {
     pub(super) fn has_unreported(&self, options: &LeaseOptions, now: Timestamp) -> bool {
         let is_due = now.since(self.last_report) >= options.idle;
         let is_unreported = |lease: &LocalLease| lease.spent() > lease.reported();
-        let is_news =
+        let has_charges =
             !self.ended.is_empty() || self.current.iter().chain(&self.next).any(is_unreported);
-        is_due && is_news
+        is_due && has_charges
     }
 
     /// Whether the key was used recently.

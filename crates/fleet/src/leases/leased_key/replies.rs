@@ -55,8 +55,8 @@ impl LeasedKey {
     /// The units left in active leases.
     pub(super) fn remaining(&self, now: Timestamp) -> u64 {
         let leases = self.current.iter().chain(&self.next);
-        let alive = leases.filter(|lease| lease.is_active(now));
-        alive
+        let active = leases.filter(|lease| lease.is_active(now));
+        active
             .map(LocalLease::remaining)
             .fold(0, u64::saturating_add)
     }
