@@ -1,10 +1,9 @@
-//! Who gets in: the right token, not too many wrong ones, and no page of another site that uses an operator's browser.
+//! Access control: tokens, a limit on wrong tokens, and protection against cross-site requests.
 //!
-//! A page from anywhere can make a browser send requests to this machine. Three things stand against that: what changes
-//! something must be JSON, which such a page cannot send without asking first, and nothing here answers that request; it
-//! must not come from another origin, which browsers say; and where no token is asked for, the host must be named by an
-//! address or `localhost`, so that a name which is made to point here (DNS rebinding) gets nothing. Must not know: what is
-//! asked, how answers are found.
+//! Any web page can make a browser send requests to this machine. Three checks prevent misuse. A write has to be JSON, which a
+//! page of another site cannot send without a CORS preflight, and no preflight is ever allowed. A write must not come from
+//! another origin, which browsers state in header fields. Without tokens, `Host` has to be an address or `localhost`, which
+//! stops DNS rebinding. Must not know: endpoints, responses.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -24,15 +23,16 @@ use crate::http::response::HttpResponse;
 use tollgate_service::Refusal;
 use tollgate_service::metrics::AdminRejection as Rejected;
 
-/// Wrong tokens that an address may show at once; one more may be shown every so often.
+/// How many wrong tokens an address may send at once, and how often one more.
 const AT_ONCE: u64 = 10;
 const EVERY: Nanos = Nanos::from_secs(6);
-/// Addresses are told apart by so many places. Two that share one are counted together, which only refuses more.
+/// The wrong tokens of addresses are counted in this many slots. Two addresses in one slot share its count, which only refuses
+/// more.
 const PLACES: usize = 1_024;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who stands at the door.
+/// The access control of the admin listener.
 #[derive(Debug)]
 pub(super) struct AdminAuth {
     tokens: AdminTokens,
@@ -41,7 +41,7 @@ pub(super) struct AdminAuth {
     secret: RandomState,
 }
 
-/// Why somebody is turned away, and with which answer.
+/// Why a request is rejected, and the response.
 pub(super) type Rejection = Box<(Rejected, HttpResponse)>;
 
 impl AdminAuth {
@@ -56,7 +56,7 @@ impl AdminAuth {
         })
     }
 
-    /// Whether a request that takes this right may be answered.
+    /// Checks whether a request with this permission may be answered.
     pub(super) fn authorize(
         &self,
         request: &HttpRequest<'_>,
@@ -83,7 +83,7 @@ impl AdminAuth {
         now: Timestamp,
     ) -> Result<(), Rejection> {
         let peer = request.peer.ip();
-        // Looked at before the token, or guessing on would be free.
+        // Checked before the token, so that guessing cannot continue.
         if let Some(wait) = self.must_wait(peer, now) {
             let detail = "too many wrong tokens came from this address";
             let refusal = Refusal::over_limit(Some(wait));
@@ -102,7 +102,7 @@ impl AdminAuth {
                 turned(Rejected::Forbidden, reply)
             }
             None => {
-                // Whoever shows nothing has guessed nothing.
+                // A request without a token is not a guess.
                 let (detail, error) = match shown {
                     None => ("show a token: Authorization: Bearer …", ""),
                     Some(_) => {
@@ -120,7 +120,7 @@ impl AdminAuth {
         }
     }
 
-    /// How long nobody at this address is listened to, if so.
+    /// How long requests from this address are refused, if they are.
     fn must_wait(&self, peer: IpAddr, now: Timestamp) -> Option<Nanos> {
         let state = self.with_place(peer, |state| *state);
         match self.wrong.decide(state, now, 1).outcome {
@@ -138,12 +138,12 @@ impl AdminAuth {
     }
 
     fn with_place<T: Default>(&self, peer: IpAddr, work: impl FnOnce(&mut u64) -> T) -> T {
-        // Whoever has a network of IPv6 has more addresses than there are places.
+        // Count IPv6 by /64 network: a client can use all addresses of its network.
         let network = match peer.to_canonical() {
             IpAddr::V4(v4) => u128::from(v4.to_bits()),
             IpAddr::V6(v6) => v6.to_bits() >> 64 | 1 << 127,
         };
-        // The top bits, so that they fit whatever an index is.
+        // The top bits of the hash fit into any `usize`.
         let place = self.secret.hash_one(network) >> 48;
         let place = usize::try_from(place).unwrap_or(0) % PLACES;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +155,7 @@ fn turned(why: Rejected, reply: HttpResponse) -> Result<(), Rejection> {
     Err(Box::new((why, reply)))
 }
 
-/// The token that is shown, if there is exactly one.
+/// The bearer token, if there is exactly one `Authorization` field.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let field = fields.next().filter(|_| fields.next().is_none())?;
@@ -164,7 +164,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     Some(token.trim_ascii()).filter(|token| is_bearer && !token.is_empty())
 }
 
-/// Browsers say where a request that changes something comes from; everything else does not.
+/// Rejects requests of other origins. Only browsers send these fields.
 fn from_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
     let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
     let is_ours = |origin: &[u8]| {
@@ -188,7 +188,7 @@ fn from_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
     )
 }
 
-/// A page of another site can send forms without asking, but not JSON.
+/// Requires JSON. A page of another site can send forms without a preflight, but not JSON.
 fn is_json(headers: &HeaderMap) -> Result<(), Rejection> {
     let kind = headers
         .get(CONTENT_TYPE)
@@ -202,7 +202,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Rejection> {
     turned(Rejected::Origin, reply)
 }
 
-/// Whoever comes by a name that somebody has made to point here must show a token.
+/// Requires a `Host` that DNS rebinding cannot produce: an address or `localhost`.
 fn is_named_by_address(headers: &HeaderMap) -> Result<(), Rejection> {
     let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
     let name = without_port(host).to_ascii_lowercase();

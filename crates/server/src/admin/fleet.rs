@@ -1,4 +1,4 @@
-//! What operators read of the fleet: who is there, who differs, and whether what they say gets round.
+//! `GET /fleet`: the nodes of the fleet, configuration mismatches, and whether operator changes have spread.
 //!
 //! Must not know: registers, who may read.
 
@@ -14,11 +14,11 @@ use crate::http::response::HttpResponse;
 use crate::http::verdict_body::to_json_string;
 use tollgate_service::fleet::{FleetNode, FleetView, Membership, Mismatch};
 
-/// The whole page; outside a fleet all of it is null.
+/// The whole body. Outside a fleet all members are null.
 #[derive(Serialize, Default)]
 struct FleetBody {
     fleet: Option<String>,
-    /// Who answers.
+    /// The node that answers.
     node: Option<String>,
     nodes: Option<NodesBody>,
     mismatches: Option<MismatchesBody>,
@@ -32,7 +32,7 @@ struct NodesBody {
     count: u32,
     /// How the count is known: `seen`, `configured`, `unknown`.
     known: &'static str,
-    /// Nodes of which nothing can be read but that they are there.
+    /// Nodes whose register entries cannot be read.
     unread: usize,
     load: LoadBody,
     list: Vec<NodeBody>,
@@ -46,7 +46,7 @@ struct NodeBody {
     generation: u64,
     policy: String,
     age_ms: u64,
-    /// What it has differently from the one that answers.
+    /// The setting in which the node differs from the one that answers.
     differs: Option<&'static str>,
     load: LoadBody,
 }
@@ -59,7 +59,7 @@ struct LoadBody {
     shed_per_s: u64,
 }
 
-/// How many nodes differ, if that is alarming.
+/// How many nodes differ in a setting that has to be the same.
 #[derive(Serialize)]
 struct MismatchesBody {
     secret: usize,
@@ -90,7 +90,7 @@ struct StoreBody {
 
 #[derive(Serialize)]
 struct StorePartBody {
-    /// Since when it is not asked; null while it is.
+    /// When the breaker opened; null while it is closed.
     away_since: Option<String>,
     openings: u64,
 }

@@ -1,8 +1,7 @@
-//! The admin listener: metrics for machines, state for people, and everything that operators can do.
+//! The admin listener: metrics, state, and operator actions.
 //!
-//! It has a listener of its own, so that what is public and what is not are never one address apart, and it never asks a
-//! store. [`Admin::new`] refuses to be reachable from elsewhere without tokens. Must not know: sockets, command lines,
-//! where tokens come from.
+//! It has its own listener, so that public and private endpoints never share an address. [`AdminApi::new`] requires tokens if
+//! other machines can connect. Must not know: sockets, command lines, where tokens come from.
 
 mod auth;
 mod fleet;
@@ -36,38 +35,37 @@ use routes::{AdminEndpoint, AdminRoute};
 use tollgate_service::fleet::Membership;
 use tollgate_service::metrics::{CertificateStatus, MetricSources, MetricsFormat, gather};
 
-/// The admin pages of a server.
+/// The endpoints of the admin listener.
 #[derive(Debug)]
 pub struct AdminApi<C> {
     app: Arc<App<C>>,
     resp: Option<Arc<RespServer<C>>>,
-    /// Other listeners of the same server, by name.
+    /// Further listeners of the same server, by name.
     others: Vec<(&'static str, Arc<ListenerCounters>)>,
-    /// TLS, if it is spoken.
+    /// The TLS configuration, if there is one.
     tls: Option<Arc<ServerTls>>,
-    /// This server's place in a fleet, if it has one.
+    /// The membership in a fleet, if there is one.
     fleet: Option<Arc<Membership>>,
     guard: AdminAuth,
-    /// Said when the server begins to drain.
+    /// Triggers when the server starts to drain.
     stopping: Option<ShutdownSignal>,
     counters: ListenerCounters,
 }
 
-/// Why there cannot be such an admin listener.
+/// Why the admin listener cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidAdmin {
-    /// Others than this machine could reach it, and it has no tokens.
+    /// Other machines could connect, and there are no tokens.
     Unprotected,
     /// Never in practice: a constant quota cannot be built.
     Quota(InvalidQuota),
 }
 
 impl<C: Clock + 'static> AdminApi<C> {
-    /// The admin pages of this app, to be reached at `place`.
+    /// The admin endpoints of `app`, to be served at `place`.
     ///
-    /// # Errors
-    /// Others than this machine could reach it, and there are no tokens.
+    /// Other machines could connect, and there are no tokens.
     pub fn new(
         app: Arc<App<C>>,
         place: &ListenAddress,
@@ -88,42 +86,42 @@ impl<C: Clock + 'static> AdminApi<C> {
         })
     }
 
-    /// The same, telling about Redis clients too.
+    /// Adds the RESP listener.
     #[must_use]
     pub fn with_resp(mut self, resp: Arc<RespServer<C>>) -> Self {
         self.resp = Some(resp);
         self
     }
 
-    /// The same, telling about one more listener.
+    /// Adds another listener.
     #[must_use]
     pub fn with_listener(mut self, name: &'static str, counters: Arc<ListenerCounters>) -> Self {
         self.others.push((name, counters));
         self
     }
 
-    /// The same, telling about TLS, if it is spoken.
+    /// Adds the TLS configuration.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Arc<ServerTls>>) -> Self {
         self.tls = tls;
         self
     }
 
-    /// The same, telling about the fleet that the server belongs to.
+    /// Adds the fleet membership.
     #[must_use]
     pub fn with_fleet(mut self, membership: Arc<Membership>) -> Self {
         self.fleet = Some(membership);
         self
     }
 
-    /// The same, not ready any more once this is said.
+    /// Reports not ready once `stopping` triggers.
     #[must_use]
     pub fn with_drain_signal(mut self, stopping: ShutdownSignal) -> Self {
         self.stopping = Some(stopping);
         self
     }
 
-    /// Serves on `listener` until `shutdown` completes.
+    /// Serves clients of `listener` until `shutdown` completes.
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
@@ -133,21 +131,21 @@ impl<C: Clock + 'static> AdminApi<C> {
         serve_http(limits, listener, self, shutdown).await
     }
 
-    /// What the listener has seen.
+    /// The counters of the listener.
     #[must_use]
     pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
-    /// Whether requests should be sent to this server. It decides without any store but its own, so nothing else can make
-    /// it unready.
+    /// Whether load balancers should send requests. The server decides without a remote store, so only a shutdown makes it
+    /// unready.
     fn is_ready(&self) -> bool {
         self.stopping
             .as_ref()
             .is_none_or(|stopping| !stopping.is_triggered())
     }
 
-    /// Every listener by its name.
+    /// All listeners by name.
     fn listeners(&self) -> Vec<(&'static str, &ListenerCounters)> {
         let mut all = vec![("api", self.app.counters())];
         all.extend(self.resp.as_ref().map(|resp| ("resp", resp.counters())));
@@ -231,7 +229,7 @@ impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
 
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let route = AdminRoute::find(request.path);
-        // Whoever may not read does not learn what there is, either.
+        // A client without read permission does not learn which paths exist.
         let takes = route.map_or(routes::Permission::Read, |route| {
             route.required_permission(request.method)
         });

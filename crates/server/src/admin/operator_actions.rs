@@ -1,7 +1,7 @@
-//! What operators do: switch limits, give keys other quotas, block, reset, and have the policy read again.
+//! The operator actions: switch limits, override quotas, block, reset, and reload the policy.
 //!
-//! Everything is the engine's doing and is signed; this reads what is asked and words what came of it. Must not know: who
-//! may do what, sockets.
+//! The engine carries out each change and records who made it. This file parses requests and renders responses. Must not know:
+//! permissions, sockets.
 
 use hyper::{Method, StatusCode};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::http::response::HttpResponse;
 use crate::http::verdict_body::to_json_string;
 use crate::listen::Peer;
 
-/// What came of it.
+/// The response to a change.
 #[derive(Serialize)]
 struct DoneBody {
     done: bool,
@@ -27,7 +27,7 @@ struct DoneBody {
 #[derive(Serialize)]
 struct ResetBody {
     done: bool,
-    /// Whether there was anything to forget.
+    /// Whether the key had any state.
     found: bool,
 }
 
@@ -97,7 +97,7 @@ impl<C: Clock + 'static> AdminApi<C> {
         Ok(done(changed))
     }
 
-    /// Forgets what a key has used, on this node and in the store that a fleet shares.
+    /// Resets a key on this node and in the shared store of a fleet.
     pub(super) async fn reset(&self, request: &HttpRequest<'_>) -> AdminResult {
         let said = OperatorRequest::parse(request.body, &["limit", "key"])?;
         let signed = said.signature(&from(request.peer))?;
@@ -115,7 +115,7 @@ impl<C: Clock + 'static> AdminApi<C> {
         })
     }
 
-    /// Reads the policy's file again, changed or not.
+    /// Reloads the policy file, even if it has not changed.
     pub(super) fn reload(&self, request: &HttpRequest<'_>) -> AdminResult {
         let said = OperatorRequest::parse(request.body, &[])?;
         let (who, why) = said.signature(&from(request.peer))?;
@@ -123,7 +123,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             let detail = "the policy comes from no file; start with --config";
             return Ok(HttpResponse::status_problem(StatusCode::CONFLICT, detail));
         };
-        // The engine logs what came of it; this is who wanted it.
+        // The reload logs its result; this logs who requested it.
         tracing::info!(%who, %why, "the policy is read again");
         Ok(match reloader.reload_now() {
             ReloadOutcome::Reloaded(generation) => {
@@ -149,7 +149,7 @@ impl<C: Clock + 'static> AdminApi<C> {
     }
 }
 
-/// Where somebody comes from, as the log says it behind their name.
+/// The address of an operator, for the audit log.
 fn from(peer: &Peer) -> String {
     match peer.address {
         Some(address) => address.ip().to_canonical().to_string(),

@@ -1,6 +1,6 @@
-//! What an operator says, read from JSON: strict, and errors name the field.
+//! Parses the JSON body of an operator action. The parser is strict, and errors name the field.
 //!
-//! Must not know: HTTP, what is done with it.
+//! Must not know: HTTP, what an action does.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,14 +10,14 @@ use tollgate_policy::grammar::{self, GrammarError};
 
 use crate::http::bad_input::BadInput;
 
-/// The most values that a key can be made of.
+/// The most values of a key.
 const MOST_VALUES: usize = 16;
-/// The longest name; where it came from is put behind it.
+/// The longest name of an operator, without the address that is appended.
 const MOST_WHO: usize = 64;
-/// What stands for all limits. No limit can be called so.
+/// Stands for all limits. No limit can have this name.
 const EVERYTHING: &str = "*";
 
-/// A body. Which fields make sense where is said by whoever reads it.
+/// The body of an operator action. The caller of `parse` says which fields are allowed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OperatorRequest {
@@ -33,7 +33,7 @@ pub(super) struct OperatorRequest {
 }
 
 impl OperatorRequest {
-    /// Reads a body in which only these fields may be given, `who` and `why` aside.
+    /// Parses a body in which only `who`, `why` and these fields are allowed.
     pub(super) fn parse(body: &[u8], fields: &[&str]) -> Result<Self, BadInput> {
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(BadInput::new("body", body, "it must be a JSON object"));
@@ -60,7 +60,7 @@ impl OperatorRequest {
         Ok(said)
     }
 
-    /// Who says it and why. The engine refuses what is not signed, or at too great a length.
+    /// Who makes the change and why. The engine rejects empty and too long values.
     pub(super) fn signature(&self, from: &str) -> Result<(String, String), BadInput> {
         let who = text("who", self.who.as_ref())?.trim();
         let why = text("why", self.why.as_ref())?;
@@ -75,8 +75,7 @@ impl OperatorRequest {
         text("limit", self.limit.as_ref())
     }
 
-    /// One limit, or `None` for all of them, which has to be said too: a field that was forgotten must not halt
-    /// everything.
+    /// A limit, or `None` for all of them. All has to be explicit, so that a forgotten field does not halt every limit.
     pub(super) fn limit_or_all(&self) -> Result<Option<&str>, BadInput> {
         let Some(value) = &self.limit else {
             let reason = "say which, or \"*\" for everything";
@@ -97,7 +96,7 @@ impl OperatorRequest {
                 b"",
                 "it must be given: a list of values",
             )),
-            // A key of one part, said without brackets.
+            // A key of one part may be given as a string.
             Some(Value::String(value)) => Ok(vec![value]),
             Some(Value::Array(values)) if values.len() <= MOST_VALUES => {
                 let text = |value: &'a Value| {
@@ -110,7 +109,7 @@ impl OperatorRequest {
         }
     }
 
-    /// Who is meant where both keys and addresses can be: the address, if one is given.
+    /// The address to block, if one is given instead of a key.
     pub(super) fn address(&self) -> Result<Option<&str>, BadInput> {
         let Some(value) = &self.address else {
             return Ok(None);
@@ -128,7 +127,7 @@ impl OperatorRequest {
         text("quota", self.quota.as_ref())
     }
 
-    /// How long it is to hold; without it until it is taken back.
+    /// How long the change lasts. Without it, until it is revoked.
     pub(super) fn duration(&self) -> Result<Option<Nanos>, BadInput> {
         let Some(value) = &self.r#for else {
             return Ok(None);
@@ -142,7 +141,7 @@ impl OperatorRequest {
         Ok(Some(span))
     }
 
-    /// How far to enforce.
+    /// The switch position.
     pub(super) fn switch(&self) -> Result<Switch, BadInput> {
         let to = self
             .to
@@ -176,7 +175,7 @@ impl OperatorRequest {
     }
 }
 
-/// The signature as the engine takes it.
+/// The signature for the engine.
 pub(super) fn signed_by((who, why): &(String, String)) -> Attribution<'_> {
     Attribution { who, why }
 }
@@ -206,7 +205,7 @@ fn bad(field: &str, said: &str, wrong: &GrammarError) -> BadInput {
 mod tests {
     use super::*;
 
-    /// What a test wants to be refused.
+    /// A field whose error a test expects.
     type FieldCheck = fn(&OperatorRequest) -> Option<BadInput>;
 
     fn said(body: &str) -> OperatorRequest {

@@ -1,20 +1,20 @@
-//! The table of admin endpoints: where each is, by which methods, and what right it takes.
+//! The table of admin endpoints: path, methods and permission.
 //!
-//! Must not know: what an endpoint answers, who has which right.
+//! Must not know: what an endpoint does, who has which permission.
 
 use hyper::Method;
 
-/// The longest body that is read: a few short fields and a key.
+/// The longest body: a few short fields and a key.
 const MOST_BODY: usize = 16_384;
 
-/// What can be asked of the admin listener.
+/// The endpoints of the admin listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminEndpoint {
-    /// What there is.
+    /// The index page.
     FrontPage,
-    /// Whether the process is there.
+    /// Whether the process is alive.
     Health,
-    /// Whether it should be sent requests.
+    /// Whether load balancers should send requests.
     Ready,
     Metrics,
     Limits,
@@ -30,10 +30,10 @@ pub(super) enum AdminEndpoint {
     OpenApi,
 }
 
-/// What somebody may do.
+/// The permission that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Permission {
-    /// Ask whether the server is there, which says nothing about anybody.
+    /// None: health checks, which reveal nothing.
     Public,
     Read,
     Operate,
@@ -46,7 +46,7 @@ pub(super) struct AdminRoute {
     /// As `Allow` lists them.
     pub(super) methods: &'static str,
     pub(super) endpoint: AdminEndpoint,
-    /// What the front page says about it.
+    /// Its line on the index page.
     pub(super) description: &'static str,
 }
 
@@ -67,7 +67,7 @@ const fn route(
 const LOOK: &str = "GET, HEAD";
 const EDIT: &str = "GET, HEAD, PUT, DELETE";
 
-/// Every endpoint there is.
+/// All endpoints.
 pub(super) const ROUTES: &[AdminRoute] = &[
     route("/", LOOK, AdminEndpoint::FrontPage, "this page"),
     route(
@@ -157,18 +157,18 @@ pub(super) const ROUTES: &[AdminRoute] = &[
 ];
 
 impl AdminRoute {
-    /// The endpoint at a path.
+    /// The route of a path.
     pub(super) fn find(path: &str) -> Option<&'static Self> {
         ROUTES.iter().find(|route| route.path == path)
     }
 
-    /// Whether it can be asked by this method.
+    /// Whether the endpoint allows this method.
     pub(super) fn allows(&self, method: &Method) -> bool {
         let mut methods = self.methods.split(", ");
         methods.any(|allowed| allowed == method.as_str())
     }
 
-    /// What it takes to ask it so.
+    /// The permission that this method needs.
     pub(super) fn required_permission(&self, method: &Method) -> Permission {
         match self.endpoint {
             AdminEndpoint::Health | AdminEndpoint::Ready => Permission::Public,
@@ -178,12 +178,12 @@ impl AdminRoute {
     }
 }
 
-/// Whether a request by this method changes anything.
+/// Whether requests with this method change something.
 pub(super) fn is_write(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// The longest body that is read of such a request.
+/// The longest body that is read for such a request.
 pub(super) fn max_body_len(method: &Method, path: &str) -> usize {
     match AdminRoute::find(path) {
         Some(route) if is_write(method) && route.allows(method) => MOST_BODY,

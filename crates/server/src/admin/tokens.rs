@@ -1,33 +1,32 @@
-//! The words that show who may read and who may operate.
+//! The bearer tokens of the admin listener.
 //!
-//! Must not know: HTTP, where tokens come from, what rights are for.
+//! Must not know: HTTP, where tokens come from, what permissions allow.
 
 use std::fmt;
 use std::hint::black_box;
 
 use super::routes::Permission;
 
-/// Shorter ones can be guessed.
+/// Shorter tokens can be guessed.
 const SHORTEST: usize = 16;
-/// Longer than any that makes sense.
+/// No useful token is longer.
 const LONGEST: usize = 512;
 
-/// The tokens of an admin listener. Whoever may operate may also read.
+/// The tokens of an admin listener. The operate token also allows reading.
 #[derive(Clone, Default)]
 pub struct AdminTokens {
     read: Option<Token>,
     operate: Option<Token>,
 }
 
-/// A secret word. It is compared in a time that does not depend on where two differ, and never shown.
+/// A secret token. It is compared in constant time and never shown.
 #[derive(Clone)]
 struct Token(Box<[u8]>);
 
 impl AdminTokens {
-    /// With these tokens, which must be 16 to 512 printable characters without spaces, and different.
+    /// Tokens of 16 to 512 printable characters without spaces. They must differ.
     ///
-    /// # Errors
-    /// Which of them is not, and why.
+    /// Which token is invalid, and why.
     pub fn new(read: Option<&str>, operate: Option<&str>) -> Result<Self, InvalidAdminToken> {
         if read.is_some() && read == operate {
             let reason = "it is the same as the read token, which must not be able to operate";
@@ -46,21 +45,21 @@ impl AdminTokens {
         })
     }
 
-    /// Whether there is any, so that one has to be shown.
+    /// Whether any token is set, so that requests need one.
     #[must_use]
     pub const fn is_any_set(&self) -> bool {
         self.read.is_some() || self.operate.is_some()
     }
 
-    /// Whether anybody can operate, by showing a token.
+    /// Whether there is an operate token.
     pub(super) const fn can_operate(&self) -> bool {
         self.operate.is_some()
     }
 
-    /// What a token gives the right to.
+    /// The permission of a token.
     pub(super) fn permission_of(&self, shown: &[u8]) -> Option<Permission> {
         let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(shown));
-        // Both are compared whatever the first says.
+        // Compare both, whatever the first comparison gives.
         let (reads, operates) = (is(&self.read), is(&self.operate));
         if operates {
             Some(Permission::Operate)
@@ -84,7 +83,7 @@ impl Token {
     }
 
     fn is(&self, shown: &[u8]) -> bool {
-        // How long the token is may be found out; nothing else can.
+        // The time reveals the length of the token and nothing else.
         let differ = |sum: u8, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
         let differences = self.0.iter().zip(shown).fold(0, differ);
         self.0.len() == shown.len() && black_box(differences) == 0
@@ -92,7 +91,7 @@ impl Token {
 }
 
 impl fmt::Debug for AdminTokens {
-    /// Only which there are.
+    /// Shows only which tokens are set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens")
             .field("read", &self.read.is_some())
@@ -101,7 +100,7 @@ impl fmt::Debug for AdminTokens {
     }
 }
 
-/// A token that cannot be used. It is not repeated.
+/// An invalid token. The token itself is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidAdminToken {
     /// `read` or `operate`.

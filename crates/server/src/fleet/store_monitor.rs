@@ -1,8 +1,8 @@
-//! Looking whether parts of the store that were away are back, for as long as the process lives.
+//! Monitors the shared store: probes parts that are unavailable until they answer again.
 //!
-//! No request is ever used to find that out. Tries are spread at random, at first within 50 ms, then within twice as long
-//! each time up to a second, so that the nodes of a fleet do not all come at once to a server that has just started. Each
-//! going and coming is logged once. Must not know: what is decided meanwhile.
+//! Requests are never used as probes. Probes have random delays: at first up to 50 ms, then doubling to one second, so that the
+//! nodes of a fleet do not all reconnect at once. Each outage and each recovery is logged once. Must not know: what is decided
+//! meanwhile.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,14 +18,14 @@ use tollgate_service::catch_panic;
 
 use super::connect::FleetConnection;
 
-/// Within so long after a part went away it is tried for the first time; as often it is looked whether one has.
+/// The longest delay before the first probe, and the interval of checks while all parts are available.
 const FIRST: Duration = Duration::from_millis(50);
-/// After so many tries in vain the servers are asked why.
+/// After this many failed probes the servers are inspected for the cause.
 const LONG: u32 = 5;
-/// At least so often it is tried later.
+/// The longest delay between probes.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Whoever looks after a store. Its [`run`](Self::run) is to be run once in a process.
+/// Monitors a shared store. [`run`](Self::run) it once per process.
 #[derive(Debug)]
 pub struct StoreMonitor {
     store: Arc<RedisStore>,
@@ -33,21 +33,21 @@ pub struct StoreMonitor {
     panics: AtomicU64,
 }
 
-/// What was seen so far.
+/// The state of the monitor.
 struct MonitorState {
-    /// Parts that were away when last looked.
+    /// Which parts were unavailable at the last check.
     away: Vec<bool>,
-    /// Tries in a row that found nothing back.
+    /// Failed probes in a row.
     tries: u32,
-    /// Whether the servers are to be asked about themselves.
+    /// Whether to inspect the servers.
     inspects: bool,
-    /// What was told of them.
+    /// Findings that were logged.
     told: HashSet<String>,
     random: RandomState,
 }
 
 impl StoreMonitor {
-    /// Looks after this store.
+    /// A monitor of this store.
     #[must_use]
     pub fn new(shared: &FleetConnection) -> Self {
         Self {
@@ -57,13 +57,13 @@ impl StoreMonitor {
         }
     }
 
-    /// How often a look ended by a bug of ours; the next one was taken all the same.
+    /// How many checks panicked. The monitor continues after a panic.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Looks again and again. Never ends.
+    /// Checks the store forever.
     pub async fn run(self: Arc<Self>, now: impl Fn() -> Timestamp + Send + Sync) {
         let mut seen = MonitorState {
             away: vec![false; self.fleet.breakers().len()],
@@ -81,9 +81,9 @@ impl StoreMonitor {
         }
     }
 
-    /// Takes one look.
+    /// Runs one check.
     async fn look(&self, seen: &mut MonitorState, now: &(impl Fn() -> Timestamp + Send + Sync)) {
-        // First, so that a part is told to be away before it is told to be back.
+        // Before the probe, so that an outage is logged before its recovery.
         seen.tell(&self.fleet);
         let tended = self.fleet.probe_unavailable(now).await;
         seen.tell(&self.fleet);
@@ -99,8 +99,8 @@ impl StoreMonitor {
         }
     }
 
-    /// Asks the servers about themselves, and logs what is unwise about them, once. Of a store that is away it is known that
-    /// it cannot be reached; that it is a replica, and not asked for that reason, is not.
+    /// Inspects the servers and logs each finding once. While the store is unavailable, "unreachable" is no news; but that a
+    /// server is a replica may be the cause.
     async fn inspect(&self, seen: &mut MonitorState, is_away: bool) {
         for finding in self.store.inspect().await {
             let is_known = is_away && finding.kind == ServerWarningKind::Unreachable;
@@ -112,7 +112,7 @@ impl StoreMonitor {
 }
 
 impl MonitorState {
-    /// Logs what has changed since this was last asked.
+    /// Logs outages and recoveries since the last call.
     fn tell(&mut self, fleet: &Fleet) {
         let parts = fleet.breakers().len();
         for (part, (breaker, was_away)) in fleet.breakers().iter().zip(&mut self.away).enumerate() {
@@ -127,14 +127,14 @@ impl MonitorState {
                     "the shared store is away: this node decides by itself"
                 );
             } else {
-                // Another server may have taken its place.
+                // Another server may have taken over.
                 self.inspects = true;
                 tracing::info!(part, parts, "the shared store is back");
             }
         }
     }
 
-    /// How long to wait until the next look.
+    /// The delay until the next check.
     fn pause(&self) -> Duration {
         if self.tries == 0 {
             return FIRST;

@@ -1,8 +1,8 @@
 //! One call, from its head to its trailers.
 //!
-//! A question that came whole is answered in the same breath, on the task of its connection: nothing is spawned, and no
-//! timer is set. What takes longer, because the question is not whole, a store has to be waited for or the answer is held
-//! back, goes on by itself, [`slowly`]. Must not know: what is asked.
+//! A request that arrives whole is answered on the task of its connection: no task is spawned and no timer is set. If the
+//! request is incomplete, a store has to be awaited or the reply is delayed, [`finish_call`] completes the call in a task of
+//! its own. Must not know: services.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -26,37 +26,37 @@ use crate::listen::ShutdownSignal;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// A call that has begun.
+/// A call in progress.
 #[derive(Debug)]
 pub(super) struct Call {
     method: GrpcMethod,
     body: RecvStream,
     respond: SendResponse<Bytes>,
     inbox: MessageDecoder,
-    /// How much of the connection's window it holds.
+    /// How many bytes of the connection's flow-control window it holds.
     held: usize,
-    /// The question, once it is there.
+    /// The request, once it is complete.
     message: Option<Bytes>,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 pub(super) enum CallProgress {
-    /// It is over.
+    /// The call has ended.
     Done,
-    /// The rest of the question is missing.
+    /// The request is incomplete.
     ReadingRequest(Call),
-    /// The answer is being found.
+    /// The reply is awaited.
     AwaitingReply(Call, PendingGrpcReply),
-    /// The answer is there and waits.
+    /// The reply is ready and delayed.
     HoldingReply(SendResponse<Bytes>, GrpcReply),
 }
 
-/// An answer that a store is waited for.
+/// A reply that waits for a store.
 pub(super) type PendingGrpcReply =
     Pin<Box<dyn Future<Output = Result<GrpcReply, GrpcStatus>> + Send>>;
 
 impl Call {
-    /// Begins a call, or answers at once why it cannot be made.
+    /// Starts a call, or answers why it cannot be made.
     pub(super) fn begin(
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
@@ -89,7 +89,7 @@ impl Call {
         self.method
     }
 
-    /// Ends it because there is no room for it.
+    /// Ends the call because a limit is reached.
     pub(super) fn reject(mut self, why: &str) {
         fail(
             &mut self.respond,
@@ -97,7 +97,7 @@ impl Call {
         );
     }
 
-    /// Goes on as far as is possible now.
+    /// Advances the call as far as possible without waiting.
     pub(super) fn advance<S: GrpcHandler>(
         mut self,
         context: &mut Context<'_>,
@@ -110,7 +110,7 @@ impl Call {
         };
         let (method, is_stopping) = (self.method, stopping.is_triggered());
         match question {
-            // Whoever asked is gone.
+            // The client has cancelled the call.
             None => CallProgress::Done,
             Some(Err(status)) => self.end(Err(status)),
             Some(Ok(message)) if service.has_fleet() => {
@@ -122,7 +122,7 @@ impl Call {
                     Poll::Pending => CallProgress::AwaitingReply(self, deciding),
                 }
             }
-            // Over memory it is ready now. It is large, so it stays on the stack and is not copied into a box.
+            // Without a fleet the reply is ready now. The future is large, so it stays on the stack instead of in a box.
             Some(Ok(message)) => {
                 let answer = pin!(service.handle(method, &message, is_stopping));
                 match answer.poll(context) {
@@ -136,7 +136,7 @@ impl Call {
         }
     }
 
-    /// Sends the answer, unless it is to be held back.
+    /// Sends the reply, unless it is delayed.
     fn end(mut self, answer: Result<GrpcReply, GrpcStatus>) -> CallProgress {
         self.release();
         match answer {
@@ -149,18 +149,18 @@ impl Call {
         CallProgress::Done
     }
 
-    /// The one message of the question, when all of it is there.
+    /// Reads the one message of the request.
     fn poll_question(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, GrpcStatus>>> {
         while !self.body.is_end_stream() {
             match ready!(self.body.poll_data(context)) {
-                // Many end their question with an empty piece.
+                // Many clients end the request with an empty frame.
                 Some(Ok(bytes)) if bytes.is_empty() => {}
                 Some(Ok(bytes)) => {
-                    // The window is given back when the call is over: what a connection can make us hold is bounded by
-                    // its window, however many calls it begins.
+                    // The window is released when the call ends. So the window bounds what a connection can make us buffer,
+                    // however many calls it starts.
                     self.held = self.held.saturating_add(bytes.len());
                     self.inbox.push(bytes);
                     if let Err(status) = self.take_message() {
@@ -193,18 +193,18 @@ impl Call {
     }
 
     fn release(&mut self) {
-        // It fails if more is released than was held, which cannot be, or if the stream is gone.
+        // It fails if the stream is gone, which needs no handling.
         let _released = self.body.flow_control().release_capacity(self.held);
     }
 
-    /// The parts of a call whose answers are many.
+    /// Converts the call into a stream of replies.
     pub(super) fn into_stream(mut self) -> Option<(GrpcMethod, RecvStream, SendStream<Bytes>)> {
         let stream = send_head(&mut self.respond, Response::new(()), false)?;
         Some((self.method, self.body, stream))
     }
 }
 
-/// Why a request is no call, as HTTP says it.
+/// The HTTP response to a request that is not a gRPC call.
 fn refusal(head: &Parts) -> Option<Response<()>> {
     let is_grpc = |value: &HeaderValue| {
         let rest = value.as_bytes().strip_prefix(b"application/grpc");
@@ -225,7 +225,7 @@ fn refusal(head: &Parts) -> Option<Response<()>> {
     None
 }
 
-/// Sends an answer and that all is well. Whoever does not want it any more does not get it.
+/// Sends a reply and the trailers. Errors mean that the client has cancelled.
 fn send(respond: &mut SendResponse<Bytes>, message: Bytes) {
     if let Some(mut stream) = send_head(respond, Response::new(()), false)
         && stream.send_data(message, false).is_ok()
@@ -234,7 +234,7 @@ fn send(respond: &mut SendResponse<Bytes>, message: Bytes) {
     }
 }
 
-/// Ends a stream of answers.
+/// Ends a stream of replies with its trailers.
 pub(super) fn finish_stream(stream: &mut SendStream<Bytes>, how: Result<(), GrpcStatus>) {
     let trailers = match how {
         Ok(()) => ok_trailers(),
@@ -244,7 +244,7 @@ pub(super) fn finish_stream(stream: &mut SendStream<Bytes>, how: Result<(), Grpc
             fields
         }
     };
-    // It fails if nobody wants it any more.
+    // It fails if the client has cancelled.
     let _sent = stream.send_trailers(trailers);
 }
 
@@ -265,7 +265,8 @@ fn send_head(
     respond.send_response(response, is_all).ok()
 }
 
-/// The rest of a call that takes longer: its question is not complete, its answer is not found yet, or is held back.
+/// Completes a call that could not be answered immediately: its request is incomplete, its reply is awaited, or its reply is
+/// delayed.
 pub(super) async fn finish_call<S: GrpcHandler>(
     step: CallProgress,
     limits: GrpcLimits,
@@ -298,7 +299,7 @@ pub(super) async fn finish_call<S: GrpcHandler>(
     };
     if let CallProgress::HoldingReply(mut respond, answer) = step {
         let wait = Duration::from_nanos(answer.delay.as_nanos());
-        // All of it: whoever went on earlier would take what was promised to others.
+        // The whole delay: an earlier reply would use up quota that is promised to others.
         sleep(wait).await;
         send(&mut respond, answer.message);
         drop(answer.wait_permit);

@@ -1,7 +1,6 @@
-//! One connection: HTTP/2 within bounds, and the calls on it.
+//! One HTTP/2 connection and its calls.
 //!
-//! Calls are answered as they are read, so that what came in one packet is answered in one. Must not know: what is asked,
-//! sockets.
+//! Calls are answered as they are read, so calls of one packet are answered in one packet. Must not know: services, sockets.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -21,18 +20,18 @@ use super::methods::GrpcHandler;
 use super::streams;
 use crate::listen::ShutdownSignal;
 
-/// Bytes of questions that a connection may have sent without being answered. A whole message fits twice.
+/// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
 const WINDOW: u32 = 262_144;
-/// Calls that were given up by whoever made them before we looked at them, and mistakes on streams: with more of them than
-/// this somebody is trying something.
+/// Limits on calls that the client resets before we read them, and on streams with protocol errors. Exceeding them ends the
+/// connection, against rapid-reset attacks.
 const MOST_RESETS: usize = 64;
 const MOST_MISTAKES: usize = 128;
-/// Bytes of an answer that wait for a client to make room.
+/// Bytes of replies that are buffered until the client reads them.
 const MAX_SEND_BUFFER: usize = 262_144;
-/// Calls on one connection whose answers never end: watched health, reflection and quotas.
+/// Streaming calls on one connection: health watches, reflection and quota streams.
 const MOST_STREAMS: usize = 16;
 
-/// The whole life of one connection.
+/// Serves one connection until it ends.
 pub(super) async fn serve_connection<T, S>(
     io: T,
     service: Arc<S>,
@@ -66,7 +65,7 @@ pub(super) async fn serve_connection<T, S>(
 
 fn bounded(limits: &GrpcLimits) -> Builder {
     let mut builder = Builder::new();
-    // A message must fit into its stream's window, which is given back only when the call is over.
+    // A message has to fit into the window of its stream, which is released only when the call ends.
     let window = u32::try_from(limits.max_message_len).unwrap_or(WINDOW);
     let window = window.saturating_add(1_024).min(WINDOW);
     builder
@@ -84,8 +83,7 @@ fn bounded(limits: &GrpcLimits) -> Builder {
 struct Connection<T, S> {
     http2: Http2<T, Bytes>,
     keep_alive: Option<KeepAlive>,
-    /// Calls that could not be answered at once, which are no more than a connection may have open, and those that have many
-    /// answers.
+    /// Calls that could not be answered immediately, bounded by the concurrent streams of the connection, and streaming calls.
     slow: JoinSet<()>,
     streams: JoinSet<()>,
     service: Arc<S>,
@@ -99,7 +97,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
-    /// Ready at its end.
+    /// Ready when the connection ends.
     fn poll(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {
         if !self.is_stopping && stop.poll(context).is_ready() {
             self.is_stopping = true;
@@ -115,7 +113,7 @@ where
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    // The client's doing: it left, or does not speak HTTP/2.
+                    // The client caused this: it disconnected, or does not speak HTTP/2.
                     tracing::debug!(%error, "a connection ended early");
                     return Poll::Ready(());
                 }

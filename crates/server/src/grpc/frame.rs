@@ -1,21 +1,21 @@
-//! Messages on a stream: each behind a byte that says whether it is compressed and four that say how long it is.
+//! gRPC message framing: a compression flag, four bytes of length, and the message.
 //!
-//! A message that came whole is not copied; one that came in pieces is put together within its bound. Must not know: what
-//! messages say.
+//! A message that arrives whole is not copied. Fragments are assembled up to the length limit. Must not know: what messages
+//! contain.
 
 use bytes::{Bytes, BytesMut};
 
 use super::status::{GrpcCode, GrpcStatus};
 
-/// What stands before each message, in bytes.
+/// The length of the prefix of each message, in bytes.
 pub(crate) const PREFIX_LEN: usize = 5;
 
-/// Bytes of a stream until they are messages.
+/// Decodes the messages of a stream.
 #[derive(Debug)]
 pub(crate) struct MessageDecoder {
-    /// As they came, while that is enough.
+    /// The unread bytes, while they are in one piece.
     whole: Bytes,
-    /// Put together, where it is not.
+    /// The unread bytes, assembled from several pieces.
     pieces: BytesMut,
     /// The longest message.
     most: usize,
@@ -30,7 +30,7 @@ impl MessageDecoder {
         }
     }
 
-    /// Adds what came.
+    /// Adds received bytes.
     pub(crate) fn push(&mut self, bytes: Bytes) {
         if self.whole.is_empty() && self.pieces.is_empty() {
             self.whole = bytes;
@@ -41,7 +41,7 @@ impl MessageDecoder {
         self.whole = Bytes::new();
     }
 
-    /// The next message, if all of it is there.
+    /// The next message, if it is complete.
     pub(crate) fn next_message(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         let there: &[u8] = if self.pieces.is_empty() {
             &self.whole
@@ -74,26 +74,26 @@ impl MessageDecoder {
         Ok(Some(framed.slice(PREFIX_LEN..)))
     }
 
-    /// Whether there is nothing left that is no message.
+    /// Whether no bytes of an incomplete message remain.
     pub(crate) fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.pieces.is_empty()
     }
 }
 
-/// Most answers are shorter.
+/// Most replies are shorter.
 const USUAL_LEN: usize = 256;
 
-/// Room for a message behind its prefix.
+/// A buffer with room for the prefix.
 pub(crate) fn new_frame() -> Vec<u8> {
     let mut out = Vec::with_capacity(USUAL_LEN);
     out.extend_from_slice(&[0; PREFIX_LEN]);
     out
 }
 
-/// Writes the length of the one message that was added to a [`frame`] into its prefix, and hands it over.
+/// Writes the length of the message into the prefix of a buffer made by [`new_frame`].
 pub(crate) fn finish_frame(mut out: Vec<u8>) -> Bytes {
     let length = out.len().saturating_sub(PREFIX_LEN);
-    // Answers are far shorter than four gigabytes.
+    // Replies are far shorter than 4 GiB.
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     if let Some(place) = out.get_mut(1..PREFIX_LEN) {
         place.copy_from_slice(&length);
@@ -101,7 +101,7 @@ pub(crate) fn finish_frame(mut out: Vec<u8>) -> Bytes {
     out.into()
 }
 
-/// One message that is written at once.
+/// Encodes one message.
 #[cfg(test)]
 pub(crate) fn encode_frame(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = new_frame();

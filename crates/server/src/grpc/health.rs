@@ -1,6 +1,6 @@
 //! `grpc.health.v1`: whether the server is ready, for load balancers and probes.
 //!
-//! It is until it begins to stop; what its store does has no say in it. Must not know: connections, streams.
+//! It is ready until it starts to shut down. The state of the store does not matter. Must not know: connections, streams.
 
 use super::methods::{
     GrpcMethod, HEALTH_SERVICE, REFLECTION_SERVICE, REFLECTION_V1ALPHA_SERVICE, RLQS_SERVICE,
@@ -9,8 +9,8 @@ use super::methods::{
 use super::status::{GrpcCode, GrpcStatus};
 use super::wire::{MessageFields, MessageWriter, WireError, WireValue, text};
 
-/// The services that are ready or not; the server as a whole, which has no name; and the name by which probes of
-/// envoyproxy/ratelimit ask.
+/// The services with a health status. The empty name is the server as a whole; `ratelimit` is the name that probes of
+/// envoyproxy/ratelimit use.
 const SERVICES: [&str; 7] = [
     "",
     RLS_SERVICE,

@@ -1,6 +1,6 @@
-//! Whether anybody is still there: a connection is asked now and then, and given up if there is no answer.
+//! HTTP/2 keepalive: pings an idle connection and closes it if no pong arrives.
 //!
-//! Must not know: what the connection is for.
+//! Must not know: calls.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::limits::GrpcLimits;
 
-/// Asks one connection.
+/// The keepalive of one connection.
 #[derive(Debug)]
 pub(super) struct KeepAlive {
     pings: PingPong,
@@ -28,7 +28,7 @@ impl KeepAlive {
         }
     }
 
-    /// Ready when the connection is to be given up.
+    /// Ready when the connection has to be closed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, limits: &GrpcLimits) -> Poll<()> {
         loop {
             if self.was_asked && self.pings.poll_pong(context).is_ready() {

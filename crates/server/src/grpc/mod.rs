@@ -1,7 +1,7 @@
-//! gRPC for Envoy and everybody else: the rate limit service, health and reflection, straight on HTTP/2.
+//! The gRPC listener: Envoy's rate limit services, health and reflection, directly on HTTP/2.
 //!
-//! A call is a head, one message behind five bytes, and trailers; that is little enough to do without a framework, and a
-//! decision costs so little that the framework would be most of it. Must not know: sockets, how anything is decided.
+//! A gRPC call is a head, one framed message and trailers, which needs no framework. A framework would cost more than the
+//! decision. Must not know: sockets, how requests are decided.
 
 mod call;
 mod connection;
@@ -43,16 +43,16 @@ use tollgate_envoy::rls::RlsError;
 use tollgate_envoy::rls::messages::{DescriptorBuffer, EntryBuffer, read_request, write_response};
 use tollgate_service::{RequestOutcome, Transport, catch_panic};
 
-/// gRPC for Envoy: the services of an [`EnvoyService`], health and reflection.
+/// The gRPC server: the services of an [`EnvoyService`], health and reflection.
 pub struct GrpcServer<C> {
     envoy: Arc<EnvoyService<C>>,
     counters: Arc<ListenerCounters>,
-    /// Said when the server wants to be asked no more, before it stops.
+    /// Triggers when load balancers should stop sending calls, before the shutdown.
     leaving: Option<ShutdownSignal>,
 }
 
 impl<C: Clock + 'static> GrpcServer<C> {
-    /// Answers what Envoy asks by these services.
+    /// A server over these services.
     #[must_use]
     pub fn new(envoy: Arc<EnvoyService<C>>) -> Self {
         Self {
@@ -62,15 +62,14 @@ impl<C: Clock + 'static> GrpcServer<C> {
         }
     }
 
-    /// The same, not ready any more once this is said.
+    /// Reports not ready once `leaving` triggers.
     #[must_use]
     pub fn with_drain_signal(mut self, leaving: ShutdownSignal) -> Self {
         self.leaving = Some(leaving);
         self
     }
 
-    /// Serves on `listener` until `shutdown` completes, then lets calls that are under way finish. Never ends for any
-    /// other reason.
+    /// Serves clients of `listener` until `shutdown` completes, then drains calls in progress. Returns for no other reason.
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
@@ -84,17 +83,16 @@ impl<C: Clock + 'static> GrpcServer<C> {
         accept(listener, Arc::new(protocol), limits.listener, shutdown).await
     }
 
-    /// What went wrong and was survived so far.
+    /// The counters of the listener.
     #[must_use]
     pub const fn counters(&self) -> &Arc<ListenerCounters> {
         &self.counters
     }
 
-    /// Answers the bytes of one `RateLimitRequest` with those of a `RateLimitResponse`, without a connection: for tests,
-    /// fuzzing and measurements.
+    /// Answers the bytes of one `RateLimitRequest` with the bytes of a `RateLimitResponse`, without a connection. For tests,
+    /// fuzzing and benchmarks.
     ///
-    /// # Errors
-    /// The number of gRPC's code and a sentence.
+    /// The gRPC status code and message.
     pub async fn answer_bytes(
         &self,
         message: &[u8],
@@ -151,7 +149,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
                 health::respond(method, message, is_stopping, &mut out)?;
             }
             GrpcMethod::Reflect => reflection::respond(message, &mut out)?,
-            // It has no one answer, and whoever knows that does not ask for it.
+            // Streaming calls do not come here.
             GrpcMethod::StreamQuotas => {
                 return Err(GrpcStatus::new(GrpcCode::Internal, "it is a stream"));
             }

@@ -1,6 +1,6 @@
-//! Streams of quotas: reports are taken in as they come, and assignments sent whenever there are any.
+//! RLQS streams: receives reports and sends assignments when they are due.
 //!
-//! Must not know: what is reported or assigned.
+//! Must not know: the content of reports and assignments.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::status::{GrpcCode, GrpcStatus};
 use super::streams::{RequestStream, StreamEnd, client_reset};
 use crate::listen::ShutdownSignal;
 
-/// How often time is looked at where nothing else happens.
+/// How often due assignments are checked without another event.
 const TICK: Duration = Duration::from_secs(1);
-/// What was taken to be sent must be sent within this, or not at all: it counts as sent from when it was taken.
+/// An assignment has to be sent within this time or not at all, because it counts as sent from when it was written.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
 
-/// One stream, until whoever made it has had enough or the server stops.
+/// Serves one stream until the client ends it or the server shuts down.
 pub(super) async fn serve(
     questions: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
@@ -53,13 +53,13 @@ pub(super) async fn serve(
             Ok(None) => return Some(Ok(())),
             Err(status) => return Some(Err(status)),
         }
-        // Who reports without a pause is heard like everybody else, and not instead of them.
+        // Yield, so that a client that reports without a pause does not starve others.
         tokio::task::yield_now().await;
     }
 }
 
-/// Sends all that is due. Whoever does not take it in time is given up: it then gets none of it, and a message that is late
-/// would be worse than none.
+/// Sends all due assignments. If the client does not read them in time, the stream ends: a late assignment would be worse than
+/// none.
 async fn tell(
     stream: &mut SendStream<Bytes>,
     subscriber: &mut dyn QuotaStream,
@@ -83,7 +83,7 @@ async fn tell(
     }
 }
 
-/// Waits until there is room; answers whether there ever will be.
+/// Waits for flow-control capacity. Returns false if the stream has ended.
 async fn room_for(stream: &mut SendStream<Bytes>, length: usize) -> bool {
     stream.reserve_capacity(length);
     while stream.capacity() < length {

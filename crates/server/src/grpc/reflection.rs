@@ -1,4 +1,4 @@
-//! Reflection: tools ask which services there are and what their messages look like, and need no files of their own.
+//! Server reflection: the services and the descriptors of their messages, for tools without `.proto` files.
 //!
 //! Must not know: connections, streams.
 
@@ -6,7 +6,7 @@ use super::schema::{FileDescriptor, files};
 use super::status::{GrpcCode, GrpcStatus};
 use super::wire::{MessageFields, MessageWriter, WireError, WireValue, text};
 
-/// What is asked.
+/// A reflection request.
 enum ReflectionRequest<'a> {
     Nothing,
     FileByName(&'a str),
@@ -32,7 +32,7 @@ pub(super) fn respond(message: &[u8], out: &mut Vec<u8>) -> Result<(), GrpcStatu
             tell_files(found, &mut writer);
         }
         ReflectionRequest::Extensions(name) => writer.message(5, |writer| {
-            // Messages of this version of the format have none.
+            // proto3 messages have no extensions.
             writer.text(1, name.as_bytes());
         }),
         ReflectionRequest::Services => writer.message(6, |writer| {
@@ -72,7 +72,7 @@ fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), WireError> {
     Ok((host, question))
 }
 
-/// A file and all that it imports, each behind those that import it.
+/// Writes a file and all its transitive imports, importing files first.
 fn tell_files(found: Option<FileDescriptor>, writer: &mut MessageWriter<'_>) {
     let Some(found) = found else {
         return tell_error(

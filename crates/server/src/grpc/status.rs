@@ -1,16 +1,16 @@
-//! How a call ends: a code, and a sentence for whoever has to find out why.
+//! gRPC status: a code and a message.
 //!
-//! Must not know: what was called.
+//! Must not know: methods.
 
 use std::fmt::Write as _;
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 
-/// The longest sentence that is sent, in bytes, before it is escaped.
+/// The longest message that is sent, in bytes, before escaping.
 const MAX_MESSAGE_LEN: usize = 512;
 
-/// The codes of gRPC that we use, with their numbers.
+/// The gRPC status codes that we use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcCode {
     Ok = 0,
@@ -23,7 +23,7 @@ pub(crate) enum GrpcCode {
     Unavailable = 14,
 }
 
-/// How a call ends that ends badly.
+/// The status of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrpcStatus {
     pub(crate) code: GrpcCode,
@@ -38,7 +38,7 @@ impl GrpcStatus {
         }
     }
 
-    /// The fields that say so.
+    /// Writes the status into header fields or trailers.
     pub(crate) fn write(&self, fields: &mut HeaderMap) {
         fields.insert(GRPC_STATUS, number(self.code));
         if let Ok(message) = HeaderValue::from_str(&escaped(&self.message)) {
@@ -50,7 +50,7 @@ impl GrpcStatus {
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// The trailers of a call that ends well.
+/// The trailers of a successful call.
 pub(crate) fn ok_trailers() -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(1);
     fields.insert(GRPC_STATUS, number(GrpcCode::Ok));
@@ -70,7 +70,7 @@ const fn number(code: GrpcCode) -> HeaderValue {
     })
 }
 
-/// A sentence as the protocol wants it: printable, with everything else in percents.
+/// Percent-encodes a message: every byte but printable ASCII.
 fn escaped(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes().take(MAX_MESSAGE_LEN) {

@@ -1,6 +1,6 @@
-//! Calls with many answers: health that is watched, reflection, and quotas.
+//! Streaming calls: health watches, reflection and quota streams.
 //!
-//! Must not know: what is asked, how the connection is read.
+//! Must not know: services, how the connection is read.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::quota_stream;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::listen::ShutdownSignal;
 
-/// Questions that one stream may ask: tools ask a handful.
+/// Requests on one reflection stream. Tools send a handful.
 const MOST_QUESTIONS: usize = 1_000;
-/// So many times longer than a question a report may be.
+/// A quota report may be this many times longer than other messages.
 const REPORT: usize = 16;
 
-/// One call, until whoever made it has had enough or the server stops.
+/// Serves one call until the client ends it or the server shuts down.
 pub(super) async fn serve<S: GrpcHandler>(
     call: Call,
     service: Arc<S>,
@@ -33,7 +33,7 @@ pub(super) async fn serve<S: GrpcHandler>(
         return;
     };
     let longest = match method {
-        // A report is about all buckets of a client.
+        // A report covers all buckets of a client.
         GrpcMethod::StreamQuotas => limits.max_message_len.saturating_mul(REPORT),
         _ => limits.max_message_len,
     };
@@ -58,14 +58,14 @@ pub(super) async fn serve<S: GrpcHandler>(
     }
 }
 
-/// What a client sends on its stream.
+/// The messages that a client sends on its stream.
 pub(super) struct RequestStream {
     body: RecvStream,
     inbox: MessageDecoder,
 }
 
 impl RequestStream {
-    /// The next message; nothing at the end.
+    /// The next message, or `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         loop {
             if let Some(message) = self.inbox.next_message()? {
@@ -73,7 +73,7 @@ impl RequestStream {
             }
             match poll_fn(|context| self.body.poll_data(context)).await {
                 Some(Ok(bytes)) => {
-                    // There is never more than a message and a window of it.
+                    // At most one message and one window are buffered.
                     let _released = self.body.flow_control().release_capacity(bytes.len());
                     self.inbox.push(bytes);
                 }
@@ -83,12 +83,12 @@ impl RequestStream {
     }
 }
 
-/// Completes when whoever made the call has given it up.
+/// Completes when the client resets the stream.
 pub(super) async fn client_reset(stream: &mut SendStream<Bytes>) {
     let _reason = poll_fn(|context| stream.poll_reset(context)).await;
 }
 
-/// How it ended, if anybody wants to know.
+/// The status to end the stream with; `None` if the client has reset it.
 pub(super) type StreamEnd = Option<Result<(), GrpcStatus>>;
 
 async fn watch<S: GrpcHandler>(
@@ -146,7 +146,7 @@ async fn reflect<S: GrpcHandler>(
             Ok(None) => return Some(Ok(())),
             Err(status) => return Some(Err(status)),
         };
-        // Nobody gets answers faster than they are taken: the next question is read when there is room.
+        // The next request is read only when there is room for this reply, so replies do not pile up.
         let answer = service.handle(GrpcMethod::Reflect, &question, stopping.is_triggered());
         match answer.await {
             Ok(answer) => {

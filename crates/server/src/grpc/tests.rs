@@ -1,4 +1,4 @@
-//! Connections in memory, on a clock that jumps to whatever is waited for.
+//! Connections in memory, with tokio's time paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::listen::ShutdownTrigger;
 
 const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// Answers what it is asked, after as many seconds as the first byte says.
+/// Echoes the request, delayed by as many seconds as its first byte says.
 struct Echo;
 
 impl GrpcHandler for Echo {
@@ -65,7 +65,7 @@ fn line() -> RawConnection {
     }
 }
 
-/// A client that speaks HTTP/2, the word to stop, and the tasks of both ends.
+/// An HTTP/2 client, the shutdown trigger, and the tasks of both ends.
 async fn connected() -> (SendRequest<Bytes>, ShutdownTrigger, JoinSet<()>) {
     let RawConnection {
         client,
@@ -86,7 +86,7 @@ async fn begin(send: &SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>)
     sent.unwrap()
 }
 
-/// What was answered, and the status, which may come with the head.
+/// The reply and the status, which may be in the head.
 async fn end(response: ResponseFuture) -> (Bytes, String) {
     let (head, mut body): (_, RecvStream) = response.await.unwrap().into_parts();
     let message = match body.data().await {
@@ -114,7 +114,7 @@ async fn an_answer_that_has_to_wait_is_held_back_and_no_other() {
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!(end(slow).await, (question(3), "0".to_owned()));
     assert_eq!(began.elapsed().as_secs(), 3);
-    // However long: who went on earlier, as was once the case after ten seconds, would take what others were promised.
+    // A delay of any length: replies were once sent after ten seconds at the latest, which used up quota promised to others.
     let (long, mut body) = begin(&send).await;
     body.send_data(question(200), true).unwrap();
     assert_eq!(end(long).await, (question(200), "0".to_owned()));
@@ -146,7 +146,7 @@ async fn a_question_in_pieces_is_answered_and_one_that_is_given_up_is_forgotten(
     body.send_data(question(0).slice(..3), false).unwrap();
     body.send_reset(h2::Reason::CANCEL);
     drop((response, body));
-    // Nothing keeps the connection from ending.
+    // The cancelled call does not keep the connection open.
     let began = Instant::now();
     stop.trigger();
     drop(send);
@@ -166,14 +166,14 @@ async fn whoever_does_not_begin_is_cut_off_after_five_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_asked_after_a_minute_whether_anybody_is_there() {
     let (send, _stop, _tasks) = connected().await;
-    // Whoever speaks HTTP/2 answers pings, and stays for as long as it likes.
+    // A client that answers pings stays connected.
     for _ in 0..10 {
         tokio::time::advance(Duration::from_secs(61)).await;
         let (response, mut body) = begin(&send).await;
         body.send_data(question(0), true).unwrap();
         assert_eq!(end(response).await.1, "0");
     }
-    // Whoever does not is given up.
+    // A client that does not is disconnected.
     let mut line = line();
     let began = Instant::now();
     let beginning = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

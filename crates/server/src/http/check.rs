@@ -1,6 +1,6 @@
-//! The questions: may this request proceed, may these, where does a key stand, and what a gateway asks.
+//! The endpoints that decide: check, batch, acquire, reserve, status and forward-auth.
 //!
-//! Must not know: sockets, how JSON and query strings are read, what a verdict is made of.
+//! Must not know: sockets, how JSON and query strings are parsed, what a verdict consists of.
 
 use hyper::{Method, StatusCode};
 use tollgate_core::Outcome;
@@ -28,7 +28,7 @@ impl<C: Clock> App<C> {
         Ok(self.decide(&asked, CheckMode::Charge).await)
     }
 
-    /// A check of a request that will be worked on for a while, so looking is not enough.
+    /// A check whose limits are held while the request is in progress, so a peek is rejected.
     pub(crate) async fn acquire(
         &self,
         request: &HttpRequest<'_>,
@@ -50,7 +50,7 @@ impl<C: Clock> App<C> {
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
         no_query(request)?;
-        // All of them are understood before any of them is charged.
+        // All requests are parsed before the first one is charged.
         let questions = parse_check_requests(request.body)?;
         let mut body = Vec::from(br#"{"answers":["#);
         for (index, asked) in questions.iter().enumerate() {
@@ -73,7 +73,7 @@ impl<C: Clock> App<C> {
         Ok(HttpResponse::json(body))
     }
 
-    /// Where everything stands for a key. Charges nothing, and answers 200 whatever it finds.
+    /// The status of every limit for a key. It charges nothing and always answers 200.
     pub(crate) async fn status(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
         let asked = parse_query(request.query)?;
         let options = CheckOptions {
@@ -92,7 +92,7 @@ impl<C: Clock> App<C> {
             }))
     }
 
-    /// What a gateway asks about a request that it holds.
+    /// Decides about the request that a gateway holds.
     pub(crate) async fn authorize(
         &self,
         gateway: Gateway,
@@ -149,7 +149,7 @@ impl<C: Clock> App<C> {
             })
     }
 
-    /// The reply with the fields that an answer has in the dialects that were chosen.
+    /// Adds the rate limit fields of the configured dialects to a response.
     pub(crate) fn with_rate_limit_fields(
         &self,
         reply: HttpResponse,
@@ -167,7 +167,7 @@ fn posted(request: &HttpRequest<'_>) -> Result<CheckRequest, BadInput> {
     parse_check_request(request.body)
 }
 
-/// What is asked in two places at once could contradict itself.
+/// A query string and a body could contradict each other.
 fn no_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
     if request.query.is_empty() {
         return Ok(());

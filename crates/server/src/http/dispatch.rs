@@ -1,4 +1,4 @@
-//! Which endpoint answers what, and for whom: listeners, and whoever has a request in hand.
+//! Dispatches a request to its endpoint, for our own listener and for programs that have their own HTTP server.
 //!
 //! Must not know: sockets, connections, timeouts, how anything is decided.
 
@@ -22,8 +22,7 @@ use crate::listen::{DrainOutcome, Listener, Peer, ShutdownSignal};
 use tollgate_service::{RequestOutcome, Transport};
 
 impl<C: Clock> App<C> {
-    /// Answers every client that comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
-    /// any other reason.
+    /// Serves every client of `listener` until `shutdown` completes, then drains open connections. Returns for no other reason.
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
@@ -36,7 +35,7 @@ impl<C: Clock> App<C> {
         serve_http(limits, listener, self, shutdown).await
     }
 
-    /// Answers the requests of one connection that another listener has accepted, until the client leaves or `stopping` is said.
+    /// Serves one connection that another listener has accepted, until the client disconnects or `stopping` triggers.
     pub async fn serve_connection<S>(
         self: Arc<Self>,
         stream: S,
@@ -50,8 +49,8 @@ impl<C: Clock> App<C> {
         http1::serve(limits, self, stream, peer, stopping).await;
     }
 
-    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
-    /// whoever has a server of their own, and for measurements.
+    /// Answers one request that was read in full, without the size limits, timeouts and delays of a connection. For programs
+    /// with their own HTTP server, and for benchmarks.
     ///
     /// ```
     /// use tollgate_server::{App, demo_policy, listen::{Peer, LocalEndpoint}};
@@ -82,7 +81,7 @@ impl<C: Clock> App<C> {
         self.handle(&request).await.into_response()
     }
 
-    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    /// The server decides without a remote store, so only a shutdown makes it unready.
     fn ready(&self) -> HttpResponse {
         match self.is_draining() {
             true => HttpResponse::status_problem(
@@ -130,7 +129,7 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
             ApiEndpoint::Batch => self.check_batch(request).await,
             ApiEndpoint::Acquire => self.acquire(request).await,
             ApiEndpoint::Reserve => self.reserve(request).await,
-            // What is in a box is large, and rare beside checks: an idle connection has room for the largest future.
+            // Boxed futures are large and rarer than checks. An idle connection reserves space for the largest future here.
             ApiEndpoint::Report(report) => Box::pin(self.report(report, request)).await,
             ApiEndpoint::ForwardAuth(gateway) => self.authorize(gateway, request).await,
             ApiEndpoint::Status => self.status(request).await,

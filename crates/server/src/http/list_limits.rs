@@ -1,4 +1,4 @@
-//! Which limits there are: what each does in plain words, and what it has decided so far.
+//! `GET /v1/limits`: each limit in plain words, with its counters.
 //!
 //! Must not know: sockets, requests.
 

@@ -1,16 +1,16 @@
-//! A check request as a query string: a pure function from text to [`CheckRequest`].
+//! Parses a check request from a query string. A pure function.
 //!
-//! Reads what browsers and HTTP libraries write (`application/x-www-form-urlencoded`): pairs joined by `&`, `%` and two
-//! hexadecimal digits for a byte, `+` for a space. Must not know: HTTP, which limits exist.
+//! The format is `application/x-www-form-urlencoded`: pairs joined by `&`, `%` and two hexadecimal digits for a byte, `+` for a
+//! space. Must not know: HTTP, which limits exist.
 
 use crate::http::bad_input::{BadInput, parse_cost};
 use crate::http::check_request::CheckRequest;
 
-/// The longest value that policies look at, every byte of it escaped, fits.
+/// Room for the longest value that policies use, with every byte escaped.
 const MAX_QUERY_LEN: usize = 8_192;
 
-/// Parses `header.x-api-key=…&ip=…&cost=…&peek=…`. Strict: what is not understood is an error, never skipped, because a
-/// limit that is applied to the wrong key or cost is worse than one that says no.
+/// Parses `header.x-api-key=…&ip=…&cost=…&peek=…`. Unknown input is an error and never skipped, because a limit on the wrong
+/// key or cost is worse than an error.
 pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
     if query.len() > MAX_QUERY_LEN {
         let reason = format!("it has {} bytes, at most {MAX_QUERY_LEN} fit", query.len());
@@ -43,7 +43,7 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
 
 const BROKEN_ESCAPE: &str = "a % must be followed by two hexadecimal digits";
 
-/// Undoes the escaping, or `None` where a `%` is not followed by two hexadecimal digits.
+/// Decodes percent escapes. `None` if a `%` is not followed by two hexadecimal digits.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,6 +1,6 @@
-//! Reports about tickets: a response, a real cost, work that goes on, is done, or never happened.
+//! The endpoints that report about a ticket: respond, settle, cancel, renew and release.
 //!
-//! Must not know: sockets, how tickets are kept, what they settle.
+//! Must not know: sockets, how tickets are stored, what they settle.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -16,21 +16,21 @@ use crate::http::routes::TicketReportKind;
 use crate::http::verdict_body::to_json_string;
 use tollgate_service::{TICKET_LIFETIME, TakenTicket};
 
-/// What came of a report.
+/// The response to a report.
 #[derive(Serialize)]
 struct Done {
     ticket: String,
-    /// Whether it was carried out now; not if it had been before.
+    /// Whether this report settled the ticket; false if an earlier one did.
     settled: bool,
 }
 
-/// What came of a renewal.
+/// The response to a renewal.
 #[derive(Serialize)]
 struct Renewed {
     ticket: String,
-    /// Whether all places are still held.
+    /// Whether all leases are still held.
     held: bool,
-    /// How long the ticket is kept without being renewed again.
+    /// How long the ticket stays open without another renewal.
     expires_after_ms: u64,
 }
 
@@ -85,7 +85,7 @@ impl<C: Clock> App<C> {
     }
 }
 
-/// The fields of each report beside the ticket.
+/// The fields that a report may have besides `ticket`.
 const fn fields(report: TicketReportKind) -> &'static [&'static str] {
     match report {
         TicketReportKind::Respond => &["status", "headers"],
@@ -94,7 +94,7 @@ const fn fields(report: TicketReportKind) -> &'static [&'static str] {
     }
 }
 
-/// A response as it was reported. Without a status it is of no class, and counts nowhere.
+/// The reported response of the upstream. Without a status it belongs to no status class.
 struct Answered<'a>(&'a Said);
 
 impl Response for Answered<'_> {

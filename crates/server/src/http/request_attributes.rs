@@ -1,7 +1,7 @@
-//! What a caller says about a request, checked, as the engine asks for it.
+//! The attributes of a request as the client gives them, validated for the engine.
 //!
-//! Attributes have the names that policies give them: `ip`, `method`, `header.x-api-key`. Nothing is guessed: what the
-//! caller does not say is absent. Must not know: query strings, JSON, which limits exist.
+//! Attributes have the names that policies use: `ip`, `method`, `header.x-api-key`. Attributes that the client does not give
+//! are absent. Must not know: query strings, JSON, which limits exist.
 
 use std::net::IpAddr;
 
@@ -9,14 +9,14 @@ use tollgate_policy::attributes::{Attribute, Attributes};
 
 use crate::http::bad_input::BadInput;
 
-/// So many attributes may be said of one request.
+/// The most attributes of one request.
 const MOST_ATTRIBUTES: usize = 64;
 
-/// The short name for the attribute that most policies key by, so that the server can be tried by hand.
+/// A short alias for the attribute that most policies key by, for trying the server by hand.
 const KEY: &str = "key";
 const KEY_MEANS: &str = "header.x-api-key";
 
-/// What is known of a request.
+/// The attributes of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestAttributes {
     ip: Option<IpAddr>,
@@ -24,7 +24,7 @@ pub(crate) struct RequestAttributes {
 }
 
 impl RequestAttributes {
-    /// Adds one attribute. `key` stands for `header.x-api-key`.
+    /// Adds one attribute. `key` is an alias of `header.x-api-key`.
     pub(crate) fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {
         let bad = |reason: String| Err(BadInput::new(name, &value, reason));
         let named = if name == KEY { KEY_MEANS } else { name };
@@ -80,7 +80,7 @@ fn upper(mut value: Vec<u8>) -> Box<[u8]> {
     value.into()
 }
 
-/// A host as requests name it, without the port. The colons of an address in brackets are not a port's.
+/// A host without its port. The colons of an IPv6 address in brackets are not a port separator.
 pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let is_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
     match host.iter().rposition(|byte| *byte == b':') {

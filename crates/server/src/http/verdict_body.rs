@@ -1,7 +1,7 @@
-//! A verdict as JSON, for callers who want to know everything.
+//! A verdict as a JSON body.
 //!
-//! A refusal is the same object with the members of problem details before it, so that one reader understands both.
-//! Must not know: sockets, tickets' inside.
+//! A refusal is the same object, preceded by the members of problem details, so that one parser understands both. Must not
+//! know: sockets, what a ticket holds.
 
 use serde::Serialize;
 use tollgate_core::{Nanos, Outcome};
@@ -11,8 +11,8 @@ use tollgate_http::RateLimitStatus;
 use crate::http::http1::response_writer::write_number;
 use tollgate_service::{role_name, write_problem};
 
-/// What is said about one request. Written piece by piece: it is most of what an answer costs, and names with what is
-/// around them are known beforehand.
+/// The JSON body of one verdict. It is written by hand, because serialising it is most of the cost of a response and the member
+/// names are constant.
 #[derive(Debug)]
 pub(crate) struct VerdictBody<'a> {
     verdict: &'a Verdict,
@@ -20,19 +20,19 @@ pub(crate) struct VerdictBody<'a> {
 }
 
 impl<'a> VerdictBody<'a> {
-    /// All of a verdict, and the id of its ticket if it has one.
+    /// The body of a verdict, with the id of its ticket if it has one.
     pub(crate) const fn new(verdict: &'a Verdict, ticket: Option<u128>) -> Self {
         Self { verdict, ticket }
     }
 
-    /// As JSON, behind what `out` holds. A refusal begins with its problem, `status` being the code that is really sent.
+    /// Appends the body to `out`. A refusal starts with its problem details; `status` is the HTTP status that is sent.
     pub(crate) fn write(&self, answer: &RateLimitStatus<'_>, status: u16, out: &mut Vec<u8>) {
         let begin = out.len();
         if !self.verdict.is_admitted() {
             write_problem(self.verdict, answer, status, out);
         }
         if out.len() > begin {
-            // The closing brace becomes a comma: what follows goes on with the same object.
+            // Replace the closing brace by a comma, so that both parts form one object.
             out.pop();
             out.push(b',');
         } else {
@@ -41,7 +41,7 @@ impl<'a> VerdictBody<'a> {
         self.write_members(&mut Json(out));
     }
 
-    /// The same by itself. The status of a refusal is the limit's own.
+    /// The body alone. The status of a refusal is that of its limit.
     pub(crate) fn to_json(&self, answer: &RateLimitStatus<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(ROOM);
         self.write(answer, self.verdict.status().unwrap_or(200), &mut out);
@@ -62,7 +62,7 @@ impl<'a> VerdictBody<'a> {
         json.number(wait);
         json.raw(",\"reason\":");
         json.text_or_null(verdict.reason().map(DenialReason::as_str));
-        // The limit that decided, or the one of which the smallest part is left.
+        // The limit that decided, or the one with the smallest remaining fraction.
         let binding = verdict.binding().and_then(|state| verdict.rule(state));
         json.raw(",\"limit\":");
         json.text_or_null(verdict.rule_name().or(binding.map(|rule| &*rule.name)));
@@ -89,7 +89,7 @@ impl<'a> VerdictBody<'a> {
     }
 }
 
-/// Where one limit stands, but for the brace that opens it.
+/// The state of one limit, without the opening brace.
 fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
     json.raw("\"name\":");
     json.text(verdict.rule(state).map_or("", |rule| &rule.name));
@@ -117,11 +117,11 @@ fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
     json.raw("}");
 }
 
-/// JSON being written.
+/// A JSON writer.
 struct Json<'a>(&'a mut Vec<u8>);
 
 impl Json<'_> {
-    /// Text that is JSON already.
+    /// Appends text that is already JSON.
     fn raw(&mut self, json: &str) {
         self.0.extend_from_slice(json.as_bytes());
     }
@@ -158,9 +158,9 @@ impl Json<'_> {
 /// Most bodies are shorter.
 const ROOM: usize = 1_024;
 
-/// Any of our own types as JSON.
+/// Serialises one of our own types.
 pub(crate) fn to_json_string<T: Serialize>(value: &T) -> String {
-    // Serialising strings and integers into memory cannot fail; an empty object would say so if it ever did.
+    // Serialising strings and integers into memory cannot fail.
     serde_json::to_string(value).unwrap_or_else(|_| String::from("{}"))
 }
 

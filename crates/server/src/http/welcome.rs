@@ -1,4 +1,4 @@
-//! What a newcomer reads: the policy in plain words and three commands to try.
+//! The welcome page: the policy in plain words and commands to try.
 //!
 //! Must not know: HTTP, terminals.
 
@@ -6,10 +6,10 @@ use tollgate_policy::explain::{Explanation, LimitExplanation};
 
 use crate::listen::LocalEndpoint;
 
-/// So many limits are introduced; of the rest only how many there are.
+/// The page lists at most this many limits, and the number of all others.
 const MOST_SHOWN: usize = 12;
 
-/// The introduction of a server that is reached at `place`; `also` are further commands to try, a line each.
+/// The welcome page of a server reached at `place`. `also` are further commands to try, one per line.
 pub(crate) fn policy_welcome(
     place: &LocalEndpoint,
     policy: &Explanation,
@@ -46,7 +46,7 @@ pub(crate) fn policy_welcome(
     )
 }
 
-/// The introduction of a server that decides by files of envoyproxy/ratelimit.
+/// The welcome page of a server that decides by envoyproxy/ratelimit configuration.
 pub(crate) fn envoy_welcome(place: &LocalEndpoint, rules: &[String], also: &[String]) -> String {
     let (curl, url) = (place.curl(), place.url());
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
@@ -75,7 +75,7 @@ pub(crate) fn envoy_welcome(place: &LocalEndpoint, rules: &[String], also: &[Str
     )
 }
 
-/// One limit as a line.
+/// One limit as a line of text.
 fn in_words(limit: &LimitExplanation) -> String {
     let first = limit.quotas.first();
     let windows = first.map_or(&[][..], |quota| &quota.windows);

@@ -1,4 +1,4 @@
-//! A connection some of whose bytes were read already and are read again.
+//! A stream that yields some bytes again before it reads on: bytes that another parser has already taken from the socket.
 //!
 //! Must not know: what the bytes mean.
 
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection that begins with these bytes.
+/// A stream with a prefix.
 #[derive(Debug)]
 pub(crate) struct PrefixedStream<S> {
     begun: Vec<u8>,

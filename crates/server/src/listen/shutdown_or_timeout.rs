@@ -1,8 +1,8 @@
-//! What a connection waits for beside bytes: that the server stops, and that too much time has passed.
+//! What an idle connection waits for besides input: shutdown of the server and a timeout.
 //!
-//! Polling a timer and the word to stop after every read costs as much as a small answer. Both wake the task by themselves
-//! once it has told them to, so they are only told again when the task has another waker, and looked at otherwise. Must not
-//! know: any protocol.
+//! Polling the timer and the shutdown signal after every read costs as much as a small response. Both keep the registered
+//! waker, so they are polled only when the task's waker changes; otherwise reading their state is enough. Must not know: any
+//! protocol.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,27 +12,27 @@ use tokio::time::{Instant, Sleep};
 
 use super::shutdown::ShutdownSignal;
 
-/// The word to stop and a timer, told whom to wake.
+/// A shutdown signal and a timer with the waker registered in both.
 #[derive(Debug)]
 pub(crate) struct ShutdownOrTimeout<'a, F> {
     stopping: &'a ShutdownSignal,
     stopped: Pin<&'a mut F>,
     timer: Pin<&'a mut Sleep>,
-    /// Who is woken.
+    /// The waker that is registered in both futures.
     told: Option<Waker>,
 }
 
 /// Why a connection was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeReason {
-    /// The server stops.
+    /// The server is shutting down.
     Shutdown,
-    /// The timer has run out. It runs again after [`ShutdownOrTimeout::wake_at`].
+    /// The timer has expired. [`ShutdownOrTimeout::wake_at`] restarts it.
     Timeout,
 }
 
 impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
-    /// `stopped` is what `stopping` is waited for with.
+    /// `stopped` is the future of `stopping.wait()`.
     pub(crate) const fn new(
         stopping: &'a ShutdownSignal,
         stopped: Pin<&'a mut F>,
@@ -46,22 +46,22 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
         }
     }
 
-    /// Sets the timer again.
+    /// Restarts the timer.
     pub(crate) fn wake_at(&mut self, instant: Instant) {
         self.timer.as_mut().reset(instant);
-        // It forgets whom to wake when it has run out.
+        // An expired timer has dropped its waker, so register it again.
         self.told = None;
     }
 
-    /// What has happened, if anything; whatever happens later wakes the task.
+    /// The event that has happened, if any. A later event wakes the task.
     ///
-    /// To be asked before anything else in a poll: later the runtime may have had enough of this task, and would only
-    /// say that it is to come back.
+    /// Call this first in a poll: after other work tokio's cooperative budget may be used up, and both futures would only
+    /// return `Pending`.
     pub(crate) fn poll_wake(&mut self, context: &mut Context<'_>) -> Option<WakeReason> {
         let waker = context.waker();
         if !self.told.as_ref().is_some_and(|told| told.will_wake(waker)) {
             self.told = Some(waker.clone());
-            // What they say is asked of them below.
+            // The results are read from their state below.
             let _both = (
                 self.stopped.as_mut().poll(context).is_ready(),
                 self.timer.as_mut().poll(context).is_ready(),
@@ -84,7 +84,7 @@ mod tests {
 
     use crate::listen::ShutdownTrigger;
 
-    /// Waits until something has happened, and looks only when woken.
+    /// Waits for an event and polls only when woken.
     async fn wait<F: Future<Output = ()>>(vigil: &mut ShutdownOrTimeout<'_, F>) -> WakeReason {
         poll_fn(|context| vigil.poll_wake(context).map_or(Poll::Pending, Poll::Ready)).await
     }

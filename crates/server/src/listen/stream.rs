@@ -1,7 +1,6 @@
-//! One connection's bytes, over TCP, TLS or a Unix socket.
+//! The byte stream of one connection over TCP, TLS or a Unix socket.
 //!
-//! A client that takes nothing for a while is given up on: no protocol above has to watch for it. Must not know: what the
-//! bytes mean.
+//! It enforces `write_timeout`, so no protocol has to watch for clients that stop reading. Must not know: what the bytes mean.
 
 use std::future::Future as _;
 use std::io;
@@ -17,20 +16,20 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A connection's bytes.
+/// The byte stream of one connection.
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
-    /// For so long nothing may be taken of what we have to send.
+    /// How long a write may make no progress.
     patience: Duration,
-    /// Runs while nothing is taken.
+    /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpStream),
-    /// Boxed, so that plain connections stay small.
+    /// Boxed, so that connections without TLS stay small.
     Tls(Box<TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -54,7 +53,7 @@ impl Stream {
         }
     }
 
-    /// The same connection inside TLS, once the handshake is done. What is no TCP stays as it is.
+    /// Runs the TLS handshake and returns the encrypted stream. Streams that are not TCP stay as they are.
     pub(super) async fn accept_tls(self, acceptor: TlsAcceptor) -> io::Result<Self> {
         let socket = match self.socket {
             Socket::Tcp(stream) => Socket::Tls(Box::new(acceptor.accept(stream).await?)),
@@ -63,11 +62,11 @@ impl Stream {
         Ok(Self { socket, ..self })
     }
 
-    /// Sends a few last bytes if there is room for them at once, and nothing otherwise.
+    /// Writes a few bytes if the send buffer has room for all of them. Returns whether it had.
     pub fn try_send(&self, bytes: &[u8]) -> bool {
         let said = match &self.socket {
             Socket::Tcp(stream) => stream.try_write(bytes),
-            // It would have to be encrypted, which is more than a few bytes' work.
+            // The bytes would have to be encrypted first.
             Socket::Tls(_) => return false,
             #[cfg(unix)]
             Socket::Unix(stream) => stream.try_write(bytes),
@@ -75,7 +74,7 @@ impl Stream {
         said.is_ok_and(|count| count == bytes.len())
     }
 
-    /// Passes on what came of sending, unless nothing came of it for too long.
+    /// Returns the result of a write, or an error if no write has made progress for `write_timeout`.
     fn watched<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -187,7 +186,7 @@ mod tests {
         (stream, client.unwrap())
     }
 
-    /// Slow readers once kept a connection, its buffers and its place for as long as they liked.
+    /// Slow readers once kept a connection, its buffers and its slot for as long as they liked.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_given_up_on() {
         let (mut stream, _client) = pair().await;

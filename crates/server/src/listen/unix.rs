@@ -1,6 +1,6 @@
-//! Listening on a Unix socket, and its file: made for whoever may write to its directory, taken away at the end.
+//! A listening Unix socket and its file. The file is created at start and removed at shutdown.
 //!
-//! Must not know: what is done with connections.
+//! Must not know: protocols.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// A Unix socket that is listened on.
+/// A listening Unix socket.
 #[derive(Debug)]
 pub(super) struct UnixSocketListener {
     listener: UnixListener,
     path: PathBuf,
-    /// The file that was made, so that another server's is not taken away.
+    /// Device and inode of the file, so that the file of another server is not removed.
     made: (u64, u64),
 }
 
@@ -42,7 +42,7 @@ impl UnixSocketListener {
     }
 }
 
-/// Takes the file of a socket away that nobody listens on: a server that was killed leaves it.
+/// Removes the file of a socket that no process listens on, as a killed server leaves it.
 async fn clear(path: &Path) -> io::Result<()> {
     let in_use = || io::Error::from(io::ErrorKind::AddrInUse);
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {

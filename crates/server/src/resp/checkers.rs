@@ -1,4 +1,4 @@
-//! `TG.CHECK` and tickets decided by the service, or `TG.CHECK` by an engine alone: attributes by the names that policies use.
+//! The [`Checker`]s: a [`RateLimitService`], and an [`Engine`] alone. Attributes have the names that policies use.
 //!
 //! Must not know: the protocol.
 
@@ -15,7 +15,7 @@ use super::check::{
     CheckCommand, CheckFuture, CheckReply, Checker, OwnedCheckCommand, TicketAction, TicketOutcome,
 };
 
-/// Decides without counting: for those who have an engine and no server around it.
+/// Decides without metrics, for programs that have an engine and no service.
 impl<S: StateStore> Checker for Engine<S> {
     fn check<'a>(
         &'a self,
@@ -38,7 +38,7 @@ impl<S: StateStore> Checker for Engine<S> {
     }
 }
 
-/// Decides, counts, and logs what is denied.
+/// Decides, counts, and logs denials.
 impl<C: Clock> Checker for RateLimitService<C> {
     fn check<'a>(
         &'a self,
@@ -67,7 +67,7 @@ impl<C: Clock> Checker for RateLimitService<C> {
     }
 }
 
-/// How a command is checked.
+/// The options of a check.
 const fn options(asked: &CheckCommand<'_>) -> CheckOptions {
     CheckOptions {
         cost: asked.cost,
@@ -94,7 +94,7 @@ fn said(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
     }
 }
 
-/// Keeps the verdict's ticket, if the command asks for one.
+/// Issues a ticket, if the command is `TG.ACQUIRE`.
 fn ticket<C: Clock>(
     service: &RateLimitService<C>,
     asked: &CheckCommand<'_>,
@@ -106,7 +106,7 @@ fn ticket<C: Clock>(
     }
 }
 
-/// Decides with the fleet. The command's bytes are the future's own: the connection reads on.
+/// Decides with the fleet. The future owns the bytes of the command, because the connection reuses its buffer.
 fn check_with_fleet<C: Clock>(
     service: &RateLimitService<C>,
     asked: OwnedCheckCommand,
@@ -122,7 +122,7 @@ fn check_with_fleet<C: Clock>(
     })
 }
 
-/// Carries a report about a ticket out.
+/// Releases or renews a ticket.
 async fn carry_out<C: Clock>(
     service: &RateLimitService<C>,
     report: TicketAction,
@@ -146,7 +146,7 @@ async fn carry_out<C: Clock>(
     }
 }
 
-/// Work that is done, of whose response nothing is said: it is of no class, and counts nowhere.
+/// The response of a released request, about which nothing is known. It belongs to no status class.
 struct UnknownResponse;
 
 impl Response for UnknownResponse {
@@ -159,7 +159,7 @@ impl Response for UnknownResponse {
     }
 }
 
-/// The attributes that were sent, each at most once and by a name that policies know.
+/// The attributes of a command, validated: known names, each at most once.
 struct CommandAttributes<'a> {
     asked: &'a CheckCommand<'a>,
     ip: Option<IpAddr>,
@@ -207,7 +207,7 @@ impl Attributes for CommandAttributes<'_> {
     }
 }
 
-/// A name's family and the rest after the dot.
+/// The family of a name, and the part after the dot.
 fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
     match name.iter().position(|byte| *byte == b'.') {
         Some(dot) => {
@@ -228,7 +228,7 @@ fn is_known(name: &[u8]) -> bool {
     }
 }
 
-/// Names of headers do not mind their case; all others do.
+/// Header names are case insensitive; all others are case sensitive.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     match (parts(one), parts(other)) {
         ((b"header", Some(one)), (b"header", Some(other))) => one.eq_ignore_ascii_case(other),
@@ -236,7 +236,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Whether policies call the attribute by this name.
+/// Whether policies use this name for the attribute.
 fn is_named(name: &[u8], attribute: &Attribute) -> bool {
     let (family, rest) = parts(name);
     let is = |wanted: &[u8], called: &str| family == wanted && rest == Some(called.as_bytes());

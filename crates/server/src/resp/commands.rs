@@ -1,6 +1,6 @@
-//! Which commands there are, and who carries each out.
+//! The table of commands, and their dispatch.
 //!
-//! Must not know: how commands are read off the wire.
+//! Must not know: how commands are parsed.
 
 use tollgate_store::Clock;
 
@@ -13,30 +13,30 @@ use super::session::RespSession;
 use super::throttle::ThrottleFamily;
 use super::{check, handshake, introspection, throttle_commands, ticket_commands};
 
-/// The longest name of a command.
+/// The length of the longest command name.
 const MAX_NAME_LEN: usize = 11;
 
-/// What is to be done after a command.
+/// How to continue after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandFlow {
     Continue,
-    /// It was not carried out: those before it have to be answered first.
+    /// The command was not run: earlier replies are still awaited.
     Drain,
     Close,
 }
 
-/// What `COMMAND` tells of a command.
+/// What `COMMAND` reports about a command.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: &'static str,
-    /// How many words it has, its name among them; negative: at least so many.
+    /// The number of arguments including the name; negative: at least that many.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Where its key is; zero if it has none.
+    /// The position of its key; 0 if it has none.
     pub(super) key: i64,
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
-    /// Names of what comes after its own, `?` behind those that may be left out.
+    /// The arguments after the name; a trailing `?` marks optional ones.
     pub(super) words: &'static [&'static str],
 }
 
@@ -54,7 +54,7 @@ macro_rules! entries {
     };
 }
 
-/// Every command, in alphabetical order.
+/// All commands, in alphabetical order.
 pub(super) const ENTRIES: &[Entry] = entries! {
     "auth" -2 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] ["username?" "password"]
         "Shows the password of this server.";
@@ -94,7 +94,7 @@ pub(super) const ENTRIES: &[Entry] = entries! {
         "Takes tokens of a key, answered in the order of throttlecrab.";
 };
 
-/// Carries a command out and appends its answer, or puts the decision that it waits for into the pipeline.
+/// Runs a command and appends its reply, or puts the awaited decision into the pipeline.
 pub(super) fn run<'s, C: Clock>(
     server: &'s RespServer<C>,
     session: &mut RespSession,
@@ -102,7 +102,7 @@ pub(super) fn run<'s, C: Clock>(
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) -> CommandFlow {
-    // What nearly everybody asks comes first, before names are spelt out.
+    // Throttle commands are the most frequent, so they come before names are normalised.
     if let Some(family) = family(command.argument(0)).filter(|_| session.is_authenticated) {
         throttle_commands::run(&server.throttle, family, command, session, pipeline, out);
         return CommandFlow::Continue;
@@ -124,13 +124,13 @@ pub(super) fn run<'s, C: Clock>(
             ticket_commands::run(checker, report, command, session.is_resp3, pipeline, out);
             CommandFlow::Continue
         }
-        // What is no decision waits for those before it, so that no answer overtakes another.
+        // Other commands wait for the decisions before them, so that replies stay in order.
         _ if !pipeline.is_empty() => CommandFlow::Drain,
         _ => run_alone(server, session, name, command, out),
     }
 }
 
-/// Carries out a command that asks for no decision.
+/// Runs a command that needs no decision.
 fn run_alone<C: Clock>(
     server: &RespServer<C>,
     session: &mut RespSession,
@@ -140,7 +140,7 @@ fn run_alone<C: Clock>(
 ) -> CommandFlow {
     let reply = &mut ReplyWriter::new(out, session.is_resp3);
     if !session.is_authenticated && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
-        // A browser must not be able to guess on, either.
+        // Close the connection, so that a web page cannot keep guessing passwords.
         if is_http(name) {
             return CommandFlow::Close;
         }
@@ -171,7 +171,7 @@ fn run_alone<C: Clock>(
     CommandFlow::Continue
 }
 
-/// The family of commands that bring their own quota, if it is one of them.
+/// The family of a throttle command.
 fn family(name: &[u8]) -> Option<ThrottleFamily> {
     let (known, family): (&[u8], _) = match name.len() {
         11 => (b"CL.THROTTLE", ThrottleFamily::RedisCell),
@@ -182,20 +182,20 @@ fn family(name: &[u8]) -> Option<ThrottleFamily> {
     name.eq_ignore_ascii_case(known).then_some(family)
 }
 
-/// How many words a command came with is wrong.
+/// Replies that the number of arguments is wrong.
 pub(super) fn wrong_arity(name: &str, reply: &mut ReplyWriter<'_>) {
     reply.error(format_args!(
         "ERR wrong number of arguments for '{name}' command"
     ));
 }
 
-/// A page in a browser can send these to any port on its machine. Ending the connection keeps whatever follows from being
-/// taken for commands.
+/// A web page can send these to any local port. Closing the connection keeps the rest of its request from being run as
+/// commands.
 fn is_http(name: &[u8]) -> bool {
     matches!(name, b"POST" | b"HOST:")
 }
 
-/// The name in upper case, or as nothing if it is longer than any.
+/// The name in upper case; empty if it is longer than any command.
 fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; MAX_NAME_LEN]) -> &'a [u8] {
     let Some(room) = upper.get_mut(..name.len()) else {
         return b"";
@@ -213,7 +213,7 @@ fn unknown(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     ));
 }
 
-/// The first few arguments, each in marks.
+/// The first few arguments in quotes.
 struct Arguments<'a>(&'a RespCommand<'a>);
 
 impl std::fmt::Display for Arguments<'_> {

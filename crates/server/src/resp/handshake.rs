@@ -1,4 +1,4 @@
-//! What a client says to find out whether somebody is there, who it is, and how to speak.
+//! Connection commands: `PING`, `ECHO`, `SELECT`, `AUTH` and `HELLO`.
 //!
 //! Must not know: limits.
 
@@ -11,7 +11,7 @@ use super::reply_writer::{EchoedInput, ReplyWriter};
 use super::server::RespServer;
 use super::session::{MAX_NAME_LEN, RespSession, is_valid_client_name};
 
-/// The version of Redis whose manners these are. Clients choose by it what they may send.
+/// The Redis version that we report. Clients choose their commands by it.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 pub(super) const BAD_NAME: &str =
@@ -121,7 +121,7 @@ pub(super) fn hello<C: Clock>(
              same time"
         ));
     }
-    // Only a greeting that is right in all its parts changes anything.
+    // Only a `HELLO` that is valid as a whole changes the session.
     (session.is_authenticated, session.is_resp3) = (is_trusted, is_resp3);
     if let Some(name) = name {
         session.name = name.into();
@@ -153,12 +153,12 @@ fn wrong_password(reply: &mut ReplyWriter<'_>) {
     ));
 }
 
-/// Where no password is asked for, any is right, as it is for the default user of Redis.
+/// Without a configured password every password is accepted, as for the default user of Redis.
 fn is_right<C>(server: &RespServer<C>, user: &[u8], password: &[u8]) -> bool {
     let Some(right) = &server.password else {
         return user == b"default";
     };
-    // As long as the lengths agree it takes the same time wherever the first difference is.
+    // The time does not depend on the position of the first difference.
     let differences = right
         .iter()
         .zip(password)

@@ -1,12 +1,12 @@
-//! The words of an inline command: split at blanks, with the quotation marks and escapes that `redis-cli` users know.
+//! Splits inline commands into arguments, with the quotes and escapes of `redis-cli`.
 //!
-//! A word never becomes longer by losing its marks, so it is rewritten where it stands. Must not know: where lines come from.
+//! Unquoting never makes an argument longer, so it is rewritten in place. Must not know: where lines come from.
 
 use std::ops::Range;
 
 use super::parse::ProtocolError;
 
-/// Finds the words of a line and hands over the place of each. `take` says whether there was room for it.
+/// Finds the arguments of a line and passes the span of each to `take`, which returns false if there are too many.
 pub(super) fn split(
     line: &mut [u8],
     mut take: impl FnMut(Range<usize>) -> bool,
@@ -27,7 +27,7 @@ pub(super) fn split(
     }
 }
 
-/// The word that begins at `start`, and where it ended.
+/// The argument that starts at `start`, and where it ends in the line.
 fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), ProtocolError> {
     let (mut from, mut to) = (start, start);
     let mut put = |line: &mut [u8], byte: u8| {
@@ -60,7 +60,7 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Protocol
             from += len;
         }
         from += 1;
-        // `"a"b` may be meant in two ways; neither is taken.
+        // `"a"b` is ambiguous, so it is rejected.
         if line
             .get(from)
             .is_some_and(|next| !next.is_ascii_whitespace())
@@ -71,7 +71,7 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Protocol
     Ok((start..to, from))
 }
 
-/// What an escape means and how long it is, if one begins here.
+/// The byte that an escape stands for and the length of the escape, if one starts here.
 fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
     let [b'\\', next, ..] = rest else {
         return None;

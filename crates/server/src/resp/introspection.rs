@@ -1,4 +1,4 @@
-//! What tools ask about the connection, the commands and the server: `CLIENT`, `COMMAND`, `CONFIG`, `INFO`.
+//! Introspection commands: `CLIENT`, `COMMAND`, `CONFIG` and `INFO`.
 //!
 //! Must not know: limits.
 
@@ -69,7 +69,7 @@ fn describe(session: &mut RespSession, what: &[u8], value: &[u8], reply: &mut Re
     reply.ok();
 }
 
-/// One connection in one line.
+/// One connection as a line of `CLIENT LIST`.
 fn line(session: &RespSession, command: &str) -> String {
     let (peer, local) = session.addresses.map_or_else(
         || (String::new(), String::new()),
@@ -141,7 +141,7 @@ fn all(reply: &mut ReplyWriter<'_>, each: impl Fn(&Entry, &mut ReplyWriter<'_>))
     }
 }
 
-/// The ten things that Redis 7 tells of a command. The last four are empty.
+/// The ten fields of `COMMAND INFO` in Redis 7. The last four are empty.
 fn entry(entry: &Entry, reply: &mut ReplyWriter<'_>) {
     reply.array(10);
     reply.bulk(entry.name.as_bytes());
@@ -189,7 +189,7 @@ fn document(entry: &Entry, reply: &mut ReplyWriter<'_>) {
     }
 }
 
-/// `CONFIG GET parameter [parameter ...]`: what redis-benchmark asks for, and nothing else.
+/// `CONFIG GET parameter [parameter ...]`: only the parameters that redis-benchmark reads.
 pub(super) fn config(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     const KNOWN: [(&str, &str); 4] = [
         ("appendonly", "no"),

@@ -1,10 +1,10 @@
-//! Numbers as text, both ways, without allocating.
+//! Parses and writes decimal numbers without allocating.
 //!
-//! Must not know: what they count.
+//! Must not know: what the numbers mean.
 
-/// A whole number with an optional sign, as `str::parse` reads it. Anything else, or a number too large, is none.
+/// Parses an integer with an optional sign, as `str::parse` does.
 pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
-    // Nothing of at most 18 digits overflows, which is what nearly every number is.
+    // Up to 18 digits cannot overflow. Nearly all numbers are that short.
     if !matches!(text.len(), 1..=18) {
         return unusual(text);
     }
@@ -24,7 +24,7 @@ fn unusual(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The digits of a number, with its sign.
+/// The decimal digits of a number, with its sign.
 #[derive(Debug)]
 pub(super) struct DecimalDigits {
     bytes: [u8; 20],
@@ -53,7 +53,7 @@ impl DecimalDigits {
     }
 
     fn prepend(&mut self, byte: u8) {
-        // Nineteen digits and a sign fill it.
+        // Nineteen digits and a sign fill the buffer.
         self.from = self.from.saturating_sub(1);
         if let Some(place) = self.bytes.get_mut(self.from) {
             *place = byte;
@@ -65,14 +65,14 @@ impl DecimalDigits {
     }
 }
 
-/// A short line or two, put together before they are appended: appending byte by byte costs more than deciding.
+/// A few short lines, assembled before they are appended: appending byte by byte costs more than the decision.
 #[derive(Debug)]
 pub(super) struct LineBuffer {
     bytes: [u8; LINES_LEN],
     len: usize,
 }
 
-/// Room for five of the longest numbers, and for a piece of which only the beginning counts.
+/// Room for five of the longest numbers, and for the unused bytes of the last piece.
 const LINES_LEN: usize = 136;
 
 impl LineBuffer {
@@ -83,7 +83,7 @@ impl LineBuffer {
         }
     }
 
-    /// A line that holds a kind and a number. Five of the longest have room; what has none is not put down.
+    /// Appends a line with a type byte and a number. Lines beyond the capacity are dropped; five of the longest fit.
     pub(super) fn push_number(&mut self, kind: u8, number: i64) {
         match u64::try_from(number) {
             Ok(digit @ 0..=9) => {
@@ -105,8 +105,7 @@ impl LineBuffer {
         self.put(*b"\r\n", 2);
     }
 
-    /// Puts a piece down, of which the first `count` bytes count. Its length is known to the compiler, which makes it one
-    /// store.
+    /// Appends the first `count` bytes of a piece. The constant length makes it a single store.
     fn put<const N: usize>(&mut self, piece: [u8; N], count: usize) {
         let free = self.bytes.get_mut(self.len..).unwrap_or_default();
         if let Some(place) = free.first_chunk_mut() {
@@ -120,12 +119,12 @@ impl LineBuffer {
     }
 }
 
-/// The digits of a number of at most eight, from the left, and how many there are. All are found at once: halves, then
-/// quarters, then single digits, each in its own part of one word.
+/// The digits of a number of at most eight digits, left-aligned, and their count. SWAR: the number is split into halves,
+/// quarters and single digits, each in its own part of one integer.
 const fn eight_digits(number: u64) -> ([u8; 8], usize) {
     let (high, low) = (number / 10_000, number % 10_000);
     let fours = high | low << 32;
-    // Multiplied and shifted, a quotient by a hundred, and below by ten, is exact for what fits in a part.
+    // Multiplying and shifting divides exactly by 100, and below by 10, for values that fit into their part.
     let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
     let twos = hundreds | fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
     let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;

@@ -1,80 +1,80 @@
-//! Commands out of bytes: arrays of bulk strings and inline lines, found in place, one at a time.
+//! Parses commands: arrays of bulk strings and inline lines, in place, one at a time.
 //!
-//! Nothing is copied: a command is a list of places in the buffer it was read into. Only a quoted inline word is rewritten,
-//! where it stands. Every length is bounded before anything is waited for, so no client can make the server hold more than
-//! [`MAX_COMMAND_LEN`] bytes and their headers. Must not know: sockets, what commands mean.
+//! Nothing is copied: a command is a list of spans in its input buffer. Only a quoted inline argument is rewritten in place.
+//! Every length is checked before more input is awaited, so a client can make the server buffer at most [`MAX_COMMAND_LEN`]
+//! bytes and their headers. Must not know: sockets, what commands mean.
 
 use std::fmt;
 use std::ops::Range;
 
-/// The most words of one command, its name among them.
+/// The most arguments of one command, including its name.
 pub const MAX_WORDS: usize = 64;
-/// The longest word, in bytes.
+/// The longest argument, in bytes.
 pub const MAX_ARGUMENT_LEN: usize = 64 * 1_024;
 /// The longest inline command, in bytes.
 pub const MAX_INLINE_LEN: usize = 16 * 1_024;
-/// The most bytes of all words of a command together.
+/// The most bytes of all arguments of a command together.
 pub const MAX_COMMAND_LEN: usize = 128 * 1_024;
-/// The longest line that holds a length, in bytes: any 64-bit number fits.
+/// The longest length line, in bytes. Any 64-bit number fits.
 const MAX_HEADER_LEN: usize = 32;
 
-/// The places of a command's words in the buffer that it was read into.
+/// The spans of a command's arguments in its input buffer.
 #[derive(Clone, Debug)]
 pub struct ArgumentSpans {
     places: [(usize, usize); MAX_WORDS],
     len: usize,
 }
 
-/// A command: the buffer and the places of its words.
+/// A command: its input buffer and the spans of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct RespCommand<'a> {
     bytes: &'a [u8],
     words: &'a ArgumentSpans,
 }
 
-/// A command that outlives the buffer that it was read into.
+/// A command that owns its bytes.
 #[derive(Clone, Debug)]
 pub struct OwnedRespCommand {
     bytes: Box<[u8]>,
     words: ArgumentSpans,
 }
 
-/// What the beginning of a buffer is.
+/// What the input starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseOutcome {
-    /// A command of so many bytes. It has at least one word.
+    /// A command of this many bytes. It has at least one argument.
     Command(usize),
-    /// So many bytes that ask for nothing: an empty line, an array without elements.
+    /// This many bytes without a command: an empty line or an empty array.
     Empty(usize),
-    /// The beginning of a command. The rest has not arrived.
+    /// An incomplete command.
     Incomplete,
-    /// Not this protocol. Where the next command begins cannot be known, so the connection has to end.
+    /// A protocol error. The connection has to be closed, because the start of the next command is unknown.
     Invalid(ProtocolError),
 }
 
-/// Why bytes are not a command.
+/// Why the input is not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The number of words is no number, or too large.
+    /// The number of arguments is not a number, or too large.
     InvalidArrayLen,
-    /// A length of a word is no number, negative or too large.
+    /// The length of an argument is not a number, negative, or too large.
     InvalidBulkLen,
-    /// A word does not begin with a dollar sign.
+    /// An argument does not start with a dollar sign.
     NotABulkString(u8),
-    /// A word is longer than it said.
+    /// An argument is longer than its declared length.
     MissingCrlf,
-    /// All words together are too long.
+    /// All arguments together are too long.
     CommandTooLong,
-    /// An inline command does not end.
+    /// An inline command is too long.
     InlineTooLong,
-    /// An inline command has too many words.
+    /// An inline command has too many arguments.
     TooManyInlineArguments,
-    /// A quotation mark is not closed, or is closed inside a word.
+    /// A quote is not closed, or is closed inside an argument.
     UnbalancedQuotes,
 }
 
-/// Looks for a command at the beginning of `input`. Its words are put into `words`, which are places in `input`.
+/// Parses the command at the start of `input` and puts the spans of its arguments into `words`.
 ///
 /// ```
 /// use tollgate_server::resp::{RespCommand, ParseOutcome, ArgumentSpans, parse};
@@ -96,7 +96,7 @@ pub fn parse(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
 }
 
 impl ArgumentSpans {
-    /// No words.
+    /// No arguments.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -105,7 +105,7 @@ impl ArgumentSpans {
         }
     }
 
-    /// Whether there was room.
+    /// Returns false if there is no room.
     fn push(&mut self, place: &Range<usize>) -> bool {
         let Some(free) = self.places.get_mut(self.len) else {
             return false;
@@ -123,25 +123,25 @@ impl Default for ArgumentSpans {
 }
 
 impl<'a> RespCommand<'a> {
-    /// The command whose words lie at these places of `bytes`.
+    /// The command whose arguments are at these spans of `bytes`.
     #[must_use]
     pub const fn new(bytes: &'a [u8], words: &'a ArgumentSpans) -> Self {
         Self { bytes, words }
     }
 
-    /// How many words there are, the name among them.
+    /// The number of arguments, including the name.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.words.len
     }
 
-    /// Whether there are no words.
+    /// Whether there are no arguments.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.words.len == 0
     }
 
-    /// A word, or nothing where there is none.
+    /// The argument at an index; empty if there is none.
     #[must_use]
     pub fn argument(&self, index: usize) -> &'a [u8] {
         let known = self.words.places.get(..self.words.len);
@@ -151,10 +151,10 @@ impl<'a> RespCommand<'a> {
             .unwrap_or_default()
     }
 
-    /// The same command with bytes of its own.
+    /// The same command with its own bytes.
     #[must_use]
     pub fn to_owned(&self) -> OwnedRespCommand {
-        // What lies behind the last word is the next command.
+        // The bytes after the last argument belong to the next command.
         let known = self.words.places.get(..self.words.len);
         let end = known.and_then(<[_]>::last).map_or(0, |(_, end)| *end);
         OwnedRespCommand {
@@ -163,7 +163,7 @@ impl<'a> RespCommand<'a> {
         }
     }
 
-    /// The words from this one on.
+    /// The arguments from this index on.
     pub fn arguments_from(
         &self,
         first: usize,
@@ -174,7 +174,7 @@ impl<'a> RespCommand<'a> {
 }
 
 impl OwnedRespCommand {
-    /// The command.
+    /// Borrows the command.
     #[must_use]
     pub const fn as_command(&self) -> RespCommand<'_> {
         RespCommand::new(&self.bytes, &self.words)
@@ -196,7 +196,7 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
         Header::Is { number, .. } if number > most => {
             return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen);
         }
-        // Negative lengths mean "no array"; Redis passes over them too.
+        // Negative lengths mean a null array. Redis skips them too.
         Header::Is { number, next } if number <= 0 => return ParseOutcome::Empty(next),
         Header::Is { number, next } => (number, next),
     };
@@ -234,7 +234,7 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
     ParseOutcome::Command(at)
 }
 
-/// Reads a number that ends with a line.
+/// Parses a number that ends with a line break.
 fn header(input: &[u8], at: usize) -> Header {
     let line = input.get(at..).unwrap_or_default();
     // One or two digits are by far the most common.
@@ -271,7 +271,7 @@ fn long_header(line: &[u8]) -> Result<(i64, usize), Header> {
     Ok((number, len))
 }
 
-/// A line of words as people type it, for those who have no client at hand.
+/// Parses a line of arguments, as people type it without a client library.
 fn inline(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
     let seen = input.get(..MAX_INLINE_LEN).unwrap_or(input);
     let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {

@@ -1,16 +1,16 @@
-//! Replies as bytes, in both versions of the protocol. What version 2 lacks is said in its nearest words: a map as a flat
-//! array, a truth as 1 or 0, nothing as a null string.
+//! Writes replies in both protocol versions. RESP2 has no maps, booleans and nulls, so it gets a flat array, 1 or 0, and a null
+//! bulk string.
 //!
-//! Must not know: what is said.
+//! Must not know: what replies mean.
 
 use std::fmt::{self, Write as _};
 
 use super::number::LineBuffer;
 
-/// The most bytes of a client's own word that an error repeats.
+/// The most bytes of a client's argument that an error repeats.
 const MAX_ECHO_LEN: usize = 64;
 
-/// A reply being written.
+/// Writes one reply.
 #[derive(Debug)]
 pub(crate) struct ReplyWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -26,14 +26,14 @@ impl<'a> ReplyWriter<'a> {
         self.simple("OK");
     }
 
-    /// A short text of ours: it must not hold a line end.
+    /// A simple string. It must not contain a line break.
     pub(crate) fn simple(&mut self, text: &str) {
         self.out.push(b'+');
         self.out.extend_from_slice(text.as_bytes());
         self.end();
     }
 
-    /// An error. Its first word says of which kind; line ends in it become blanks.
+    /// An error. Its first word is the error code. Line breaks become spaces.
     pub(crate) fn error(&mut self, text: fmt::Arguments<'_>) {
         self.out.push(b'-');
         // Writing into memory cannot fail.
@@ -45,7 +45,7 @@ impl<'a> ReplyWriter<'a> {
         self.number(b':', number);
     }
 
-    /// As far as the protocol's numbers go.
+    /// An integer, capped at the largest signed one.
     pub(crate) fn unsigned(&mut self, number: u64) {
         self.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
@@ -56,7 +56,7 @@ impl<'a> ReplyWriter<'a> {
         self.end();
     }
 
-    /// Text for people, which version 3 can tell from data.
+    /// A verbatim string in RESP3, a bulk string in RESP2.
     pub(crate) fn verbatim(&mut self, text: &str) {
         if !self.is_resp3 {
             return self.bulk(text.as_bytes());
@@ -82,17 +82,17 @@ impl<'a> ReplyWriter<'a> {
         self.end();
     }
 
-    /// So many replies follow.
+    /// Starts an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.length(b'*', len);
     }
 
-    /// So many replies follow, in no order.
+    /// Starts a set of `len` replies.
     pub(crate) fn set(&mut self, len: usize) {
         self.length(if self.is_resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// So many pairs of replies follow.
+    /// Starts a map of `len` pairs of replies.
     pub(crate) fn map(&mut self, len: usize) {
         if self.is_resp3 {
             self.length(b'%', len);
@@ -101,7 +101,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// The five numbers that every throttle command answers with.
+    /// The five numbers of a throttle command.
     pub(crate) fn throttle_numbers(&mut self, numbers: [i64; 5]) {
         let mut lines = LineBuffer::new();
         lines.push_number(b'*', 5);
@@ -126,7 +126,7 @@ impl<'a> ReplyWriter<'a> {
     }
 }
 
-/// What a client sent, short and printable, to be repeated to it.
+/// A client's input, truncated and printable, for error messages.
 pub(crate) struct EchoedInput<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for EchoedInput<'_> {
@@ -144,7 +144,7 @@ impl fmt::Display for EchoedInput<'_> {
     }
 }
 
-/// Text that stays on its line.
+/// Replaces line breaks by spaces.
 struct OneLine<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for OneLine<'_> {

@@ -1,18 +1,17 @@
-//! Limits whose quota comes with every call: what `CL.THROTTLE`, `THROTTLE` and `GCRA` share.
+//! The throttle commands `CL.THROTTLE`, `THROTTLE` and `GCRA`: limits whose quota comes with every call.
 //!
-//! A call names a key, a burst, a rate and a cost; nothing is configured. The quota is compiled from the call and decided
-//! by core on the state of that key. Two choices follow from that:
+//! A call gives a key, a burst, a rate and a cost; nothing is configured. The quota is compiled from the call, and core decides
+//! on the state of the key. Two choices follow:
 //!
-//! - **A rate is rounded, never refused.** Callers of these commands expect an answer to any rate. One token takes
-//!   `ceil(period / count)` nanoseconds, at least one, so the rate in force is never above the asked one (except that
-//!   nothing is faster than 10^9 a second); a capacity beyond 2^62 ns is cut to that.
-//! - **What is owed is never cut to the capacity of a call.** Elsewhere a state that lies further ahead than its limit's
-//!   largest capacity is taken for a broken clock and brought back. Here the same key may be asked with a large burst
-//!   and then with a small one, and the largest is not known in advance. Cutting would forgive a debt to whoever alternates
-//!   between the two, so every quota shares the widest ceiling there is, as the originals do, which never cut.
+//! - **A rate is rounded, never rejected.** Clients of these commands expect a reply to any rate. One token takes `ceil(period
+//!   / count)` nanoseconds, at least one, so the effective rate is never above the requested one, except that nothing is faster
+//!   than 10^9 per second. A capacity above 2^62 ns is cut to that.
+//! - **Debt is never cut to the capacity of a call.** Elsewhere a state further ahead than the largest capacity of its limit
+//!   counts as a clock error and is clamped. Here a key may be used with a large burst and then with a small one, and the
+//!   largest is not known in advance. Clamping would forgive the debt of a client that alternates between two bursts. So every
+//!   quota shares the largest possible ceiling, like the original implementations, which never clamp.
 //!
-//! Each command family has a limit of its own, so the same key under two commands is two states. Must not know: words of
-//! the protocol, replies.
+//! Each command family has its own limit, so a key used by two families has two states. Must not know: arguments, replies.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -25,15 +24,15 @@ use tollgate_store::{
     StoreReply,
 };
 
-/// What keys begin with where a fleet shares them. Those of policies are empty or begin with 0, 1 or 2, which says whether
-/// their first part is there; those of Envoy's files with the length of their domain, which is below 768, or with 255; and
-/// the fleet's own with 255.
+/// The prefix of keys in a fleet's store. Keys of policies are empty or start with 0, 1 or 2, which says whether their first
+/// part is present. Keys of envoyproxy/ratelimit rules start with the length of their domain, below 768, or with 255. The
+/// fleet's own keys start with 255.
 const SHARED: &[u8] = b"t";
 
-/// How many different quotas are remembered as known to the store.
+/// How many quotas are remembered as known to the store.
 const KNOWN: usize = 256;
 
-/// Whose state it is: one limit for each family of commands.
+/// A family of throttle commands. Each has its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThrottleFamily {
     RedisCell,
@@ -55,45 +54,45 @@ impl ThrottleFamily {
 /// The quota of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThrottleQuota {
-    /// Tokens at once. Zero admits nothing.
+    /// The burst in tokens. Zero admits nothing.
     pub(crate) burst: u64,
-    /// Tokens in each period, at least one.
+    /// Tokens per period, at least one.
     pub(crate) count: u64,
-    /// The period in nanoseconds, which may be longer than any span.
+    /// The period in nanoseconds. It may exceed `Nanos`.
     pub(crate) period: u128,
 }
 
-/// What a call asks for.
+/// The operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThrottleOp {
-    /// Take so many tokens; none is a look.
+    /// Take this many tokens. Zero is a peek.
     Take(u64),
-    /// Put so many back.
+    /// Return this many tokens.
     Return(u64),
 }
 
-/// What a call is answered.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThrottleReply {
     pub(crate) is_limited: bool,
     pub(crate) remaining: u64,
-    /// When the same call would pass: `None` if it passed, or never will.
+    /// When the same call would pass; `None` if it passed or never will.
     pub(crate) retry_after: Option<Nanos>,
     pub(crate) reset_after: Nanos,
 }
 
-/// The last quota that a connection asked for, compiled. Most connections repeat one.
+/// The last quota of a connection, compiled. Most connections repeat one quota.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecentQuota(Option<(ThrottleQuota, IdentifiedLimit, TokenBucket)>);
 
-/// The states of all three families.
+/// The state of all three families.
 #[derive(Debug)]
 pub(crate) struct Throttle<C> {
     store: MemoryStore<C>,
-    /// Those that states are shared with, if they are.
+    /// The fleet that shares the state, if there is one.
     fleet: Option<Arc<Fleet>>,
     widest: TokenBucket,
-    /// Fingerprints of quotas that the store has been told of, so that it is told seldom.
+    /// Fingerprints of quotas that were registered with the store, to avoid registering them again.
     known: [AtomicU64; KNOWN],
 }
 
@@ -108,12 +107,12 @@ impl<C: Clock> Throttle<C> {
         })
     }
 
-    /// Shares states with a fleet from now on.
+    /// Shares the state with a fleet.
     pub(crate) fn join_fleet(&mut self, fleet: Arc<Fleet>) {
         self.fleet = Some(fleet);
     }
 
-    /// Those that states are shared with. Where there are any, they decide.
+    /// The fleet that decides, if there is one.
     pub(crate) const fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.as_ref()
     }
@@ -122,7 +121,7 @@ impl<C: Clock> Throttle<C> {
         &self.store
     }
 
-    /// Decides on one call by this store alone.
+    /// Decides one call with the local store.
     pub(crate) fn decide(
         &self,
         family: ThrottleFamily,
@@ -141,11 +140,11 @@ impl<C: Clock> Throttle<C> {
         Ok(reply(&answer, terms, wish, quota.refill_time()))
     }
 
-    /// Decides on one call with the fleet.
+    /// Decides one call with the fleet.
     ///
-    /// All that a fleet shares lies together, and these limits are numbered beside those of the policy. So the key begins with
-    /// a letter that no other has ([`SHARED`]): whoever throttles by a key spends nothing that a policy counts. One letter
-    /// before all of them, so different keys stay different.
+    /// All keys of a fleet share one store, and these limits have the same ids as limits of the policy. So every key gets
+    /// [`FLEET_KEY_PREFIX`], which no other key starts with: throttle commands never spend what a policy counts. Different keys
+    /// stay different, because all get the same prefix.
     pub(crate) fn decide_with_fleet<'a>(
         &'a self,
         fleet: &'a Fleet,
@@ -169,7 +168,7 @@ impl<C: Clock> Throttle<C> {
         }
     }
 
-    /// The quota of a call, compiled unless the connection asked for the same just before.
+    /// The compiled quota of a call, reused if the connection's last call had the same.
     #[inline]
     fn compiled<'a>(
         &self,
@@ -187,7 +186,7 @@ impl<C: Clock> Throttle<C> {
         (ruled, quota)
     }
 
-    /// Compiles the quota of a call and makes it known to the store, which weighs states by it when room is short.
+    /// Compiles the quota of a call and registers it with the store, which uses it to rank states for eviction.
     #[inline(never)]
     fn compile(
         &self,
@@ -209,7 +208,7 @@ impl<C: Clock> Throttle<C> {
             quota.interval().as_nanos(),
             quota.refill_time().as_nanos(),
         ];
-        // Any mixing will do: a clash only means that the store is told once more.
+        // Any hash will do: a collision only registers a quota again.
         let mix = |sum: u64, word: &u64| {
             (sum ^ word)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -229,20 +228,20 @@ impl<C: Clock> Throttle<C> {
 
 const fn op(terms: &ThrottleQuota, wish: ThrottleOp) -> Op {
     match wish {
-        // A look at a bucket that holds nothing is still a look.
+        // A peek at an empty bucket is still a peek.
         ThrottleOp::Take(_) if terms.burst == 0 => Op::Peek(0),
         ThrottleOp::Take(cost) => Op::Spend(cost),
         ThrottleOp::Return(amount) => Op::Credit(amount),
     }
 }
 
-/// The bucket that decides by these terms.
+/// The token bucket of a quota.
 fn quota(terms: &ThrottleQuota, widest: &TokenBucket) -> TokenBucket {
     let longest = MAX_CAPACITY.as_nanos();
     let interval = terms.period.div_ceil(u128::from(terms.count.max(1)));
     let interval = u64::try_from(interval).map_or(longest, |interval| interval.clamp(1, longest));
     let burst = terms.burst.clamp(1, longest / interval.max(1));
-    // One token in one interval is exact, so no rate is refused; and nothing here is beyond what a bucket holds.
+    // One token per interval is exact, so no rate is rejected, and all values are within the limits of a bucket.
     let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
     bucket.build().unwrap_or(*widest).sharing_state_with(widest)
 }
@@ -255,11 +254,11 @@ fn reply(
 ) -> ThrottleReply {
     let owed = answer.status.reset_after;
     let (is_limited, retry_after) = match (answer.outcome, wish) {
-        // No cost fits into nothing.
+        // No cost fits into a burst of zero.
         _ if terms.burst == 0 => (wish != ThrottleOp::Take(0), None),
         (Outcome::Deny { retry_after }, _) => (true, Some(retry_after)),
         (Outcome::Never, _) => (true, None),
-        // A look passes unless a call with a larger burst went deeper into debt than this one may.
+        // A peek passes, unless a call with a larger burst has taken more than this burst allows.
         (_, ThrottleOp::Take(0)) if owed > capacity => (true, Some(owed.saturating_sub(capacity))),
         _ => (false, None),
     };
@@ -397,7 +396,7 @@ mod tests {
             ThrottleFamily::Throttlecrab,
             ThrottleFamily::Gcra,
         ] {
-            // The same place for all: what was compiled for one family is not used for another.
+            // One cache for all families: a quota compiled for one family is not used for another.
             let mut recent = RecentQuota::default();
             let ask = |wish, recent: &mut RecentQuota| {
                 throttle.decide(family, key, &terms(1, 1, 60), wish, recent)

@@ -1,7 +1,7 @@
-//! The throttle commands in the words of their originals: arguments, errors and replies.
+//! The throttle commands: arguments, errors and replies as in the original implementations.
 //!
-//! `CL.THROTTLE` as the module redis-cell, `THROTTLE` as the server throttlecrab, `GCRA` as the command that Redis has
-//! written and not released. Must not know: how anything is decided.
+//! `CL.THROTTLE` follows the module redis-cell, `THROTTLE` the server throttlecrab, and `GCRA` the unreleased Redis command.
+//! Must not know: how calls are decided.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use super::throttle::{Throttle, ThrottleFamily, ThrottleOp, ThrottleQuota, Throt
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Why a call gets no decision.
+/// Why a call is not decided.
 pub(super) enum ThrottleError<'a> {
-    /// A text of ours, whole.
+    /// A complete error message.
     Text(&'static str),
-    /// redis-cell's words for an argument that is no number.
+    /// redis-cell's error for an argument that is not a number.
     CellNumber(&'a [u8]),
-    /// throttlecrab's words for a negative quantity.
+    /// throttlecrab's error for a negative quantity.
     Negative(i64),
     Key(KeyTooLong),
     Store(StoreError),
@@ -55,7 +55,7 @@ impl fmt::Display for ThrottleError<'_> {
     }
 }
 
-/// Decides and answers one call of a family: at once, or in the connection's pipeline where a fleet decides.
+/// Decides and answers one call: immediately, or through the connection's pipeline if a fleet decides.
 pub(super) fn run<'s, C: Clock>(
     throttle: &'s Throttle<C>,
     family: ThrottleFamily,
@@ -107,16 +107,16 @@ pub(super) fn run<'s, C: Clock>(
     });
 }
 
-/// What a call says.
+/// The arguments of a call.
 struct ThrottleCall {
     terms: ThrottleQuota,
     wish: ThrottleOp,
-    /// The limit as it is told.
+    /// The limit as the reply reports it.
     limit: i64,
 }
 
 impl ThrottleCall {
-    /// Writes what came of it.
+    /// Renders the reply.
     #[inline]
     fn render(
         &self,
@@ -257,7 +257,7 @@ impl ThrottleCall {
         })
     }
 
-    /// What is told, in the order and the units of the original.
+    /// The numbers of the reply, in the order and units of the original.
     fn numbers(&self, family: ThrottleFamily, told: &ThrottleReply) -> [i64; 5] {
         let seconds = match family {
             ThrottleFamily::RedisCell => cell_seconds,
@@ -296,7 +296,7 @@ fn terms(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
     }
 }
 
-/// A period of GCRA: seconds with a fraction, as Redis reads doubles.
+/// Parses a period of `GCRA`: seconds with a fraction, as Redis parses doubles.
 fn period<'a>(word: &[u8]) -> Result<u128, ThrottleError<'a>> {
     let text = std::str::from_utf8(word).ok();
     let seconds = text.and_then(|text| text.parse::<f64>().ok());
@@ -306,11 +306,11 @@ fn period<'a>(word: &[u8]) -> Result<u128, ThrottleError<'a>> {
         return Err(ThrottleError::Text("ERR period must be > 0 and < 1e12"));
     }
     let span = Duration::try_from_secs_f64(seconds);
-    // Less than half a nanosecond is a nanosecond: no period is empty.
+    // Less than half a nanosecond is rounded up, so that no period is zero.
     Ok(span.map_or(u128::MAX, |span| span.as_nanos().max(1)))
 }
 
-/// Seconds as redis-cell has rounded them since 0.3.1: a begun millisecond makes a second, less is dropped.
+/// Seconds as redis-cell rounds them since 0.3.1: up if at least one millisecond has begun, otherwise down.
 fn cell_seconds(span: Nanos) -> i64 {
     let nanos = span.as_nanos();
     let begun = nanos % NANOS_PER_SEC >= NANOS_PER_MILLI;

@@ -1,6 +1,6 @@
-//! `TG.RELEASE` and `TG.RENEW`: what became of a request that `TG.ACQUIRE` admitted.
+//! `TG.RELEASE` and `TG.RENEW`: end or continue a request that `TG.ACQUIRE` admitted.
 //!
-//! Must not know: what tickets settle, who keeps them.
+//! Must not know: what tickets settle, where they are stored.
 
 use super::batch_counts::CommandOutcome;
 use super::check::{Checker, TicketAction, TicketOutcome};
@@ -9,7 +9,7 @@ use super::parse::RespCommand;
 use super::pipeline::{Pipeline, RenderedReply};
 use super::reply_writer::{EchoedInput, ReplyWriter};
 
-/// Reads the ticket, reports and answers: 1 if it was carried out, 0 if nothing was left to do.
+/// Parses the ticket, updates it and replies: 1 if it was carried out, 0 if nothing was left to do.
 pub(super) fn run<'s>(
     checker: Option<&'s dyn Checker>,
     report: TicketAction,
@@ -25,7 +25,7 @@ pub(super) fn run<'s>(
             return pipeline.reply(out, |out| {
                 let reply = &mut ReplyWriter::new(out, is_resp3);
                 match ticket {
-                    // A server without a checker gives no tickets.
+                    // A server without a checker issues no tickets.
                     Some(_) => render(TicketOutcome::UnknownTicket, word, reply),
                     None => refuse(report, command, reply),
                 }
@@ -47,7 +47,7 @@ pub(super) fn run<'s>(
     });
 }
 
-/// Says why a command names no ticket.
+/// Replies why the command names no ticket.
 fn refuse(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let name = match report {
         TicketAction::Release => "tg.release",

@@ -1,6 +1,6 @@
-//! The request that a gateway holds, as far as its header fields say: what policies match and key by.
+//! The request that a gateway holds, reconstructed from header fields. Policies match and key by it.
 //!
-//! Must not know: which limits exist, what is answered.
+//! Must not know: which limits exist, responses.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use crate::http::bad_input::BadInput;
 use crate::http::query::decode;
 use crate::http::request_attributes::without_port;
 
-/// The fields in which a gateway says what it holds.
+/// The header fields in which a gateway describes the request.
 struct Fields {
     method: &'static str,
     uri: &'static str,
@@ -43,14 +43,14 @@ pub(crate) struct ForwardedRequest<'a> {
     method: Box<[u8]>,
     host: Box<[u8]>,
     path: &'a [u8],
-    /// The query as it came, taken apart only if a policy asks.
+    /// The raw query. It is parsed only if a policy uses it.
     query: &'a str,
     pairs: OnceLock<Pairs>,
 }
 
 impl<'a> ForwardedRequest<'a> {
-    /// The request that these fields describe. Every one must be there: a gateway that does not set a field passes on what
-    /// the client wrote in it, or leaves everybody in one quota, and neither should go unnoticed.
+    /// Parses the header fields. All of them are required. If a gateway does not set a field, the client could set it, or all
+    /// clients would share one quota; both have to be noticed.
     pub(crate) fn parse(
         gateway: Gateway,
         headers: &'a HeaderMap,
@@ -114,7 +114,7 @@ impl Attributes for ForwardedRequest<'_> {
                 .map(hyper::http::HeaderValue::as_bytes),
             Attribute::Query(name) => self.query(name),
             Attribute::Cookie(name) => self.cookie(name),
-            // Nobody verified a token here, and a gateway has no descriptors.
+            // Gateways send neither verified claims nor descriptors.
             _ => None,
         }
     }
@@ -130,8 +130,8 @@ fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput
     }
 }
 
-/// Whose request it is. A field that names nobody is an error here and no reason to count the gateway's own address: then
-/// everybody behind it would share one quota.
+/// The address of the client. A field without a valid address is an error. Falling back to the gateway's address would put all
+/// its clients into one quota.
 fn client(
     headers: &HeaderMap,
     peer: IpAddr,
@@ -150,7 +150,7 @@ fn client(
     }
 }
 
-/// The path and the query of a request target, whether or not it names a host.
+/// The path and the query of a request target in origin or absolute form.
 fn path_and_query(uri: &str) -> (&str, &str) {
     let target = match uri.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => rest
@@ -167,7 +167,7 @@ fn path_and_query(uri: &str) -> (&str, &str) {
     }
 }
 
-/// The names and values of a query; where an escape is broken, the text stands for itself.
+/// The names and values of a query. Text with an invalid escape stays as it is.
 fn pairs(query: &str) -> Pairs {
     let plain = |text: &str| decode(text).unwrap_or_else(|| text.into());
     let each = query.split('&').filter(|pair| !pair.is_empty());

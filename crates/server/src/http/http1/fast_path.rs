@@ -1,7 +1,7 @@
-//! Serving plain requests: all that has arrived is answered and sent in one write, until something arrives that is not plain.
+//! Serves plain requests: answers all that have arrived in one write, until a request is not plain.
 //!
-//! A round is one read, the responses to all of it, and one write. Over memory the responses are ready when they are first
-//! polled, so a round never waits. Must not know: what is asked or answered, what makes a request plain, sockets.
+//! A round is one read, the responses to it and one write. Without a fleet the responses are ready at the first poll, so a
+//! round never waits. Must not know: endpoints, what makes a request plain, sockets.
 
 use std::future::poll_fn;
 use std::io;
@@ -25,7 +25,7 @@ use crate::listen::counters::ListenerCounters;
 use crate::listen::{Peer, ShutdownOrTimeout, ShutdownSignal, send_available};
 use tollgate_service::WaitPermit as Place;
 
-/// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
+/// Serves plain requests until the connection ends. Returns the unread bytes when a request is not plain.
 pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
     limits: HttpLimits,
     handler: &A,
@@ -38,7 +38,7 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
         ShutdownOrTimeout::new(stopping, stopped, timer),
         limits.header_timeout,
     );
-    // A connection that awaits a fleet has buffers of its own meanwhile, no larger than what it has read.
+    // A connection that waits for a fleet needs its own buffers, as long as its input.
     let keep = match handler.has_fleet() {
         true => BufferOwnership::Copy,
         false => BufferOwnership::Thread,
@@ -56,7 +56,7 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             let now = output.get(sent.sent..).unwrap_or_default();
             Unsent::new(now.to_vec(), late)
         });
-        // Whatever is waited for from here on, the buffers are not.
+        // Release the buffers before anything is awaited.
         drop(buffers);
         let more = match unsent {
             Some(unsent) => unsent.send(stream, handler.counters()).await?,
@@ -82,18 +82,18 @@ impl<A: HttpHandler> RequestBounds for A {
     }
 }
 
-/// Responses that could not be sent at once.
+/// Responses that could not be sent immediately.
 struct Unsent {
     now: Vec<u8>,
-    /// The last one is held back for so long.
+    /// The delay of the last response.
     wait: Nanos,
     late: Vec<u8>,
-    /// The place of whoever waits for it.
+    /// The wait permit of the delayed response.
     _place: Option<Place>,
 }
 
 impl Unsent {
-    /// What is to be sent at once, and what is to be held back.
+    /// Responses to send now, and a delayed response.
     fn new(now: Vec<u8>, late: Option<Late>) -> Box<Self> {
         let Late { wait, bytes, place } = late.unwrap_or_default();
         Box::new(Self {
@@ -104,7 +104,7 @@ impl Unsent {
         })
     }
 
-    /// Sends all of it, and answers what has arrived meanwhile.
+    /// Sends everything and returns the bytes that arrived meanwhile.
     async fn send<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: &mut S,
@@ -123,8 +123,8 @@ impl Unsent {
     }
 }
 
-/// Lets time pass, unless the client leaves: then nobody waits for the answer any more, and its place is another's. What
-/// the client sends meanwhile is kept, as far as there is room for it.
+/// Waits, unless the client disconnects; then its wait permit is released. Bytes that arrive meanwhile are kept up to the
+/// buffer size.
 async fn hold<S: AsyncRead + Unpin>(
     stream: &mut S,
     wait: Nanos,
@@ -149,7 +149,7 @@ async fn hold<S: AsyncRead + Unpin>(
     .await
 }
 
-/// An answer that is to be held back.
+/// A response that is delayed.
 #[derive(Default)]
 struct Late {
     wait: Nanos,
@@ -157,7 +157,7 @@ struct Late {
     place: Option<Place>,
 }
 
-/// Reads what has arrived; nothing at the end.
+/// Reads the bytes that have arrived. `None` at the end of the stream.
 fn poll_read<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     stream: &mut S,
@@ -170,8 +170,7 @@ fn poll_read<S: AsyncRead + Unpin>(
     Poll::Ready(Ok((filled > 0).then(|| buffers.with_filled(filled, keep))))
 }
 
-/// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
-/// back is the last.
+/// Answers the plain requests at the start of the input and returns how many bytes they had. It stops after a delayed response.
 async fn answer_all<A: HttpHandler>(
     handler: &A,
     input: &[u8],
@@ -206,7 +205,7 @@ async fn answer_all<A: HttpHandler>(
     (consumed, None)
 }
 
-/// Writes an answer. Whoever waits for it has a place until it is sent.
+/// Writes a response and returns its wait permit, which has to live until the response is sent.
 fn write(reply: &mut HttpResponse, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
     let place = reply.take_wait_permit();
     write_response(reply, now, out);

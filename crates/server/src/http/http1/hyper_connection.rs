@@ -1,6 +1,6 @@
-//! A connection that hyper serves: everything that the fast path does not read, until the connection ends.
+//! A connection that hyper serves: it takes over at the first request that is not plain, until the connection ends.
 //!
-//! Must not know: what is asked or answered, sockets.
+//! Must not know: endpoints, sockets.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -23,7 +23,7 @@ use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
 use crate::http::response::HttpResponse;
 use crate::listen::{Peer, PrefixedStream, ShutdownSignal};
 
-/// The rest of a connection's life, whatever HTTP/1 may bring.
+/// Serves any HTTP/1 request until the connection ends.
 pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
     limits: HttpLimits,
     handler: Arc<A>,
@@ -59,7 +59,7 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
         }
     };
     if let Err(error) = ended {
-        // The client's doing: it left, was too slow, or does not speak HTTP.
+        // The client caused this: it disconnected, was too slow, or does not speak HTTP.
         tracing::debug!(%error, "a connection ended early");
     }
 }
@@ -90,13 +90,13 @@ async fn respond<A: HttpHandler>(
     handle_or_500(handler, &request).await
 }
 
-/// The body, or the answer that says why it cannot be read.
+/// Reads the body, or returns the response that explains why it cannot be read.
 async fn read(limits: HttpLimits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
     let too_long = || {
         let detail = format!("body: it is longer than {most} bytes");
         HttpResponse::status_problem(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
-    // A declared length is believed before a byte is read, so that nobody sends what will be refused.
+    // Check the declared length before reading, so that the client need not send a body that is too long.
     if body.size_hint().lower() > most as u64 {
         return Err(too_long());
     }

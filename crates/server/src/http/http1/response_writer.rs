@@ -1,6 +1,6 @@
-//! A response as the bytes of HTTP/1.1, as hyper would write them.
+//! Writes a response as HTTP/1.1 bytes, exactly as hyper does.
 //!
-//! Must not know: what is answered.
+//! Must not know: endpoints.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::http::response::HttpResponse;
 
-/// A date as HTTP writes it has always so many bytes.
+/// The length of an HTTP date.
 const DATE_LEN: usize = 29;
 
-/// Appends an answer, head and body.
+/// Appends a response, head and body.
 pub(crate) fn write_response(reply: &HttpResponse, now: Instant, out: &mut Vec<u8>) {
     let (status, body) = (reply.status(), reply.body());
     if status == StatusCode::OK {
@@ -32,7 +32,7 @@ pub(crate) fn write_response(reply: &HttpResponse, now: Instant, out: &mut Vec<u
         out.extend_from_slice(value.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    // Who says that there is no content must not say how long it is.
+    // A 204 must not have a `Content-Length`.
     if status != StatusCode::NO_CONTENT {
         out.extend_from_slice(b"content-length: ");
         write_number(u64::try_from(body.len()).unwrap_or(u64::MAX), out);
@@ -44,7 +44,7 @@ pub(crate) fn write_response(reply: &HttpResponse, now: Instant, out: &mut Vec<u
     out.extend_from_slice(body);
 }
 
-/// Appends a number.
+/// Appends a number in decimal.
 pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut from = digits.len();
@@ -62,7 +62,7 @@ pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.get(from..).unwrap_or_default());
 }
 
-/// The date, which every thread writes once a second.
+/// The current date. Each thread formats it once a second.
 fn date(now: Instant) -> [u8; DATE_LEN] {
     thread_local! {
         static LAST: Cell<Option<(Instant, [u8; DATE_LEN])>> = const { Cell::new(None) };

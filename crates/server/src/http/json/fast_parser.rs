@@ -1,14 +1,13 @@
-//! The short way to read a question that is written plainly, as nearly every one is: no escapes, no nesting beyond the
-//! attributes, nothing twice.
+//! Parses plain JSON check requests, which nearly all are: no escapes, no nesting beyond the attributes, no duplicate fields.
 //!
-//! It never says that anything is wrong: what it cannot read it leaves to the reader that explains. Must not know: what
-//! attributes there are.
+//! It never reports an error. What it cannot parse goes to the full parser, which explains errors. Must not know: which
+//! attributes exist.
 
 use crate::http::check_request::CheckRequest;
 
-/// The request, if it is written plainly and nothing is wrong with it.
+/// Parses the request. Returns `None` if it is not plain or not valid.
 pub(super) fn parse_plain_check_request(body: &[u8]) -> Option<CheckRequest> {
-    // Once for all of it, so that every piece between two quotes is text.
+    // Validate UTF-8 once, so that every slice between quotes is text.
     let mut rest = Rest(std::str::from_utf8(body).ok()?);
     let mut asked = CheckRequest::default();
     let mut has_attributes = false;
@@ -32,11 +31,11 @@ pub(super) fn parse_plain_check_request(body: &[u8]) -> Option<CheckRequest> {
     rest.0.is_empty().then_some(asked)
 }
 
-/// What has not been read yet.
+/// The unread part of the body.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
-    /// Reads an object: `member` is given each name and has to read its value.
+    /// Reads an object. `member` is called with each name and reads its value.
     fn members(&mut self, mut member: impl FnMut(&'a str, &mut Self) -> Option<()>) -> Option<()> {
         self.take(b'{')?;
         if self.take(b'}').is_some() {
@@ -57,7 +56,7 @@ impl<'a> Rest<'a> {
         let is_end = |byte: &u8| matches!(byte, b'"' | b'\\' | ..=0x1f);
         let end = self.0.as_bytes().iter().position(is_end)?;
         let (text, rest) = self.0.split_at_checked(end)?;
-        // At anything else than a quote it is not plain.
+        // Any end but a quote means that the string is not plain.
         self.0 = rest.strip_prefix('"')?;
         Some(text)
     }
@@ -67,7 +66,7 @@ impl<'a> Rest<'a> {
         let is_digit = |byte: &u8| byte.is_ascii_digit();
         let end = self.0.as_bytes().iter().position(|byte| !is_digit(byte))?;
         let (digits, rest) = self.0.split_at_checked(end)?;
-        // Further digits, a fraction and an exponent are for others, and so are zeros that JSON does not allow.
+        // The full parser handles longer numbers, fractions and exponents, and rejects leading zeros.
         let is_fit = matches!(digits.len(), 1..=18) && (digits == "0" || !digits.starts_with('0'));
         let ends = rest.starts_with([',', '}', ' ', '\n', '\r', '\t']);
         let number = Some(digits).filter(|_| is_fit && ends)?.parse().ok()?;
@@ -128,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Whatever it is, this reader has no opinion on it, so nothing is accepted that the other would refuse.
+    /// This parser gives up on all of these, so it accepts nothing that the full parser rejects.
     #[test]
     fn what_is_not_plain_or_wrong_is_left_to_the_reader_that_explains() {
         for body in [
@@ -167,7 +166,7 @@ mod tests {
         assert_eq!(parse_plain_check_request(b"{\"key\":\"\xff\"}"), None);
     }
 
-    /// Every question that begins like a plain one and goes wrong somewhere is wrong to both readers, or right to both.
+    /// Both parsers agree about every request that is plain up to one damaged byte.
     #[test]
     fn no_damaged_question_is_read_differently() {
         let body = br#"{"attributes":{"ip":"::1","header.a":"b c"},"cost":12,"peek":true}"#;

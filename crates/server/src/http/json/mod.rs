@@ -1,7 +1,7 @@
-//! Questions and reports as JSON bodies: pure functions from bytes to what was said.
+//! Parses check requests and ticket reports from JSON bodies. All functions are pure.
 //!
-//! Strict: an unknown field, one that is given twice and one of the wrong type are errors that name the field. Must not
-//! know: HTTP, which limits exist.
+//! The parser is strict: an unknown field, a duplicate field and a field of the wrong type are errors that name the field. Must
+//! not know: HTTP, which limits exist.
 
 mod fast_parser;
 
@@ -15,13 +15,13 @@ use self::fast_parser::parse_plain_check_request;
 use crate::http::bad_input::{BadInput, parse_cost};
 use crate::http::check_request::CheckRequest;
 
-/// So many questions may be asked at once.
+/// The most requests in a batch.
 pub(crate) const MAX_BATCH_LEN: usize = 100;
 
 /// Header fields with lower-case names.
 pub(crate) type ReportedHeaders = Vec<(Box<str>, Box<[u8]>)>;
 
-/// What is said about a ticket: its id and what came of the request.
+/// A report about a ticket.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TicketReport {
     pub(crate) ticket: u128,
@@ -30,12 +30,12 @@ pub(crate) struct TicketReport {
     pub(crate) cost: Option<u64>,
 }
 
-/// Parses `{"attributes": {…}, "cost": 1, "peek": false}`, every field optional.
+/// Parses `{"attributes": {…}, "cost": 1, "peek": false}`. Every field is optional.
 pub(crate) fn parse_check_request(body: &[u8]) -> Result<CheckRequest, BadInput> {
     parse_plain_check_request(body).map_or_else(|| parse_any_check_request(body), Ok)
 }
 
-/// The same for any body, with the reason why it cannot be understood.
+/// The full parser for any body. It explains errors.
 fn parse_any_check_request(body: &[u8]) -> Result<CheckRequest, BadInput> {
     let mut asked = CheckRequest::default();
     for (name, value) in object(body)? {
@@ -44,7 +44,7 @@ fn parse_any_check_request(body: &[u8]) -> Result<CheckRequest, BadInput> {
     Ok(asked)
 }
 
-/// Parses `{"requests": [{…}, {…}]}`, each as [`parse_check_request`] reads it.
+/// Parses `{"requests": [{…}, {…}]}`, each item as [`parse_check_request`] does.
 pub(crate) fn parse_check_requests(body: &[u8]) -> Result<Vec<CheckRequest>, BadInput> {
     let mut questions = None;
     for (name, value) in object(body)? {
@@ -74,8 +74,7 @@ pub(crate) fn parse_check_requests(body: &[u8]) -> Result<Vec<CheckRequest>, Bad
     questions.into_iter().enumerate().map(read).collect()
 }
 
-/// Parses `{"ticket": "…", "status": 200, "headers": {…}, "cost": 1}`, of which only `ticket` and the fields in
-/// `also` may be given.
+/// Parses `{"ticket": "…", "status": 200, "headers": {…}, "cost": 1}`. Only `ticket` and the fields in `also` are allowed.
 pub(crate) fn parse_report(
     body: &[u8],
     also: &'static [&'static str],
@@ -156,7 +155,7 @@ fn object(body: &[u8]) -> Result<Fields, BadInput> {
     }
 }
 
-/// A JSON value that keeps its fields in order and refuses one that is given twice, which `Value` would not notice.
+/// A JSON value that keeps the order of its fields and rejects duplicates, which `Value` does not notice.
 #[derive(Debug)]
 enum Loose {
     Map(Fields),
@@ -165,8 +164,8 @@ enum Loose {
 }
 
 impl Loose {
-    /// A `null` is a value of the wrong type, not an absent field: a caller whose key is null has a bug, and would
-    /// silently be limited by something else.
+    /// `null` is a value of the wrong type, not an absent field. A client that sends a null key has a bug, and another limit
+    /// would silently apply to it.
     fn text(self, field: &str) -> Result<String, BadInput> {
         match self {
             Self::Other(Value::String(text)) => Ok(text),
@@ -176,8 +175,8 @@ impl Loose {
 
     fn whole(&self, field: &str) -> Result<u64, BadInput> {
         match self {
-            // The value's own spelling goes through the same door as a query's, so that both say the same. Languages that
-            // know one kind of number write 3 as 3.0, and for JSON Schema that is a whole number too.
+            // Numbers go through the parser of query strings, so that both give the same errors. Some languages write 3 as 3.0,
+            // which JSON Schema accepts as an integer.
             Self::Other(Value::Number(number)) => match number.as_f64() {
                 Some(float) if number.is_f64() && float.fract() == 0.0 => {
                     parse_cost(field, format!("{float:.0}").as_bytes())
@@ -224,7 +223,7 @@ impl<'de> Visitor<'de> for LooseVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose, A::Error> {
         let mut fields: Fields = Vec::new();
         while let Some((name, value)) = map.next_entry::<String, Loose>()? {
-            // A body is short, and so is the list.
+            // Bodies are short, so a linear search is fast enough.
             if fields.iter().any(|(known, _)| *known == name) {
                 let message = format!(
                     "the field {:?} is given twice",

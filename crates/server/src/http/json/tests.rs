@@ -1,4 +1,4 @@
-//! What bodies say, and what is wrong with those that say nothing.
+//! Valid and invalid JSON bodies.
 
 use tollgate_policy::attributes::{Attribute, Attributes as _};
 
@@ -20,7 +20,7 @@ fn every_field_is_optional() {
     assert_eq!(most.cost, Some(u64::MAX));
 }
 
-/// Found by schemathesis: to JSON Schema 3.0 is an integer, and Lua and JavaScript write such numbers.
+/// Found by schemathesis: JSON Schema accepts 3.0 as an integer, and Lua and JavaScript write such numbers.
 #[test]
 fn a_whole_number_may_be_written_with_a_point() {
     for (body, cost) in [

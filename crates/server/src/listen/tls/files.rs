@@ -1,6 +1,6 @@
-//! The files of TLS: read within bounds, understood, and checked against each other.
+//! Reads the TLS files within size bounds, parses them and checks that they fit together.
 //!
-//! Must not know: when they are read, what is done with what they say.
+//! Must not know: when they are reloaded, how the result is used.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,21 +19,22 @@ use tollgate_core::Timestamp;
 use super::invalid_tls::InvalidTls;
 use super::validity::{Validity, format_utc};
 
-/// A bundle of all authorities that browsers know is a fifth of this.
+/// Five times the size of a bundle with all certificate authorities that browsers trust.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Which files TLS is made of.
+/// The files of a TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, followed by those between it and its authority, in PEM.
+    /// The certificate in PEM, followed by its intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key, in PEM and not encrypted.
+    /// Its private key in PEM, not encrypted.
     pub key: PathBuf,
-    /// The authorities of clients' certificates, in PEM. With them, whoever has none of theirs is turned away.
+    /// The certificate authorities of client certificates, in PEM. With this file, clients without a certificate of theirs are
+    /// refused.
     pub client_authorities: Option<PathBuf>,
 }
 
-/// What the files contain.
+/// The bytes of the files.
 #[derive(Hash)]
 pub(super) struct TlsFileContents {
     certificate: Vec<u8>,
@@ -41,7 +42,7 @@ pub(super) struct TlsFileContents {
     client_authorities: Option<Vec<u8>>,
 }
 
-/// What they say.
+/// The parsed files.
 pub(super) struct TlsMaterial {
     pub(super) provider: Arc<CryptoProvider>,
     pub(super) identity: Arc<CertifiedKey>,
@@ -50,7 +51,7 @@ pub(super) struct TlsMaterial {
 }
 
 impl TlsFiles {
-    /// All of them.
+    /// The paths of all files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let Self {
             certificate,
@@ -92,7 +93,7 @@ impl TlsFiles {
         })
     }
 
-    /// When the certificate expires, if it is valid now.
+    /// The expiry of the certificate. Fails if the certificate is not valid now.
     fn check_time(
         &self,
         chain: &[CertificateDer<'_>],
@@ -135,7 +136,7 @@ fn read(path: &Path) -> Result<Vec<u8>, InvalidTls> {
     let unreadable = |error| InvalidTls::new(path, format!("it cannot be read: {error}"));
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    // One byte more tells a file of this size from one that goes on.
+    // One byte more than the limit distinguishes a file of this size from a longer one.
     let mut bounded = file.take(MOST_BYTES + 1);
     bounded.read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MOST_BYTES {

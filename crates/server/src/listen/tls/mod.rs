@@ -1,9 +1,8 @@
-//! TLS for listeners: a certificate and its key in files, and the authority of clients' certificates where they need one.
+//! TLS for listeners: a certificate, its key, and optionally the certificate authorities of clients.
 //!
-//! The files are read again whenever they change. What was read becomes one configuration for each protocol, and all of them
-//! are swapped at once: a handshake sees the old files or the new ones, never a mixture, and sessions that were begun under
-//! the old ones are not resumed under the new. Files that are wrong change nothing. Must not know: sockets, how files are
-//! watched, what is spoken on connections beyond its name.
+//! The files are reloaded when they change. Each load builds one `ServerConfig` per protocol and swaps all of them at once: a
+//! handshake uses the old files or the new ones, never both, and old sessions are not resumed under new files. If the new files
+//! are invalid, the old configuration stays. Must not know: sockets, how files are watched, protocols beyond their ALPN ids.
 
 mod files;
 mod invalid_tls;
@@ -28,52 +27,51 @@ use files::TlsFileContents;
 use server_config::ServerConfigs;
 use validity::format_utc;
 
-/// From so long before the certificate expires the log says so, once a day.
+/// The log warns about the expiry of the certificate from this long before it, once a day.
 const NOTICE: Nanos = Nanos::from_secs(14 * 24 * 3_600);
 const DAY: Nanos = Nanos::from_secs(24 * 3_600);
 
-/// What listeners prove themselves with, kept at what the files say.
+/// The TLS configuration of the listeners, reloaded from its files.
 pub struct ServerTls {
     files: TlsFiles,
     current: ArcSwap<Current>,
-    /// Held while the files are looked at, so that older ones never replace newer ones.
+    /// Locked during a reload, so that an older reload never replaces a newer one.
     seen: Mutex<Seen>,
     hasher: RandomState,
     loads: AtomicU64,
     refusals: AtomicU64,
 }
 
-/// What is in force.
+/// The configuration that is in use.
 struct Current {
     configs: ServerConfigs,
     expires: Timestamp,
 }
 
 struct Seen {
-    /// What the files were when they were last read; `None` if they could not be.
+    /// Hash of the files when they were last read; `None` if that failed.
     last: Option<u64>,
     in_force: u64,
-    /// Whether the files as they are now are in force.
+    /// Whether the files on disk are the ones in use.
     is_right: bool,
     warned: Option<Timestamp>,
 }
 
-/// What came of looking at the files.
+/// The result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsReload {
-    /// They are as they were.
+    /// The files have not changed.
     Unchanged,
-    /// They have changed, and are in force for the next connection.
+    /// The files have changed. New connections use them.
     Reloaded,
-    /// They are wrong; what was in force still is.
+    /// The files are invalid. The previous configuration stays in use.
     Rejected,
 }
 
 impl ServerTls {
-    /// Reads the files at the time `now`.
+    /// Loads the files. `now` is the time that certificates are checked against.
     ///
-    /// # Errors
-    /// Which file is wrong, and what is wrong with it: missing, not PEM, expired, a key of another certificate.
+    /// The file and what is wrong with it: missing, not PEM, expired, or a key of another certificate.
     pub fn open(files: TlsFiles, now: Timestamp) -> Result<Self, InvalidTls> {
         let hasher = RandomState::new();
         let contents = files.read()?;
@@ -97,7 +95,7 @@ impl ServerTls {
         Ok(tls)
     }
 
-    /// Looks at the files, and puts them in force if they have changed and are right.
+    /// Reads the files and uses them if they have changed and are valid.
     pub fn reload_if_changed(&self, now: Timestamp) -> TlsReload {
         let mut seen = self.seen();
         let looked = self.look_at(&mut seen, now);
@@ -105,31 +103,31 @@ impl ServerTls {
         looked
     }
 
-    /// What a listener needs to speak a protocol under this certificate.
+    /// The TLS settings of a listener for this protocol.
     #[must_use]
     pub fn for_protocol(self: &Arc<Self>, spoken: ApplicationProtocol) -> ListenerTls {
         ListenerTls::new(Arc::clone(self), spoken)
     }
 
-    /// When the certificate in force expires, in seconds since 1970.
+    /// When the certificate in use expires, in seconds since 1970.
     #[must_use]
     pub fn expires(&self) -> u64 {
         self.current.load().expires.as_nanos() / 1_000_000_000
     }
 
-    /// How often files were put in force, the first time included.
+    /// How often files were loaded, including at the start.
     #[must_use]
     pub fn loads(&self) -> u64 {
         self.loads.load(Ordering::Relaxed)
     }
 
-    /// How often changed files were refused because they were wrong.
+    /// How often changed files were rejected.
     #[must_use]
     pub fn failed_reloads(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Every file that it is read from.
+    /// The paths of all files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.paths()
     }
@@ -138,7 +136,7 @@ impl ServerTls {
         let contents = match self.files.read() {
             Ok(contents) => contents,
             Err(error) => {
-                // Whatever is there when they can be read again is looked at.
+                // With no hash, the next readable files count as changed.
                 let was_unreadable = seen.last.take().is_none();
                 return self.refuse(seen, &error, !was_unreadable);
             }
@@ -148,7 +146,7 @@ impl ServerTls {
             return TlsReload::Unchanged;
         }
         if hash == seen.in_force {
-            // A mistake was taken back.
+            // The files on disk are again the ones in use.
             seen.is_right = true;
             return TlsReload::Unchanged;
         }
@@ -181,7 +179,7 @@ impl ServerTls {
         tracing::info!(%certificate, %expires, "TLS certificate loaded");
     }
 
-    /// Says that the certificate expires soon or has expired, once a day.
+    /// Logs that the certificate expires soon or has expired, at most once a day.
     fn warn(&self, seen: &mut Seen, now: Timestamp) {
         let expires = self.current.load().expires;
         if expires.since(now) > NOTICE || seen.warned.is_some_and(|last| now.since(last) < DAY) {
@@ -198,7 +196,7 @@ impl ServerTls {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        // It is written after everything else was done.
+        // A poisoned lock is safe to use: the state is written last.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -218,7 +216,7 @@ impl Current {
 }
 
 impl fmt::Debug for ServerTls {
-    /// No key is shown.
+    /// Keys are not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
             .field("files", &self.files)

@@ -1,4 +1,4 @@
-//! What is spoken inside TLS, and a configuration for each.
+//! The protocols that run inside TLS, and one `ServerConfig` for each.
 //!
 //! Must not know: files, time.
 
@@ -13,19 +13,19 @@ use tokio_rustls::TlsAcceptor;
 use super::ServerTls;
 use super::files::TlsMaterial;
 
-/// What is spoken on a listener's connections, as clients ask for it in the handshake.
+/// The protocol of a listener, as ALPN negotiates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationProtocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2, and nothing else: gRPC.
+    /// HTTP/2 only, for gRPC.
     Http2,
-    /// The protocol of Redis, which has no name there.
+    /// The Redis protocol, which has no ALPN id.
     Redis,
 }
 
 impl ApplicationProtocol {
-    /// The name in the handshake.
+    /// The ALPN id.
     const fn name(self) -> Option<&'static [u8]> {
         match self {
             Self::Http1 => Some(b"http/1.1"),
@@ -35,7 +35,7 @@ impl ApplicationProtocol {
     }
 }
 
-/// One configuration for each protocol, of the same files.
+/// One `ServerConfig` for each protocol, from the same files.
 pub(super) struct ServerConfigs {
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
@@ -66,7 +66,7 @@ impl ServerConfigs {
     }
 }
 
-/// What all protocols have in common: TLS 1.2 and 1.3.
+/// The settings that all protocols share: TLS 1.2 and 1.3.
 fn base(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
     let TlsMaterial {
         provider,
@@ -82,14 +82,14 @@ fn base(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(resolver);
     if is_mutual {
-        // A resumed session shows no certificate. One that has expired or was replaced must not get in that way.
+        // A resumed session presents no certificate, so an expired or replaced one could still connect.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
     Ok(config)
 }
 
-/// What a listener needs to speak its protocol inside TLS. Every handshake takes the files that are in force when it begins.
+/// The TLS settings of one listener. Every handshake uses the configuration that is current when it begins.
 #[derive(Clone)]
 pub struct ListenerTls {
     tls: Arc<ServerTls>,

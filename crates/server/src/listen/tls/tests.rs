@@ -1,4 +1,4 @@
-//! Files that TLS can and cannot be spoken with, at the start and when they change.
+//! Valid and invalid TLS files, at the start and after a change.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use tollgate_testkit::certificates::Authority;
 
 use super::{DAY, NOTICE, ServerTls, TlsFiles, TlsReload};
 
-/// Within the life of everything that is made here.
+/// A time at which the certificates of these tests are valid.
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000); // 2026-09-21
 
-/// A directory that is gone when the test is over.
+/// A directory that is removed at the end of the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -32,14 +32,14 @@ impl Dir {
         }
     }
 
-    /// A certificate that is valid in these years.
+    /// Writes a certificate and key that are valid in these years.
     fn pair(&self, authority: &Authority, from: i32, until: i32) {
         let pair = authority.server_between("server", from, until);
         self.write("cert.pem", &pair.certificate);
         self.write("key.pem", &pair.key);
     }
 
-    /// Why they cannot be used; the directory is left out.
+    /// The error without the path of the directory.
     fn refused(&self) -> String {
         let error = ServerTls::open(self.files(), NOW).unwrap_err().to_string();
         error.replace(&format!("{}/", self.0.display()), "")
@@ -151,7 +151,7 @@ fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
     assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);
     assert_eq!(tls.expires(), 2_240_611_200, "2041-01-01");
     let second = std::fs::read_to_string(dir.0.join("key.pem")).unwrap();
-    // The key of the first beside the certificate of the second.
+    // The first key with the second certificate.
     dir.write("key.pem", &first);
     assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected);
     assert_eq!(

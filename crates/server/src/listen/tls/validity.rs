@@ -1,17 +1,17 @@
-//! From when until when a certificate is valid: the few fields of X.509 on the way there, and nothing else of it.
+//! The validity period of a certificate, read from the few X.509 fields before it.
 //!
-//! rustls checks certificates of others and does not say when one's own expires. Must not know: files, keys, trust.
+//! rustls verifies the certificates of peers, but does not expose when our own expires. Must not know: files, keys, trust.
 
 use tollgate_core::Timestamp;
 
-/// The two ends of a certificate's life.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) from: Timestamp,
     pub(super) until: Timestamp,
 }
 
-// Tags of DER.
+// DER tags.
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
@@ -19,11 +19,11 @@ const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 
 impl Validity {
-    /// What a certificate says in DER; nothing if it is none.
+    /// Reads the validity of a DER certificate. Returns `None` if the bytes are not one.
     pub(super) fn parse(certificate: &[u8]) -> Option<Self> {
         let mut certificate = Der(certificate).inside(SEQUENCE)?;
         let mut signed = certificate.inside(SEQUENCE)?;
-        // The version may be left out.
+        // The version is optional.
         signed.skip(VERSION);
         signed.inside(INTEGER)?; // The serial number,
         signed.inside(SEQUENCE)?; // how it is signed,
@@ -36,11 +36,11 @@ impl Validity {
     }
 }
 
-/// What is left of a piece of DER.
+/// The unread part of a DER value.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The next value, if it has this tag.
+    /// Reads the next value if it has this tag.
     fn inside(&mut self, tag: u8) -> Option<Self> {
         let (&found, rest) = self.0.split_first()?;
         if found != tag {
@@ -49,7 +49,7 @@ impl<'a> Der<'a> {
         let (&first, rest) = rest.split_first()?;
         let (len, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
-            // So many bytes of length follow. Four are more than any file here has.
+            // The low bits are the number of length bytes. Four suffice for any file here.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x0f))?;
                 let len = bytes
@@ -64,15 +64,15 @@ impl<'a> Der<'a> {
         Some(Self(value))
     }
 
-    /// Passes over the next value if it has this tag.
+    /// Skips the next value if it has this tag.
     fn skip(&mut self, tag: u8) {
         if self.0.first() == Some(&tag) {
-            // What cannot be passed over is found out by whoever reads on.
+            // If it cannot be skipped, the next read fails.
             let _passed = self.inside(tag);
         }
     }
 
-    /// The next value, a point in time in one of its two spellings.
+    /// Reads the next value as a time, in either encoding.
     fn time(&mut self) -> Option<Timestamp> {
         let tag = *self.0.first()?;
         let Self(text) = self.inside(tag)?;
@@ -101,7 +101,7 @@ impl<'a> Der<'a> {
             return None;
         }
         let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
-        // Certificates from before 1970 are expired however long ago.
+        // A time before 1970 becomes 1970: such certificates have expired either way.
         Some(Timestamp::from_secs(u64::try_from(seconds).unwrap_or(0)))
     }
 }
@@ -113,7 +113,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Days from 1970-01-01 to a date, in years that begin in March: February is then last and leap days are no trouble.
+/// Days from 1970-01-01 to a date. Years start in March here, so that the leap day comes last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let months = (month + 9) % 12;
@@ -122,12 +122,12 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
         - 719_468
 }
 
-/// A point in time as people write it, to the second.
+/// Formats a time as UTC, to the second.
 pub(super) fn format_utc(at: Timestamp) -> String {
     let seconds = at.as_nanos() / 1_000_000_000;
     let (day, rest) = (seconds / 86_400, seconds % 86_400);
     let day = i64::try_from(day).unwrap_or(i64::MAX / 2);
-    // The year is guessed from below; there are at most 366 days in one, so the guess is off by little.
+    // Start from a year that is not too late: no year has more than 366 days.
     let mut year = 1_970 + day / 366;
     while days(year + 1, 1, 1) <= day {
         year += 1;
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn no_beginning_of_a_certificate_and_no_noise_is_one() {
-        // The smallest thing that has a validity where certificates have it.
+        // The smallest value with a validity at the place where certificates have it.
         let inner = |bytes: &[u8]| {
             let mut der = vec![SEQUENCE, u8::try_from(bytes.len()).unwrap()];
             der.extend_from_slice(bytes);
