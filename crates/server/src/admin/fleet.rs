@@ -97,16 +97,16 @@ struct StorePartBody {
 
 impl<C: Clock + 'static> AdminApi<C> {
     pub(super) fn fleet(&self) -> HttpResponse {
-        let mut page = self.fleet.as_deref().map(shown).unwrap_or_default();
-        page.store = self.app.service.fleet().map(|fleet| store(fleet));
+        let mut page = self.fleet.as_deref().map(fleet_body).unwrap_or_default();
+        page.store = self.app.service.fleet().map(|fleet| store_body(fleet));
         HttpResponse::json(to_json_string(&page))
     }
 }
 
-fn shown(membership: &Membership) -> FleetBody {
+fn fleet_body(membership: &Membership) -> FleetBody {
     let view = membership.view();
     let FleetView {
-        nodes: fellows,
+        nodes: listed,
         unreadable_nodes: unread,
         load: all,
         mismatches: [secret, policy],
@@ -126,8 +126,8 @@ fn shown(membership: &Membership) -> FleetBody {
             count: nodes.count().get(),
             known: nodes.name(),
             unread,
-            load: load(all),
-            list: fellows.into_iter().map(node).collect(),
+            load: load_body(all),
+            list: listed.into_iter().map(node_body).collect(),
         }),
         mismatches: Some(MismatchesBody { secret, policy }),
         controls: Some(ControlsBody {
@@ -146,13 +146,13 @@ fn shown(membership: &Membership) -> FleetBody {
     }
 }
 
-fn node(fellow: FleetNode) -> NodeBody {
+fn node_body(node: FleetNode) -> NodeBody {
     let FleetNode {
         beat,
         age,
         is_self,
         mismatch: differs,
-    } = fellow;
+    } = node;
     NodeBody {
         node: beat.node.to_string(),
         this: is_self,
@@ -161,11 +161,11 @@ fn node(fellow: FleetNode) -> NodeBody {
         version: beat.version,
         age_ms: millis(age),
         differs: differs.map(Mismatch::name),
-        load: load(beat.load),
+        load: load_body(beat.load),
     }
 }
 
-const fn load(load: NodeLoad) -> LoadBody {
+const fn load_body(load: NodeLoad) -> LoadBody {
     LoadBody {
         in_flight: load.in_flight,
         admitted_per_s: load.admitted_per_s,
@@ -174,7 +174,7 @@ const fn load(load: NodeLoad) -> LoadBody {
     }
 }
 
-fn store(fleet: &Fleet) -> StoreBody {
+fn store_body(fleet: &Fleet) -> StoreBody {
     let part = |breaker: &Breaker| StorePartBody {
         away_since: match breaker.state() {
             BreakerState::Closed => None,

@@ -24,7 +24,7 @@ use tollgate_core::InvalidQuota;
 use tollgate_store::Clock;
 
 use crate::http::bad_input::echo;
-use crate::http::http_api::App;
+use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 use crate::http::{HttpHandler, HttpLimits, HttpRequest, serve_http};
 use crate::listen::counters::ListenerCounters;
@@ -38,10 +38,10 @@ use tollgate_service::metrics::{CertificateStatus, MetricSources, MetricsFormat,
 /// The endpoints of the admin listener.
 #[derive(Debug)]
 pub struct AdminApi<C> {
-    app: Arc<App<C>>,
+    app: Arc<HttpApi<C>>,
     resp: Option<Arc<RespServer<C>>>,
     /// Further listeners of the same server, by name.
-    others: Vec<(&'static str, Arc<ListenerCounters>)>,
+    other_listeners: Vec<(&'static str, Arc<ListenerCounters>)>,
     /// The TLS configuration, if there is one.
     tls: Option<Arc<ServerTls>>,
     /// The membership in a fleet, if there is one.
@@ -67,17 +67,17 @@ impl<C: Clock + 'static> AdminApi<C> {
     ///
     /// Other machines could connect, and there are no tokens.
     pub fn new(
-        app: Arc<App<C>>,
-        place: &ListenAddress,
+        app: Arc<HttpApi<C>>,
+        address: &ListenAddress,
         tokens: AdminTokens,
     ) -> Result<Self, InvalidAdmin> {
-        if !place.is_local_only() && !tokens.is_any_set() {
+        if !address.is_local_only() && !tokens.is_any_set() {
             return Err(InvalidAdmin::Unprotected);
         }
         Ok(Self {
             app,
             resp: None,
-            others: Vec::new(),
+            other_listeners: Vec::new(),
             tls: None,
             fleet: None,
             guard: AdminAuth::new(tokens).map_err(InvalidAdmin::Quota)?,
@@ -96,7 +96,7 @@ impl<C: Clock + 'static> AdminApi<C> {
     /// Adds another listener.
     #[must_use]
     pub fn with_listener(mut self, name: &'static str, counters: Arc<ListenerCounters>) -> Self {
-        self.others.push((name, counters));
+        self.other_listeners.push((name, counters));
         self
     }
 
@@ -150,7 +150,7 @@ impl<C: Clock + 'static> AdminApi<C> {
         let mut all = vec![("api", self.app.counters())];
         all.extend(self.resp.as_ref().map(|resp| ("resp", resp.counters())));
         all.extend(
-            self.others
+            self.other_listeners
                 .iter()
                 .map(|(name, counters)| (*name, &**counters)),
         );
@@ -190,8 +190,8 @@ impl<C: Clock + 'static> AdminApi<C> {
         HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
-    async fn routed(&self, endpoint: AdminEndpoint, request: &HttpRequest<'_>) -> HttpResponse {
-        let is_look = !routes::is_write(request.method);
+    async fn dispatch(&self, endpoint: AdminEndpoint, request: &HttpRequest<'_>) -> HttpResponse {
+        let is_read = !routes::is_write(request.method);
         let answered = match endpoint {
             AdminEndpoint::FrontPage => Ok(index::index_page()),
             AdminEndpoint::Health => Ok(HttpResponse::text("ok\n")),
@@ -203,11 +203,11 @@ impl<C: Clock + 'static> AdminApi<C> {
             AdminEndpoint::Policy => Ok(self.policy()),
             AdminEndpoint::Audit => Ok(self.audit()),
             AdminEndpoint::OpenApi => Ok(index::openapi_document()),
-            AdminEndpoint::Switches if is_look => Ok(self.switches()),
+            AdminEndpoint::Switches if is_read => Ok(self.switches()),
             AdminEndpoint::Switches => self.set_switch(request),
-            AdminEndpoint::Overrides if is_look => Ok(self.overrides()),
+            AdminEndpoint::Overrides if is_read => Ok(self.overrides()),
             AdminEndpoint::Overrides => self.change_override(request),
-            AdminEndpoint::Blocks if is_look => Ok(self.blocks()),
+            AdminEndpoint::Blocks if is_read => Ok(self.blocks()),
             AdminEndpoint::Blocks => self.change_block(request),
             AdminEndpoint::Resets => self.reset(request).await,
             AdminEndpoint::Reload => self.reload(request),
@@ -230,12 +230,12 @@ impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let route = AdminRoute::find(request.path);
         // A client without read permission does not learn which paths exist.
-        let takes = route.map_or(routes::Permission::Read, |route| {
+        let required = route.map_or(routes::Permission::Read, |route| {
             route.required_permission(request.method)
         });
         let now = self.app.service.now();
-        if let Err(turned) = self.guard.authorize(request, takes, now) {
-            let (why, reply) = *turned;
+        if let Err(rejection) = self.guard.authorize(request, required, now) {
+            let (why, reply) = *rejection;
             self.app.metrics().record_admin_rejection(why);
             return reply;
         }
@@ -256,7 +256,7 @@ impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
             let detail = "query: everything is said in the body here";
             return HttpResponse::status_problem(StatusCode::BAD_REQUEST, detail);
         }
-        self.routed(route.endpoint, request).await
+        self.dispatch(route.endpoint, request).await
     }
 
     fn counters(&self) -> &ListenerCounters {

@@ -11,11 +11,11 @@ use tollgate_policy::grammar::{self, GrammarError};
 use crate::http::bad_input::BadInput;
 
 /// The most values of a key.
-const MOST_VALUES: usize = 16;
+const MAX_KEY_VALUES: usize = 16;
 /// The longest name of an operator, without the address that is appended.
-const MOST_WHO: usize = 64;
+const MAX_WHO_LEN: usize = 64;
 /// Stands for all limits. No limit can have this name.
-const EVERYTHING: &str = "*";
+const ALL_LIMITS: &str = "*";
 
 /// The body of an operator action. The caller of `parse` says which fields are allowed.
 #[derive(Debug, Default, Deserialize)]
@@ -38,16 +38,16 @@ impl OperatorRequest {
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(BadInput::new("body", body, "it must be a JSON object"));
         }
-        let said: Self = serde_json::from_slice(body)
+        let parsed: Self = serde_json::from_slice(body)
             .map_err(|error| BadInput::new("body", body, error.to_string()))?;
         let given = [
-            ("limit", &said.limit),
-            ("key", &said.key),
-            ("address", &said.address),
-            ("quota", &said.quota),
-            ("for", &said.r#for),
-            ("to", &said.to),
-            ("enforce", &said.enforce),
+            ("limit", &parsed.limit),
+            ("key", &parsed.key),
+            ("address", &parsed.address),
+            ("quota", &parsed.quota),
+            ("for", &parsed.r#for),
+            ("to", &parsed.to),
+            ("enforce", &parsed.enforce),
         ];
         for (name, value) in given {
             if let Some(value) = value.as_ref().filter(|_| !fields.contains(&name)) {
@@ -57,15 +57,15 @@ impl OperatorRequest {
                 return Err(BadInput::new(name, value.to_string().as_bytes(), reason));
             }
         }
-        Ok(said)
+        Ok(parsed)
     }
 
     /// Who makes the change and why. The engine rejects empty and too long values.
     pub(super) fn signature(&self, from: &str) -> Result<(String, String), BadInput> {
         let who = text("who", self.who.as_ref())?.trim();
         let why = text("why", self.why.as_ref())?;
-        if who.is_empty() || who.len() > MOST_WHO {
-            let reason = format!("say who does this, in at most {MOST_WHO} bytes");
+        if who.is_empty() || who.len() > MAX_WHO_LEN {
+            let reason = format!("say who does this, in at most {MAX_WHO_LEN} bytes");
             return Err(BadInput::new("who", who.as_bytes(), reason));
         }
         Ok((format!("{who} ({from})"), why.to_owned()))
@@ -82,7 +82,7 @@ impl OperatorRequest {
             return Err(BadInput::new("limit", b"", reason));
         };
         let name = text("limit", Some(value))?;
-        Ok(Some(name).filter(|name| *name != EVERYTHING))
+        Ok(Some(name).filter(|name| *name != ALL_LIMITS))
     }
 
     /// The values of a key, in the order of its parts.
@@ -98,7 +98,7 @@ impl OperatorRequest {
             )),
             // A key of one part may be given as a string.
             Some(Value::String(value)) => Ok(vec![value]),
-            Some(Value::Array(values)) if values.len() <= MOST_VALUES => {
+            Some(Value::Array(values)) if values.len() <= MAX_KEY_VALUES => {
                 let text = |value: &'a Value| {
                     let text = value.as_str();
                     text.ok_or_else(|| wrong(value, "its values must be strings"))
@@ -132,11 +132,12 @@ impl OperatorRequest {
         let Some(value) = &self.r#for else {
             return Ok(None);
         };
-        let said = text("for", Some(value))?;
-        let span = grammar::parse_duration(said).map_err(|wrong| bad("for", said, &wrong))?;
+        let parsed = text("for", Some(value))?;
+        let span = grammar::parse_duration(parsed)
+            .map_err(|wrong| invalid_value("for", parsed, &wrong))?;
         if span.is_zero() {
             let reason = "it must be longer than nothing";
-            return Err(BadInput::new("for", said.as_bytes(), reason));
+            return Err(BadInput::new("for", parsed.as_bytes(), reason));
         }
         Ok(Some(span))
     }
@@ -154,10 +155,10 @@ impl OperatorRequest {
             Some("shadow") => Some(Halt::Shadow),
             Some("off") => Some(Halt::Off),
             other => {
-                let said = other.unwrap_or_default();
+                let parsed = other.unwrap_or_default();
                 return Err(BadInput::new(
                     "to",
-                    said.as_bytes(),
+                    parsed.as_bytes(),
                     "it must be on, shadow or off",
                 ));
             }
@@ -165,9 +166,9 @@ impl OperatorRequest {
         let enforce = match &self.enforce {
             None => None,
             Some(value) => {
-                let said = text("enforce", Some(value))?;
-                let share =
-                    grammar::parse_percent(said).map_err(|wrong| bad("enforce", said, &wrong))?;
+                let parsed = text("enforce", Some(value))?;
+                let share = grammar::parse_percent(parsed)
+                    .map_err(|wrong| invalid_value("enforce", parsed, &wrong))?;
                 Some(share.hundredths())
             }
         };
@@ -195,10 +196,10 @@ fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> 
     }
 }
 
-fn bad(field: &str, said: &str, wrong: &GrammarError) -> BadInput {
+fn invalid_value(field: &str, parsed: &str, wrong: &GrammarError) -> BadInput {
     let help = wrong.help.as_ref().map(|help| format!("; {help}"));
     let reason = format!("{}{}", wrong.message, help.unwrap_or_default());
-    BadInput::new(field, said.as_bytes(), reason)
+    BadInput::new(field, parsed.as_bytes(), reason)
 }
 
 #[cfg(test)]
@@ -208,7 +209,7 @@ mod tests {
     /// A field whose error a test expects.
     type FieldCheck = fn(&OperatorRequest) -> Option<BadInput>;
 
-    fn said(body: &str) -> OperatorRequest {
+    fn parsed(body: &str) -> OperatorRequest {
         let all = ["limit", "key", "address", "quota", "for", "to", "enforce"];
         OperatorRequest::parse(body.as_bytes(), &all).unwrap()
     }
@@ -216,49 +217,53 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let cases: [(&str, FieldCheck, &str); 12] = [
-            ("{}", |said| said.limit().err(), "limit: "),
-            (r#"{"limit": 7}"#, |said| said.limit().err(), "limit: \"7\""),
-            ("{}", |said| said.limit_or_all().err(), "limit: "),
-            ("{}", |said| said.key().err(), "key: "),
+            ("{}", |parsed| parsed.limit().err(), "limit: "),
+            (
+                r#"{"limit": 7}"#,
+                |parsed| parsed.limit().err(),
+                "limit: \"7\"",
+            ),
+            ("{}", |parsed| parsed.limit_or_all().err(), "limit: "),
+            ("{}", |parsed| parsed.key().err(), "key: "),
             (
                 r#"{"key": ["a", 7]}"#,
-                |said| said.key().err(),
+                |parsed| parsed.key().err(),
                 "key: \"7\"",
             ),
-            (r#"{"key": {}}"#, |said| said.key().err(), "key: \"{}\""),
+            (r#"{"key": {}}"#, |parsed| parsed.key().err(), "key: \"{}\""),
             (
                 r#"{"for": "soon"}"#,
-                |said| said.duration().err(),
+                |parsed| parsed.duration().err(),
                 "for: \"soon\"",
             ),
             (
                 r#"{"for": "0s"}"#,
-                |said| said.duration().err(),
+                |parsed| parsed.duration().err(),
                 "for: \"0s\"",
             ),
             (
                 r#"{"to": "down"}"#,
-                |said| said.switch().err(),
+                |parsed| parsed.switch().err(),
                 "to: \"down\"",
             ),
             (
                 r#"{"enforce": "150%"}"#,
-                |said| said.switch().err(),
+                |parsed| parsed.switch().err(),
                 "enforce: \"150%\"",
             ),
             (
                 r#"{"address": "::1", "key": ["a"]}"#,
-                |said| said.address().err(),
+                |parsed| parsed.address().err(),
                 "key: ",
             ),
             (
                 r#"{"why": "x"}"#,
-                |said| said.signature("here").err(),
+                |parsed| parsed.signature("here").err(),
                 "who: ",
             ),
         ];
         for (body, asked, expected) in cases {
-            let error = asked(&said(body)).unwrap().to_string();
+            let error = asked(&parsed(body)).unwrap().to_string();
             assert!(error.starts_with(expected), "{body}: {error}");
         }
         for body in [
@@ -279,16 +284,16 @@ mod tests {
     #[test]
     fn what_is_right_is_understood() {
         let body = r#"{"limit": "*", "key": "a", "for": "90s", "to": "shadow", "enforce": "2.5%", "who": " ada ", "why": "test"}"#;
-        let said = said(body);
-        assert_eq!(said.limit_or_all().unwrap(), None);
-        assert_eq!(said.key().unwrap(), ["a"]);
-        assert_eq!(said.duration().unwrap(), Some(Nanos::from_secs(90)));
+        let parsed = parsed(body);
+        assert_eq!(parsed.limit_or_all().unwrap(), None);
+        assert_eq!(parsed.key().unwrap(), ["a"]);
+        assert_eq!(parsed.duration().unwrap(), Some(Nanos::from_secs(90)));
         let switch = Switch {
             halt: Some(Halt::Shadow),
             enforce: Some(250),
         };
-        assert_eq!(said.switch().unwrap(), switch);
-        let signed = said.signature("192.0.2.7").unwrap();
+        assert_eq!(parsed.switch().unwrap(), switch);
+        let signed = parsed.signature("192.0.2.7").unwrap();
         assert_eq!(signed, ("ada (192.0.2.7)".to_owned(), "test".to_owned()));
     }
 }

@@ -5,7 +5,7 @@
 use hyper::Method;
 
 /// The longest body: a few short fields and a key.
-const MOST_BODY: usize = 16_384;
+const MAX_BODY_LEN: usize = 16_384;
 
 /// The endpoints of the admin listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,51 +64,51 @@ const fn route(
     }
 }
 
-const LOOK: &str = "GET, HEAD";
-const EDIT: &str = "GET, HEAD, PUT, DELETE";
+const READ_METHODS: &str = "GET, HEAD";
+const EDIT_METHODS: &str = "GET, HEAD, PUT, DELETE";
 
 /// All endpoints.
 pub(super) const ROUTES: &[AdminRoute] = &[
-    route("/", LOOK, AdminEndpoint::FrontPage, "this page"),
+    route("/", READ_METHODS, AdminEndpoint::FrontPage, "this page"),
     route(
         "/healthz",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Health,
         "200 while the process answers",
     ),
     route(
         "/readyz",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Ready,
         "200 while requests should be sent here, 503 while it stops",
     ),
     route(
         "/metrics",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Metrics,
         "Prometheus text, or OpenMetrics for those who ask for it",
     ),
     route(
         "/v1/limits",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Limits,
         "the limits in force in plain words, with counters",
     ),
     route(
         "/v1/state",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::State,
         "what the server has done, how candidates compare, how full the store is",
     ),
     route(
         "/fleet",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Fleet,
         "who else is there, who differs, and what of operators' words got round",
     ),
     route(
         "/v1/policy",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Policy,
         "where the policy comes from and what it says",
     ),
@@ -120,13 +120,13 @@ pub(super) const ROUTES: &[AdminRoute] = &[
     ),
     route(
         "/v1/overrides",
-        EDIT,
+        EDIT_METHODS,
         AdminEndpoint::Overrides,
         "other quotas for single keys; PUT limit, key, quota, for; DELETE limit, key",
     ),
     route(
         "/v1/blocks",
-        EDIT,
+        EDIT_METHODS,
         AdminEndpoint::Blocks,
         "who is refused; PUT limit and key, or address, for; DELETE the same",
     ),
@@ -138,7 +138,7 @@ pub(super) const ROUTES: &[AdminRoute] = &[
     ),
     route(
         "/v1/audit",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Audit,
         "what operators did, the latest first",
     ),
@@ -150,7 +150,7 @@ pub(super) const ROUTES: &[AdminRoute] = &[
     ),
     route(
         "/openapi.json",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::OpenApi,
         "the description of all this",
     ),
@@ -186,7 +186,7 @@ pub(super) fn is_write(method: &Method) -> bool {
 /// The longest body that is read for such a request.
 pub(super) fn max_body_len(method: &Method, path: &str) -> usize {
     match AdminRoute::find(path) {
-        Some(route) if is_write(method) && route.allows(method) => MOST_BODY,
+        Some(route) if is_write(method) && route.allows(method) => MAX_BODY_LEN,
         _ => 0,
     }
 }

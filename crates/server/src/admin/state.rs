@@ -192,13 +192,17 @@ impl<C: Clock + 'static> AdminApi<C> {
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketsBody { kept, given_up },
             connections: connections.collect(),
-            divergences: engine.divergences().into_iter().map(diverging).collect(),
+            divergences: engine
+                .divergences()
+                .into_iter()
+                .map(divergence_body)
+                .collect(),
         }))
     }
 
     pub(super) fn policy(&self) -> HttpResponse {
-        let told = self.app.service.explanation();
-        let explanation = &told.explanation;
+        let explained = self.app.service.explanation();
+        let explanation = &explained.explanation;
         let reload = self.app.envoy.reloader();
         let status = reload.as_ref().map(|reload| reload.status());
         let limits = explanation.limits.iter().map(|limit| PolicyLimitBody {
@@ -235,8 +239,8 @@ impl<C: Clock + 'static> AdminApi<C> {
         let controls = self.app.engine().control().operator_state();
         let limits = controls.limits.into_iter();
         HttpResponse::json(to_json_string(&SwitchesBody {
-            everything: switch(controls.everything),
-            limits: limits.map(|(name, to)| (name, switch(to))).collect(),
+            everything: switch_body(controls.everything),
+            limits: limits.map(|(name, to)| (name, switch_body(to))).collect(),
         }))
     }
 
@@ -291,7 +295,7 @@ impl<C: Clock + 'static> AdminApi<C> {
     }
 }
 
-fn diverging(of: Divergence) -> DivergenceBody {
+fn divergence_body(of: Divergence) -> DivergenceBody {
     let key = |key: tollgate_engine::candidate::DivergingKey| DivergingKeyBody {
         key: key
             .digest
@@ -319,7 +323,7 @@ fn diverging(of: Divergence) -> DivergenceBody {
     }
 }
 
-fn switch(switch: Switch) -> SwitchBody {
+fn switch_body(switch: Switch) -> SwitchBody {
     SwitchBody {
         to: match switch.halt {
             None => "on",

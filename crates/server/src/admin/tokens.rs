@@ -8,9 +8,9 @@ use std::hint::black_box;
 use super::routes::Permission;
 
 /// Shorter tokens can be guessed.
-const SHORTEST: usize = 16;
+const MIN_TOKEN_LEN: usize = 16;
 /// No useful token is longer.
-const LONGEST: usize = 512;
+const MAX_TOKEN_LEN: usize = 512;
 
 /// The tokens of an admin listener. The operate token also allows reading.
 #[derive(Clone, Default)]
@@ -57,8 +57,8 @@ impl AdminTokens {
     }
 
     /// The permission of a token.
-    pub(super) fn permission_of(&self, shown: &[u8]) -> Option<Permission> {
-        let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(shown));
+    pub(super) fn permission_of(&self, token: &[u8]) -> Option<Permission> {
+        let is = |known: &Option<Token>| known.as_ref().is_some_and(|known| known.matches(token));
         // Compare both, whatever the first comparison gives.
         let (reads, operates) = (is(&self.read), is(&self.operate));
         if operates {
@@ -73,8 +73,10 @@ impl Token {
     fn new(text: &str) -> Result<Self, &'static str> {
         match text.len() {
             0 => Err("it is empty"),
-            len if len < SHORTEST => Err("it is shorter than 16 characters and can be guessed"),
-            len if len > LONGEST => Err("it is longer than 512 characters"),
+            len if len < MIN_TOKEN_LEN => {
+                Err("it is shorter than 16 characters and can be guessed")
+            }
+            len if len > MAX_TOKEN_LEN => Err("it is longer than 512 characters"),
             _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 Err("it has characters that a header cannot carry: use letters, digits and marks")
             }
@@ -82,11 +84,11 @@ impl Token {
         }
     }
 
-    fn is(&self, shown: &[u8]) -> bool {
+    fn matches(&self, token: &[u8]) -> bool {
         // The time reveals the length of the token and nothing else.
         let differ = |sum: u8, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
-        let differences = self.0.iter().zip(shown).fold(0, differ);
-        self.0.len() == shown.len() && black_box(differences) == 0
+        let differences = self.0.iter().zip(token).fold(0, differ);
+        self.0.len() == token.len() && black_box(differences) == 0
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
     #[test]
     fn each_token_gives_its_own_right_and_nothing_else_does() {
         let tokens = AdminTokens::new(Some(READ), Some(OPERATE)).unwrap();
-        let right = |shown: &str| tokens.permission_of(shown.as_bytes());
+        let right = |token: &str| tokens.permission_of(token.as_bytes());
         assert_eq!(right(READ), Some(Permission::Read));
         assert_eq!(right(OPERATE), Some(Permission::Operate));
         let longer = format!("{READ}x");

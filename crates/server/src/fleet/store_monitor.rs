@@ -19,11 +19,11 @@ use tollgate_service::catch_panic;
 use super::connect::FleetConnection;
 
 /// The longest delay before the first probe, and the interval of checks while all parts are available.
-const FIRST: Duration = Duration::from_millis(50);
+const MIN_DELAY: Duration = Duration::from_millis(50);
 /// After this many failed probes the servers are inspected for the cause.
-const LONG: u32 = 5;
+const INSPECT_AFTER: u32 = 5;
 /// The longest delay between probes.
-const LAST: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// Monitors a shared store. [`run`](Self::run) it once per process.
 #[derive(Debug)]
@@ -36,13 +36,13 @@ pub struct StoreMonitor {
 /// The state of the monitor.
 struct MonitorState {
     /// Which parts were unavailable at the last check.
-    away: Vec<bool>,
+    was_unavailable: Vec<bool>,
     /// Failed probes in a row.
-    tries: u32,
+    failed_probes: u32,
     /// Whether to inspect the servers.
-    inspects: bool,
+    should_inspect: bool,
     /// Findings that were logged.
-    told: HashSet<String>,
+    logged: HashSet<String>,
     random: RandomState,
 }
 
@@ -65,46 +65,46 @@ impl StoreMonitor {
 
     /// Checks the store forever.
     pub async fn run(self: Arc<Self>, now: impl Fn() -> Timestamp + Send + Sync) {
-        let mut seen = MonitorState {
-            away: vec![false; self.fleet.breakers().len()],
-            tries: 0,
-            inspects: true,
-            told: HashSet::new(),
+        let mut state = MonitorState {
+            was_unavailable: vec![false; self.fleet.breakers().len()],
+            failed_probes: 0,
+            should_inspect: true,
+            logged: HashSet::new(),
             random: RandomState::new(),
         };
         loop {
-            if catch_panic(self.look(&mut seen, &now)).await.is_none() {
+            if catch_panic(self.check(&mut state, &now)).await.is_none() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!("looking after the shared store panicked; it goes on");
             }
-            sleep(seen.pause()).await;
+            sleep(state.next_delay()).await;
         }
     }
 
     /// Runs one check.
-    async fn look(&self, seen: &mut MonitorState, now: &(impl Fn() -> Timestamp + Send + Sync)) {
+    async fn check(&self, state: &mut MonitorState, now: &(impl Fn() -> Timestamp + Send + Sync)) {
         // Before the probe, so that an outage is logged before its recovery.
-        seen.tell(&self.fleet);
-        let tended = self.fleet.probe_unavailable(now).await;
-        seen.tell(&self.fleet);
-        seen.tries = match (tended.unavailable, tended.recovered) {
+        state.log_changes(&self.fleet);
+        let probes = self.fleet.probe_unavailable(now).await;
+        state.log_changes(&self.fleet);
+        state.failed_probes = match (probes.unavailable, probes.recovered) {
             (0, _) | (_, 1..) => 0,
-            _ => seen.tries.saturating_add(1),
+            _ => state.failed_probes.saturating_add(1),
         };
-        if seen.inspects && tended.unavailable == 0 && self.store.is_connected() {
-            seen.inspects = false;
-            self.inspect(seen, false).await;
-        } else if seen.tries == LONG {
-            self.inspect(seen, true).await;
+        if state.should_inspect && probes.unavailable == 0 && self.store.is_connected() {
+            state.should_inspect = false;
+            self.inspect(state, false).await;
+        } else if state.failed_probes == INSPECT_AFTER {
+            self.inspect(state, true).await;
         }
     }
 
     /// Inspects the servers and logs each finding once. While the store is unavailable, "unreachable" is no news; but that a
     /// server is a replica may be the cause.
-    async fn inspect(&self, seen: &mut MonitorState, is_away: bool) {
+    async fn inspect(&self, state: &mut MonitorState, is_unavailable: bool) {
         for finding in self.store.inspect().await {
-            let is_known = is_away && finding.kind == ServerWarningKind::Unreachable;
-            if !is_known && seen.told.insert(finding.to_string()) {
+            let is_known = is_unavailable && finding.kind == ServerWarningKind::Unreachable;
+            if !is_known && state.logged.insert(finding.to_string()) {
                 tracing::warn!(server = finding.server, "{}", finding.message);
             }
         }
@@ -113,14 +113,19 @@ impl StoreMonitor {
 
 impl MonitorState {
     /// Logs outages and recoveries since the last call.
-    fn tell(&mut self, fleet: &Fleet) {
+    fn log_changes(&mut self, fleet: &Fleet) {
         let parts = fleet.breakers().len();
-        for (part, (breaker, was_away)) in fleet.breakers().iter().zip(&mut self.away).enumerate() {
-            let is_away = !breaker.is_closed();
-            if is_away == std::mem::replace(was_away, is_away) {
+        for (part, (breaker, was_open)) in fleet
+            .breakers()
+            .iter()
+            .zip(&mut self.was_unavailable)
+            .enumerate()
+        {
+            let is_unavailable = !breaker.is_closed();
+            if is_unavailable == std::mem::replace(was_open, is_unavailable) {
                 continue;
             }
-            if is_away {
+            if is_unavailable {
                 tracing::warn!(
                     part,
                     parts,
@@ -128,23 +133,25 @@ impl MonitorState {
                 );
             } else {
                 // Another server may have taken over.
-                self.inspects = true;
+                self.should_inspect = true;
                 tracing::info!(part, parts, "the shared store is back");
             }
         }
     }
 
     /// The delay until the next check.
-    fn pause(&self) -> Duration {
-        if self.tries == 0 {
-            return FIRST;
+    fn next_delay(&self) -> Duration {
+        if self.failed_probes == 0 {
+            return MIN_DELAY;
         }
-        let most = FIRST.saturating_mul(1 << self.tries.min(8)).min(LAST);
-        let drawn = self.random.hash_one(self.tries) % 1_000;
+        let most = MIN_DELAY
+            .saturating_mul(1 << self.failed_probes.min(8))
+            .min(MAX_DELAY);
+        let drawn = self.random.hash_one(self.failed_probes) % 1_000;
         let share = u32::try_from(drawn).unwrap_or(0).saturating_add(1);
         most.saturating_mul(share)
             .checked_div(1_000)
-            .unwrap_or(LAST)
+            .unwrap_or(MAX_DELAY)
     }
 }
 
@@ -154,20 +161,23 @@ mod tests {
 
     #[test]
     fn tries_are_spread_over_a_span_that_grows_to_a_second() {
-        let mut seen = MonitorState {
-            away: Vec::new(),
-            tries: 0,
-            inspects: false,
-            told: HashSet::new(),
+        let mut state = MonitorState {
+            was_unavailable: Vec::new(),
+            failed_probes: 0,
+            should_inspect: false,
+            logged: HashSet::new(),
             random: RandomState::new(),
         };
-        assert_eq!(seen.pause(), FIRST);
+        assert_eq!(state.next_delay(), MIN_DELAY);
         let mut pauses = HashSet::new();
-        for tries in 1..200 {
-            seen.tries = tries;
-            let most = Duration::from_millis(50 << tries.min(5)).min(LAST);
-            assert!(seen.pause() <= most && !seen.pause().is_zero(), "{tries}");
-            pauses.insert(seen.pause());
+        for failed_probes in 1..200 {
+            state.failed_probes = failed_probes;
+            let most = Duration::from_millis(50 << failed_probes.min(5)).min(MAX_DELAY);
+            assert!(
+                state.next_delay() <= most && !state.next_delay().is_zero(),
+                "{failed_probes}"
+            );
+            pauses.insert(state.next_delay());
         }
         assert!(pauses.len() > 100, "{} of 199 are different", pauses.len());
     }

@@ -15,7 +15,7 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method as Verb, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 use tokio::time::{sleep, timeout};
 
 use super::frame::MessageDecoder;
@@ -24,7 +24,7 @@ use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus, ok_trailers};
 use crate::listen::ShutdownSignal;
 
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const GRPC_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// A call in progress.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ pub(super) struct Call {
     method: GrpcMethod,
     body: RecvStream,
     respond: SendResponse<Bytes>,
-    inbox: MessageDecoder,
+    decoder: MessageDecoder,
     /// How many bytes of the connection's flow-control window it holds.
-    held: usize,
+    held_window: usize,
     /// The request, once it is complete.
     message: Option<Bytes>,
 }
@@ -63,13 +63,13 @@ impl Call {
         limits: &GrpcLimits,
     ) -> Option<Self> {
         let (head, body) = request.into_parts();
-        if let Some(refusal) = refusal(&head) {
+        if let Some(refusal) = http_rejection(&head) {
             send_head(&mut respond, refusal, true);
             return None;
         }
         let Some(method) = GrpcMethod::from_path(head.uri.path()) else {
             let message = "there is no such method; ask the reflection service which there are";
-            fail(
+            send_error(
                 &mut respond,
                 &GrpcStatus::new(GrpcCode::Unimplemented, message),
             );
@@ -79,8 +79,8 @@ impl Call {
             method,
             body,
             respond,
-            inbox: MessageDecoder::new(limits.max_message_len),
-            held: 0,
+            decoder: MessageDecoder::new(limits.max_message_len),
+            held_window: 0,
             message: None,
         })
     }
@@ -91,7 +91,7 @@ impl Call {
 
     /// Ends the call because a limit is reached.
     pub(super) fn reject(mut self, why: &str) {
-        fail(
+        send_error(
             &mut self.respond,
             &GrpcStatus::new(GrpcCode::ResourceExhausted, why),
         );
@@ -104,32 +104,32 @@ impl Call {
         service: &Arc<S>,
         stopping: &ShutdownSignal,
     ) -> CallProgress {
-        let question = match self.poll_question(context) {
+        let message = match self.poll_request(context) {
             Poll::Pending => return CallProgress::ReadingRequest(self),
-            Poll::Ready(question) => question,
+            Poll::Ready(message) => message,
         };
         let (method, is_stopping) = (self.method, stopping.is_triggered());
-        match question {
+        match message {
             // The client has cancelled the call.
             None => CallProgress::Done,
-            Some(Err(status)) => self.end(Err(status)),
+            Some(Err(status)) => self.complete(Err(status)),
             Some(Ok(message)) if service.has_fleet() => {
                 let service = Arc::clone(service);
-                let mut deciding: PendingGrpcReply =
+                let mut pending: PendingGrpcReply =
                     Box::pin(async move { service.handle(method, &message, is_stopping).await });
-                match deciding.as_mut().poll(context) {
-                    Poll::Ready(answer) => self.end(answer),
-                    Poll::Pending => CallProgress::AwaitingReply(self, deciding),
+                match pending.as_mut().poll(context) {
+                    Poll::Ready(answer) => self.complete(answer),
+                    Poll::Pending => CallProgress::AwaitingReply(self, pending),
                 }
             }
             // Without a fleet the reply is ready now. The future is large, so it stays on the stack instead of in a box.
             Some(Ok(message)) => {
                 let answer = pin!(service.handle(method, &message, is_stopping));
                 match answer.poll(context) {
-                    Poll::Ready(answer) => self.end(answer),
+                    Poll::Ready(answer) => self.complete(answer),
                     Poll::Pending => {
                         let message = "the answer was awaited, and no fleet decides";
-                        self.end(Err(GrpcStatus::new(GrpcCode::Internal, message)))
+                        self.complete(Err(GrpcStatus::new(GrpcCode::Internal, message)))
                     }
                 }
             }
@@ -137,20 +137,20 @@ impl Call {
     }
 
     /// Sends the reply, unless it is delayed.
-    fn end(mut self, answer: Result<GrpcReply, GrpcStatus>) -> CallProgress {
-        self.release();
+    fn complete(mut self, answer: Result<GrpcReply, GrpcStatus>) -> CallProgress {
+        self.release_window();
         match answer {
             Ok(answer) if !answer.delay.is_zero() => {
                 return CallProgress::HoldingReply(self.respond, answer);
             }
             Ok(answer) => send(&mut self.respond, answer.message),
-            Err(status) => fail(&mut self.respond, &status),
+            Err(status) => send_error(&mut self.respond, &status),
         }
         CallProgress::Done
     }
 
     /// Reads the one message of the request.
-    fn poll_question(
+    fn poll_request(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, GrpcStatus>>> {
@@ -161,8 +161,8 @@ impl Call {
                 Some(Ok(bytes)) => {
                     // The window is released when the call ends. So the window bounds what a connection can make us buffer,
                     // however many calls it starts.
-                    self.held = self.held.saturating_add(bytes.len());
-                    self.inbox.push(bytes);
+                    self.held_window = self.held_window.saturating_add(bytes.len());
+                    self.decoder.push(bytes);
                     if let Err(status) = self.take_message() {
                         return Poll::Ready(Some(Err(status)));
                     }
@@ -174,7 +174,7 @@ impl Call {
         let missing =
             || GrpcStatus::new(GrpcCode::InvalidArgument, "the call has no whole message");
         Poll::Ready(Some(match self.message.take() {
-            Some(message) if self.inbox.is_empty() => Ok(message),
+            Some(message) if self.decoder.is_empty() => Ok(message),
             _ => Err(missing()),
         }))
     }
@@ -184,17 +184,17 @@ impl Call {
             let message = "the call has more than one message";
             return Err(GrpcStatus::new(GrpcCode::InvalidArgument, message));
         }
-        self.message = self.inbox.next_message()?;
-        if self.message.is_some() && !self.inbox.is_empty() {
+        self.message = self.decoder.next_message()?;
+        if self.message.is_some() && !self.decoder.is_empty() {
             let message = "there is something after the message";
             return Err(GrpcStatus::new(GrpcCode::InvalidArgument, message));
         }
         Ok(())
     }
 
-    fn release(&mut self) {
+    fn release_window(&mut self) {
         // It fails if the stream is gone, which needs no handling.
-        let _released = self.body.flow_control().release_capacity(self.held);
+        let _released = self.body.flow_control().release_capacity(self.held_window);
     }
 
     /// Converts the call into a stream of replies.
@@ -205,13 +205,13 @@ impl Call {
 }
 
 /// The HTTP response to a request that is not a gRPC call.
-fn refusal(head: &Parts) -> Option<Response<()>> {
+fn http_rejection(head: &Parts) -> Option<Response<()>> {
     let is_grpc = |value: &HeaderValue| {
         let rest = value.as_bytes().strip_prefix(b"application/grpc");
         rest.is_some_and(|rest| matches!(rest, [] | [b';', ..] | b"+proto"))
     };
     let mut response = Response::new(());
-    if head.method != Verb::POST {
+    if head.method != HttpMethod::POST {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response
             .headers_mut()
@@ -248,7 +248,7 @@ pub(super) fn finish_stream(stream: &mut SendStream<Bytes>, how: Result<(), Grpc
     let _sent = stream.send_trailers(trailers);
 }
 
-fn fail(respond: &mut SendResponse<Bytes>, status: &GrpcStatus) {
+fn send_error(respond: &mut SendResponse<Bytes>, status: &GrpcStatus) {
     let mut response = Response::new(());
     status.write(response.headers_mut());
     let _no_body = send_head(respond, response, true);
@@ -257,12 +257,14 @@ fn fail(respond: &mut SendResponse<Bytes>, status: &GrpcStatus) {
 fn send_head(
     respond: &mut SendResponse<Bytes>,
     mut response: Response<()>,
-    is_all: bool,
+    is_end: bool,
 ) -> Option<SendStream<Bytes>> {
     if response.status() == StatusCode::OK {
-        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
     }
-    respond.send_response(response, is_all).ok()
+    respond.send_response(response, is_end).ok()
 }
 
 /// Completes a call that could not be answered immediately: its request is incomplete, its reply is awaited, or its reply is
@@ -275,25 +277,25 @@ pub(super) async fn finish_call<S: GrpcHandler>(
 ) {
     let step = match step {
         CallProgress::ReadingRequest(mut call) => {
-            let question = poll_fn(|context| call.poll_question(context));
-            match timeout(limits.message_timeout, question).await {
+            let message = poll_fn(|context| call.poll_request(context));
+            match timeout(limits.message_timeout, message).await {
                 Ok(None) => return,
-                Ok(Some(Err(status))) => call.end(Err(status)),
+                Ok(Some(Err(status))) => call.complete(Err(status)),
                 Ok(Some(Ok(message))) => {
                     let answer = service.handle(call.method, &message, stopping.is_triggered());
                     let answer = answer.await;
-                    call.end(answer)
+                    call.complete(answer)
                 }
                 Err(_) => {
                     let message = "the question was not complete in time";
                     let status = GrpcStatus::new(GrpcCode::DeadlineExceeded, message);
-                    return fail(&mut call.respond, &status);
+                    return send_error(&mut call.respond, &status);
                 }
             }
         }
-        CallProgress::AwaitingReply(call, deciding) => {
-            let answer = deciding.await;
-            call.end(answer)
+        CallProgress::AwaitingReply(call, pending) => {
+            let answer = pending.await;
+            call.complete(answer)
         }
         other => other,
     };

@@ -14,41 +14,41 @@ pub(crate) const PREFIX_LEN: usize = 5;
 #[derive(Debug)]
 pub(crate) struct MessageDecoder {
     /// The unread bytes, while they are in one piece.
-    whole: Bytes,
+    contiguous: Bytes,
     /// The unread bytes, assembled from several pieces.
-    pieces: BytesMut,
+    assembled: BytesMut,
     /// The longest message.
-    most: usize,
+    max_len: usize,
 }
 
 impl MessageDecoder {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(max_len: usize) -> Self {
         Self {
-            whole: Bytes::new(),
-            pieces: BytesMut::new(),
-            most,
+            contiguous: Bytes::new(),
+            assembled: BytesMut::new(),
+            max_len,
         }
     }
 
     /// Adds received bytes.
     pub(crate) fn push(&mut self, bytes: Bytes) {
-        if self.whole.is_empty() && self.pieces.is_empty() {
-            self.whole = bytes;
+        if self.contiguous.is_empty() && self.assembled.is_empty() {
+            self.contiguous = bytes;
             return;
         }
-        self.pieces.extend_from_slice(&self.whole);
-        self.pieces.extend_from_slice(&bytes);
-        self.whole = Bytes::new();
+        self.assembled.extend_from_slice(&self.contiguous);
+        self.assembled.extend_from_slice(&bytes);
+        self.contiguous = Bytes::new();
     }
 
     /// The next message, if it is complete.
     pub(crate) fn next_message(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
-        let there: &[u8] = if self.pieces.is_empty() {
-            &self.whole
+        let unread: &[u8] = if self.assembled.is_empty() {
+            &self.contiguous
         } else {
-            &self.pieces
+            &self.assembled
         };
-        let Some((prefix, rest)) = there.split_first_chunk::<PREFIX_LEN>() else {
+        let Some((prefix, rest)) = unread.split_first_chunk::<PREFIX_LEN>() else {
             return Ok(None);
         };
         let [compressed, length @ ..] = *prefix;
@@ -57,26 +57,26 @@ impl MessageDecoder {
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if length > self.most {
-            let most = self.most;
-            let message = format!("the message has {length} bytes; it may have {most}");
+        if length > self.max_len {
+            let max_len = self.max_len;
+            let message = format!("the message has {length} bytes; it may have {max_len}");
             return Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message));
         }
         if rest.len() < length {
             return Ok(None);
         }
         let end = PREFIX_LEN.saturating_add(length);
-        let framed = if self.pieces.is_empty() {
-            self.whole.split_to(end)
+        let framed = if self.assembled.is_empty() {
+            self.contiguous.split_to(end)
         } else {
-            self.pieces.split_to(end).freeze()
+            self.assembled.split_to(end).freeze()
         };
         Ok(Some(framed.slice(PREFIX_LEN..)))
     }
 
     /// Whether no bytes of an incomplete message remain.
     pub(crate) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.pieces.is_empty()
+        self.contiguous.is_empty() && self.assembled.is_empty()
     }
 }
 
@@ -123,37 +123,37 @@ mod tests {
     fn messages_are_found_however_they_are_cut() {
         let both = both();
         for cut in 0..both.len() {
-            let mut inbox = MessageDecoder::new(64);
+            let mut decoder = MessageDecoder::new(64);
             let mut found = Vec::new();
             for piece in [&both[..cut], &both[cut..]] {
-                inbox.push(Bytes::copy_from_slice(piece));
-                while let Some(message) = inbox.next_message().unwrap() {
+                decoder.push(Bytes::copy_from_slice(piece));
+                while let Some(message) = decoder.next_message().unwrap() {
                     found.push(message);
                 }
             }
             assert_eq!(found, [&b"first"[..], b""], "cut at {cut}");
-            assert!(inbox.is_empty());
+            assert!(decoder.is_empty());
         }
-        let mut inbox = MessageDecoder::new(64);
+        let mut decoder = MessageDecoder::new(64);
         for byte in &both {
-            assert!(inbox.next_message().unwrap().is_none() || inbox.is_empty());
-            inbox.push(Bytes::copy_from_slice(&[*byte]));
+            assert!(decoder.next_message().unwrap().is_none() || decoder.is_empty());
+            decoder.push(Bytes::copy_from_slice(&[*byte]));
         }
-        assert!(!inbox.is_empty());
+        assert!(!decoder.is_empty());
     }
 
     #[test]
     fn what_is_too_long_is_refused_before_it_is_there() {
-        let mut inbox = MessageDecoder::new(64);
-        inbox.push(Bytes::from_static(&[0, 0, 0, 0, 65]));
+        let mut decoder = MessageDecoder::new(64);
+        decoder.push(Bytes::from_static(&[0, 0, 0, 0, 65]));
         assert_eq!(
-            inbox.next_message().unwrap_err().code,
+            decoder.next_message().unwrap_err().code,
             GrpcCode::ResourceExhausted
         );
-        let mut inbox = MessageDecoder::new(64);
-        inbox.push(Bytes::from_static(&[1, 0, 0, 0, 1, 0]));
+        let mut decoder = MessageDecoder::new(64);
+        decoder.push(Bytes::from_static(&[1, 0, 0, 0, 1, 0]));
         assert_eq!(
-            inbox.next_message().unwrap_err().code,
+            decoder.next_message().unwrap_err().code,
             GrpcCode::Unimplemented
         );
     }

@@ -11,7 +11,7 @@ use tollgate_core::Nanos;
 
 use super::status::{GrpcCode, GrpcStatus};
 use crate::listen::ShutdownSignal;
-use tollgate_service::WaitPermit as Place;
+use tollgate_service::WaitPermit;
 
 /// The methods of all services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) struct GrpcReply {
     pub(crate) message: Bytes,
     pub(crate) delay: Nanos,
     /// The wait permit of a delayed reply, released when it is sent.
-    pub(crate) wait_permit: Option<Place>,
+    pub(crate) wait_permit: Option<WaitPermit>,
 }
 
 /// Answers calls.

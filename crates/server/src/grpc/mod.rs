@@ -48,7 +48,7 @@ pub struct GrpcServer<C> {
     envoy: Arc<EnvoyService<C>>,
     counters: Arc<ListenerCounters>,
     /// Triggers when load balancers should stop sending calls, before the shutdown.
-    leaving: Option<ShutdownSignal>,
+    drain_signal: Option<ShutdownSignal>,
 }
 
 impl<C: Clock + 'static> GrpcServer<C> {
@@ -58,14 +58,14 @@ impl<C: Clock + 'static> GrpcServer<C> {
         Self {
             envoy,
             counters: Arc::default(),
-            leaving: None,
+            drain_signal: None,
         }
     }
 
     /// Reports not ready once `leaving` triggers.
     #[must_use]
-    pub fn with_drain_signal(mut self, leaving: ShutdownSignal) -> Self {
-        self.leaving = Some(leaving);
+    pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
+        self.drain_signal = Some(drain_signal);
         self
     }
 
@@ -121,13 +121,13 @@ impl<C: Clock + 'static> GrpcServer<C> {
                 ));
             }
         };
-        let decided = self
+        let response_delay = self
             .envoy
-            .should_rate_limit(Transport::Grpc, &request, |said| {
-                write_response(said, out);
-                said.wait
+            .should_rate_limit(Transport::Grpc, &request, |response| {
+                write_response(response, out);
+                response.wait
             });
-        decided.await.map_err(|error| match error {
+        response_delay.await.map_err(|error| match error {
             RlsError::BadRequest(reason) => {
                 GrpcStatus::new(GrpcCode::InvalidArgument, reason.to_string())
             }
@@ -135,7 +135,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
         })
     }
 
-    async fn reply(
+    async fn dispatch(
         &self,
         method: GrpcMethod,
         message: &[u8],
@@ -164,7 +164,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
 
 impl<C: Clock + 'static> GrpcHandler for GrpcServer<C> {
     fn drain_signal(&self) -> Option<&ShutdownSignal> {
-        self.leaving.as_ref()
+        self.drain_signal.as_ref()
     }
 
     fn open_quota_stream(&self) -> Result<Box<dyn QuotaStream>, GrpcStatus> {
@@ -196,7 +196,7 @@ impl<C: Clock + 'static> GrpcHandler for GrpcServer<C> {
             || self
                 .drain_signal()
                 .is_some_and(ShutdownSignal::is_triggered);
-        let answered = catch_panic(self.reply(method, message, is_stopping)).await;
+        let answered = catch_panic(self.dispatch(method, message, is_stopping)).await;
         answered.unwrap_or_else(|| {
             increment(&self.counters.panics);
             tracing::error!(?method, "a call panicked");

@@ -18,11 +18,11 @@ use crate::listen::ShutdownSignal;
 /// How often due assignments are checked without another event.
 const TICK: Duration = Duration::from_secs(1);
 /// An assignment has to be sent within this time or not at all, because it counts as sent from when it was written.
-const ROOM_WITHIN: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves one stream until the client ends it or the server shuts down.
 pub(super) async fn serve(
-    questions: &mut RequestStream,
+    requests: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
     mut subscriber: Box<dyn QuotaStream>,
     stopping: &ShutdownSignal,
@@ -31,11 +31,11 @@ pub(super) async fn serve(
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        if let Err(status) = tell(stream, &mut *subscriber).await {
+        if let Err(status) = send_due_assignments(stream, &mut *subscriber).await {
             return Some(Err(status));
         }
-        let question = tokio::select! {
-            question = questions.next() => question,
+        let request = tokio::select! {
+            request = requests.next() => request,
             () = wake.notified() => continue,
             _ = ticks.tick() => continue,
             () = client_reset(stream) => return None,
@@ -44,10 +44,10 @@ pub(super) async fn serve(
                 return Some(Err(status));
             }
         };
-        match question {
+        match request {
             Ok(Some(message)) => {
-                if let Err(why) = subscriber.receive_report(&message) {
-                    return Some(Err(GrpcStatus::new(GrpcCode::InvalidArgument, why)));
+                if let Err(reason) = subscriber.receive_report(&message) {
+                    return Some(Err(GrpcStatus::new(GrpcCode::InvalidArgument, reason)));
                 }
             }
             Ok(None) => return Some(Ok(())),
@@ -60,7 +60,7 @@ pub(super) async fn serve(
 
 /// Sends all due assignments. If the client does not read them in time, the stream ends: a late assignment would be worse than
 /// none.
-async fn tell(
+async fn send_due_assignments(
     stream: &mut SendStream<Bytes>,
     subscriber: &mut dyn QuotaStream,
 ) -> Result<(), GrpcStatus> {
@@ -76,7 +76,7 @@ async fn tell(
                 "assignments are not taken in time",
             )
         };
-        let room = timeout(ROOM_WITHIN, room_for(stream, message.len())).await;
+        let room = timeout(SEND_TIMEOUT, reserve_capacity(stream, message.len())).await;
         if !room.unwrap_or(false) || stream.send_data(message, false).is_err() {
             return Err(slow());
         }
@@ -84,7 +84,7 @@ async fn tell(
 }
 
 /// Waits for flow-control capacity. Returns false if the stream has ended.
-async fn room_for(stream: &mut SendStream<Bytes>, length: usize) -> bool {
+async fn reserve_capacity(stream: &mut SendStream<Bytes>, length: usize) -> bool {
     stream.reserve_capacity(length);
     while stream.capacity() < length {
         let more = poll_fn(|context| stream.poll_capacity(context)).await;

@@ -40,8 +40,8 @@ impl GrpcStatus {
 
     /// Writes the status into header fields or trailers.
     pub(crate) fn write(&self, fields: &mut HeaderMap) {
-        fields.insert(GRPC_STATUS, number(self.code));
-        if let Ok(message) = HeaderValue::from_str(&escaped(&self.message)) {
+        fields.insert(GRPC_STATUS, code_value(self.code));
+        if let Ok(message) = HeaderValue::from_str(&percent_encode(&self.message)) {
             fields.insert(GRPC_MESSAGE, message);
         }
     }
@@ -53,11 +53,11 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// The trailers of a successful call.
 pub(crate) fn ok_trailers() -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(1);
-    fields.insert(GRPC_STATUS, number(GrpcCode::Ok));
+    fields.insert(GRPC_STATUS, code_value(GrpcCode::Ok));
     fields
 }
 
-const fn number(code: GrpcCode) -> HeaderValue {
+const fn code_value(code: GrpcCode) -> HeaderValue {
     HeaderValue::from_static(match code {
         GrpcCode::Ok => "0",
         GrpcCode::InvalidArgument => "3",
@@ -71,7 +71,7 @@ const fn number(code: GrpcCode) -> HeaderValue {
 }
 
 /// Percent-encodes a message: every byte but printable ASCII.
-fn escaped(message: &str) -> String {
+fn percent_encode(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes().take(MAX_MESSAGE_LEN) {
         match byte {
@@ -113,7 +113,7 @@ mod tests {
             GrpcCode::Internal,
             GrpcCode::Unavailable,
         ] {
-            assert_eq!(number(code), (code as i32).to_string().as_str());
+            assert_eq!(code_value(code), (code as i32).to_string().as_str());
         }
         assert_eq!(ok_trailers()["grpc-status"], "0");
     }

@@ -18,9 +18,9 @@ use super::status::{GrpcCode, GrpcStatus};
 use crate::listen::ShutdownSignal;
 
 /// Requests on one reflection stream. Tools send a handful.
-const MOST_QUESTIONS: usize = 1_000;
+const MAX_REQUESTS: usize = 1_000;
 /// A quota report may be this many times longer than other messages.
-const REPORT: usize = 16;
+const REPORT_LEN_FACTOR: usize = 16;
 
 /// Serves one call until the client ends it or the server shuts down.
 pub(super) async fn serve<S: GrpcHandler>(
@@ -32,50 +32,50 @@ pub(super) async fn serve<S: GrpcHandler>(
     let Some((method, body, mut stream)) = call.into_stream() else {
         return;
     };
-    let longest = match method {
+    let max_len = match method {
         // A report covers all buckets of a client.
-        GrpcMethod::StreamQuotas => limits.max_message_len.saturating_mul(REPORT),
+        GrpcMethod::StreamQuotas => limits.max_message_len.saturating_mul(REPORT_LEN_FACTOR),
         _ => limits.max_message_len,
     };
-    let mut questions = RequestStream {
+    let mut requests = RequestStream {
         body,
-        inbox: MessageDecoder::new(longest),
+        decoder: MessageDecoder::new(max_len),
     };
     let served = match method {
         GrpcMethod::HealthWatch => {
-            watch(&mut questions, &mut stream, &*service, &limits, &stopping).await
+            serve_health_watch(&mut requests, &mut stream, &*service, &limits, &stopping).await
         }
         GrpcMethod::StreamQuotas => match service.open_quota_stream() {
             Ok(subscriber) => {
-                quota_stream::serve(&mut questions, &mut stream, subscriber, &stopping).await
+                quota_stream::serve(&mut requests, &mut stream, subscriber, &stopping).await
             }
             Err(status) => Some(Err(status)),
         },
-        _ => reflect(&mut questions, &mut stream, &*service, &stopping).await,
+        _ => serve_reflection(&mut requests, &mut stream, &*service, &stopping).await,
     };
-    if let Some(how) = served {
-        finish_stream(&mut stream, how);
+    if let Some(status) = served {
+        finish_stream(&mut stream, status);
     }
 }
 
 /// The messages that a client sends on its stream.
 pub(super) struct RequestStream {
     body: RecvStream,
-    inbox: MessageDecoder,
+    decoder: MessageDecoder,
 }
 
 impl RequestStream {
     /// The next message, or `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         loop {
-            if let Some(message) = self.inbox.next_message()? {
+            if let Some(message) = self.decoder.next_message()? {
                 return Ok(Some(message));
             }
             match poll_fn(|context| self.body.poll_data(context)).await {
                 Some(Ok(bytes)) => {
                     // At most one message and one window are buffered.
                     let _released = self.body.flow_control().release_capacity(bytes.len());
-                    self.inbox.push(bytes);
+                    self.decoder.push(bytes);
                 }
                 Some(Err(_)) | None => return Ok(None),
             }
@@ -91,15 +91,15 @@ pub(super) async fn client_reset(stream: &mut SendStream<Bytes>) {
 /// The status to end the stream with; `None` if the client has reset it.
 pub(super) type StreamEnd = Option<Result<(), GrpcStatus>>;
 
-async fn watch<S: GrpcHandler>(
-    questions: &mut RequestStream,
+async fn serve_health_watch<S: GrpcHandler>(
+    requests: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
     service: &S,
     limits: &GrpcLimits,
     stopping: &ShutdownSignal,
 ) -> StreamEnd {
-    let question = match timeout(limits.message_timeout, questions.next()).await {
-        Ok(Ok(Some(question))) => question,
+    let request = match timeout(limits.message_timeout, requests.next()).await {
+        Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => Bytes::new(),
         Ok(Err(status)) => return Some(Err(status)),
         Err(_) => {
@@ -108,15 +108,15 @@ async fn watch<S: GrpcHandler>(
         }
     };
     let leaving = service.drain_signal().unwrap_or(stopping);
-    for is_news in [false, true] {
-        if is_news {
+    for is_change in [false, true] {
+        if is_change {
             tokio::select! {
                 () = leaving.wait() => {}
                 () = stopping.wait() => {}
                 () = client_reset(stream) => return None,
             }
         }
-        let answer = service.handle(GrpcMethod::HealthWatch, &question, stopping.is_triggered());
+        let answer = service.handle(GrpcMethod::HealthWatch, &request, stopping.is_triggered());
         match answer.await {
             Ok(answer) => stream.send_data(answer.message, false).ok()?,
             Err(status) => return Some(Err(status)),
@@ -130,24 +130,24 @@ async fn watch<S: GrpcHandler>(
     Some(Err(status))
 }
 
-async fn reflect<S: GrpcHandler>(
-    questions: &mut RequestStream,
+async fn serve_reflection<S: GrpcHandler>(
+    requests: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
     service: &S,
     stopping: &ShutdownSignal,
 ) -> StreamEnd {
-    for _ in 0..MOST_QUESTIONS {
-        let question = tokio::select! {
-            question = questions.next() => question,
+    for _ in 0..MAX_REQUESTS {
+        let request = tokio::select! {
+            request = requests.next() => request,
             () = stopping.wait() => Ok(None),
         };
-        let question = match question {
-            Ok(Some(question)) => question,
+        let request = match request {
+            Ok(Some(request)) => request,
             Ok(None) => return Some(Ok(())),
             Err(status) => return Some(Err(status)),
         };
         // The next request is read only when there is room for this reply, so replies do not pile up.
-        let answer = service.handle(GrpcMethod::Reflect, &question, stopping.is_triggered());
+        let answer = service.handle(GrpcMethod::Reflect, &request, stopping.is_triggered());
         match answer.await {
             Ok(answer) => {
                 stream.reserve_capacity(answer.message.len());

@@ -12,20 +12,20 @@ use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
 use crate::http::check_request::CheckRequest;
 use crate::http::forward_auth::{ForwardedRequest, Gateway};
-use crate::http::http_api::App;
+use crate::http::http_api::HttpApi;
 use crate::http::json::{parse_check_request, parse_check_requests};
 use crate::http::query::parse_query;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
 use tollgate_service::{HeaderSubject, Transport, with_header_fields};
 
-impl<C: Clock> App<C> {
+impl<C: Clock> HttpApi<C> {
     pub(crate) async fn check(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
-        let asked = match *request.method {
-            Method::POST => posted(request)?,
+        let parsed = match *request.method {
+            Method::POST => parse_body(request)?,
             _ => parse_query(request.query)?,
         };
-        Ok(self.decide(&asked, CheckMode::Charge).await)
+        Ok(self.decide(&parsed, CheckMode::Charge).await)
     }
 
     /// A check whose limits are held while the request is in progress, so a peek is rejected.
@@ -33,34 +33,34 @@ impl<C: Clock> App<C> {
         &self,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        let asked = charged(posted(request)?)?;
-        Ok(self.decide(&asked, CheckMode::Charge).await)
+        let parsed = reject_peek(parse_body(request)?)?;
+        Ok(self.decide(&parsed, CheckMode::Charge).await)
     }
 
     pub(crate) async fn reserve(
         &self,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        let asked = charged(posted(request)?)?;
-        Ok(self.decide(&asked, CheckMode::Reserve).await)
+        let parsed = reject_peek(parse_body(request)?)?;
+        Ok(self.decide(&parsed, CheckMode::Reserve).await)
     }
 
     pub(crate) async fn check_batch(
         &self,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        no_query(request)?;
+        reject_query(request)?;
         // All requests are parsed before the first one is charged.
-        let questions = parse_check_requests(request.body)?;
+        let requests = parse_check_requests(request.body)?;
         let mut body = Vec::from(br#"{"answers":["#);
-        for (index, asked) in questions.iter().enumerate() {
+        for (index, parsed) in requests.iter().enumerate() {
             if index > 0 {
                 body.push(b',');
             }
-            let options = asked.options(CheckMode::Charge);
+            let options = parsed.options(CheckMode::Charge);
             let mut verdict = self
                 .service
-                .check(Transport::Http, &asked.attributes, options)
+                .check(Transport::Http, &parsed.attributes, options)
                 .await;
             let ticket = self.service.issue_ticket(&mut verdict);
             self.service
@@ -75,14 +75,14 @@ impl<C: Clock> App<C> {
 
     /// The status of every limit for a key. It charges nothing and always answers 200.
     pub(crate) async fn status(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
-        let asked = parse_query(request.query)?;
+        let parsed = parse_query(request.query)?;
         let options = CheckOptions {
-            cost: asked.cost,
+            cost: parsed.cost,
             mode: CheckMode::Peek,
         };
         let verdict = self
             .service
-            .check(Transport::Http, &asked.attributes, options)
+            .check(Transport::Http, &parsed.attributes, options)
             .await;
         Ok(self
             .service
@@ -132,10 +132,10 @@ impl<C: Clock> App<C> {
         })
     }
 
-    async fn decide(&self, asked: &CheckRequest, mode: CheckMode) -> HttpResponse {
+    async fn decide(&self, parsed: &CheckRequest, mode: CheckMode) -> HttpResponse {
         let mut verdict = self
             .service
-            .check(Transport::Http, &asked.attributes, asked.options(mode))
+            .check(Transport::Http, &parsed.attributes, parsed.options(mode))
             .await;
         let ticket = self.service.issue_ticket(&mut verdict);
         self.service
@@ -155,20 +155,20 @@ impl<C: Clock> App<C> {
         reply: HttpResponse,
         answer: &RateLimitStatus<'_>,
     ) -> HttpResponse {
-        with_header_fields(|words| {
-            answer.write(self.service.headers().dialects(), words);
-            reply.with_header_fields(words)
+        with_header_fields(|fields| {
+            answer.write(self.service.headers().dialects(), fields);
+            reply.with_header_fields(fields)
         })
     }
 }
 
-fn posted(request: &HttpRequest<'_>) -> Result<CheckRequest, BadInput> {
-    no_query(request)?;
+fn parse_body(request: &HttpRequest<'_>) -> Result<CheckRequest, BadInput> {
+    reject_query(request)?;
     parse_check_request(request.body)
 }
 
 /// A query string and a body could contradict each other.
-fn no_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
+fn reject_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
     if request.query.is_empty() {
         return Ok(());
     }
@@ -176,10 +176,10 @@ fn no_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
     Err(BadInput::new("query", request.query.as_bytes(), reason))
 }
 
-fn charged(asked: CheckRequest) -> Result<CheckRequest, BadInput> {
-    if asked.is_peek() {
+fn reject_peek(parsed: CheckRequest) -> Result<CheckRequest, BadInput> {
+    if parsed.is_peek() {
         let reason = "what is only looked at cannot be held; see /v1/check";
         return Err(BadInput::new("peek", b"true", reason));
     }
-    Ok(asked)
+    Ok(parsed)
 }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_store::Clock;
 
 use crate::http::bad_input::{BadInput, echo};
-use crate::http::http_api::App;
+use crate::http::http_api::HttpApi;
 use crate::http::http1;
 use crate::http::openapi;
 use crate::http::response::HttpResponse;
@@ -21,7 +21,7 @@ use crate::listen::counters::ListenerCounters;
 use crate::listen::{DrainOutcome, Listener, Peer, ShutdownSignal};
 use tollgate_service::{RequestOutcome, Transport};
 
-impl<C: Clock> App<C> {
+impl<C: Clock> HttpApi<C> {
     /// Serves every client of `listener` until `shutdown` completes, then drains open connections. Returns for no other reason.
     pub async fn run(
         self: Arc<Self>,
@@ -93,7 +93,7 @@ impl<C: Clock> App<C> {
     }
 }
 
-impl<C: Clock + 'static> HttpHandler for App<C> {
+impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
     fn max_body_len(&self, method: &Method, path: &str) -> usize {
         max_body_len(method, path)
     }

@@ -53,13 +53,13 @@ pub(crate) async fn handle_or_500<A: HttpHandler>(
     // Pinned here, because a future that is moved is copied and stored twice.
     match catch_panic(pin!(handler.handle(request))).await {
         Some(reply) => reply,
-        None => failed(handler, request),
+        None => panic_response(handler, request),
     }
 }
 
 /// The response after a panic.
 #[cold]
-fn failed<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
+fn panic_response<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
     increment(&handler.counters().panics);
     tracing::error!(path = request.path, "a request panicked");
     let detail = "the server failed to answer this request; it is not the request's fault";

@@ -32,7 +32,7 @@ pub struct HttpApi<C> {
     pub(crate) envoy: Arc<EnvoyService<C>>,
     pub(crate) gateways: Gateways,
     /// Triggers when load balancers should stop sending requests here.
-    leaving: Option<ShutdownSignal>,
+    drain_signal: Option<ShutdownSignal>,
     counters: ListenerCounters,
 }
 
@@ -58,7 +58,7 @@ impl<C: Clock> HttpApi<C> {
         secret: Secret,
     ) -> Result<Self, InvalidService> {
         let service = RateLimitService::new(policy, keys, clock, secret)?;
-        Self::by_policy(service)
+        Self::from_service(service)
     }
 
     /// An API that decides by a policy file, or by a file or directory of envoyproxy/ratelimit configuration.
@@ -73,7 +73,7 @@ impl<C: Clock> HttpApi<C> {
     ) -> Result<Self, InvalidService> {
         if !is_envoy_config_path(path) {
             let service = RateLimitService::from_file(path, keys, clock, secret)?;
-            return Self::by_policy(service);
+            return Self::from_service(service);
         }
         let service = RateLimitService::new(&Policy::default(), keys, clock, secret)?;
         Ok(Self::from_envoy_service(EnvoyService::from_path(
@@ -97,7 +97,7 @@ impl<C: Clock> HttpApi<C> {
         ))
     }
 
-    fn by_policy(service: RateLimitService<C>) -> Result<Self, InvalidService> {
+    fn from_service(service: RateLimitService<C>) -> Result<Self, InvalidService> {
         let envoy = EnvoyService::new(Arc::new(service));
         Ok(Self::from_envoy_service(
             envoy.map_err(InvalidService::Numbers)?,
@@ -111,7 +111,7 @@ impl<C: Clock> HttpApi<C> {
             service: Arc::clone(envoy.service()),
             envoy: Arc::new(envoy),
             gateways: Gateways::new(TrustedProxies::default()),
-            leaving: None,
+            drain_signal: None,
             counters: ListenerCounters::default(),
         }
     }
@@ -126,13 +126,13 @@ impl<C: Clock> HttpApi<C> {
     /// Sets the limits of RLQS quota assignments.
     #[must_use]
     pub fn with_quota_bounds(self, bounds: QuotaBounds) -> Self {
-        self.changed(|envoy| envoy.with_quota_bounds(bounds))
+        self.configure_envoy(|envoy| envoy.with_quota_bounds(bounds))
     }
 
     /// Reports not ready once `leaving` triggers.
     #[must_use]
-    pub fn with_drain_signal(mut self, leaving: ShutdownSignal) -> Self {
-        self.leaving = Some(leaving);
+    pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
+        self.drain_signal = Some(drain_signal);
         self
     }
 
@@ -150,8 +150,8 @@ impl<C: Clock> HttpApi<C> {
 
     /// Whether load balancers should stop sending requests here.
     pub(crate) fn is_draining(&self) -> bool {
-        let leaving = self.leaving.as_ref();
-        leaving.is_some_and(ShutdownSignal::is_triggered)
+        let drain_signal = self.drain_signal.as_ref();
+        drain_signal.is_some_and(ShutdownSignal::is_triggered)
     }
 
     /// The counters of the listener.
@@ -202,11 +202,11 @@ impl<C: Clock> HttpApi<C> {
     }
 
     fn configured(self, change: impl FnOnce(RateLimitService<C>) -> RateLimitService<C>) -> Self {
-        self.changed(|envoy| envoy.map_service(change))
+        self.configure_envoy(|envoy| envoy.map_service(change))
     }
 
     /// Changes the services, which must not be shared yet.
-    fn changed(mut self, change: impl FnOnce(EnvoyService<C>) -> EnvoyService<C>) -> Self {
+    fn configure_envoy(mut self, change: impl FnOnce(EnvoyService<C>) -> EnvoyService<C>) -> Self {
         let Self { service, envoy, .. } = self;
         drop(service);
         self.envoy = match Arc::try_unwrap(envoy) {

@@ -16,7 +16,7 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
         let reason = format!("it has {} bytes, at most {MAX_QUERY_LEN} fit", query.len());
         return Err(BadInput::new("query", query.as_bytes(), reason));
     }
-    let mut asked = CheckRequest::default();
+    let mut request = CheckRequest::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (raw_name, raw_value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(name) = decode(raw_name) else {
@@ -26,19 +26,19 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
             return Err(BadInput::new(name, raw_value.as_bytes(), BROKEN_ESCAPE));
         };
         match name.as_slice() {
-            b"cost" => asked.set_cost(parse_cost("cost", &value)?)?,
-            b"peek" => asked.set_peek(match value.as_slice() {
+            b"cost" => request.set_cost(parse_cost("cost", &value)?)?,
+            b"peek" => request.set_peek(match value.as_slice() {
                 b"true" | b"1" => true,
                 b"false" | b"0" => false,
                 _ => return Err(BadInput::new("peek", &value, "it must be true or false")),
             })?,
             name => match std::str::from_utf8(name) {
-                Ok(name) => asked.set_attribute(name, value)?,
+                Ok(name) => request.set_attribute(name, value)?,
                 Err(_) => return Err(BadInput::new("name", name, "it is not UTF-8")),
             },
         }
     }
-    Ok(asked)
+    Ok(request)
 }
 
 const BROKEN_ESCAPE: &str = "a % must be followed by two hexadecimal digits";
@@ -68,9 +68,9 @@ mod tests {
     use tollgate_policy::attributes::{Attribute, Attributes as _};
 
     fn key(query: &str) -> Vec<u8> {
-        let asked = parse_query(query).unwrap();
+        let request = parse_query(query).unwrap();
         let attribute = Attribute::Header("x-api-key".into());
-        asked.attributes.get(&attribute).unwrap().to_owned()
+        request.attributes.get(&attribute).unwrap().to_owned()
     }
 
     #[test]
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn all_fields_in_any_order() {
-        let asked = parse_query("peek=1&cost=0&key=a&ip=192.0.2.7&").unwrap();
-        assert_eq!((asked.cost, asked.is_peek()), (Some(0), true));
-        assert_eq!(asked.attributes.ip(), Some([192, 0, 2, 7].into()));
+        let request = parse_query("peek=1&cost=0&key=a&ip=192.0.2.7&").unwrap();
+        assert_eq!((request.cost, request.is_peek()), (Some(0), true));
+        assert_eq!(request.attributes.ip(), Some([192, 0, 2, 7].into()));
     }
 
     #[test]

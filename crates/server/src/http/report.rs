@@ -9,8 +9,8 @@ use tollgate_store::{Clock, StoreError};
 
 use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
-use crate::http::http_api::App;
-use crate::http::json::{TicketReport as Said, parse_report};
+use crate::http::http_api::HttpApi;
+use crate::http::json::{TicketReport, parse_report};
 use crate::http::response::HttpResponse;
 use crate::http::routes::TicketReportKind;
 use crate::http::verdict_body::to_json_string;
@@ -18,7 +18,7 @@ use tollgate_service::{TICKET_LIFETIME, TakenTicket};
 
 /// The response to a report.
 #[derive(Serialize)]
-struct Done {
+struct SettledBody {
     ticket: String,
     /// Whether this report settled the ticket; false if an earlier one did.
     settled: bool,
@@ -26,7 +26,7 @@ struct Done {
 
 /// The response to a renewal.
 #[derive(Serialize)]
-struct Renewed {
+struct RenewedBody {
     ticket: String,
     /// Whether all leases are still held.
     held: bool,
@@ -34,49 +34,49 @@ struct Renewed {
     expires_after_ms: u64,
 }
 
-impl<C: Clock> App<C> {
+impl<C: Clock> HttpApi<C> {
     pub(crate) async fn report(
         &self,
-        report: TicketReportKind,
+        kind: TicketReportKind,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        let said = parse_report(request.body, fields(report))?;
-        if report == TicketReportKind::Renew {
-            return Ok(self.renew(said.ticket).await);
+        let report = parse_report(request.body, allowed_fields(kind))?;
+        if kind == TicketReportKind::Renew {
+            return Ok(self.renew(report.ticket).await);
         }
-        let actual = match (report, said.cost) {
+        let actual = match (kind, report.cost) {
             (TicketReportKind::Settle, None) => {
                 return Err(BadInput::new("cost", b"", "it must be given"));
             }
             (_, cost) => cost.unwrap_or_default(),
         };
-        if report == TicketReportKind::Respond && said.status.is_none() {
+        if kind == TicketReportKind::Respond && report.status.is_none() {
             return Err(BadInput::new("status", b"", "it must be given"));
         }
-        let ticket = match self.service.take_ticket(said.ticket).await {
+        let ticket = match self.service.take_ticket(report.ticket).await {
             TakenTicket::Open(ticket) => ticket,
-            TakenTicket::AlreadySettled => return Ok(done(said.ticket, false)),
-            TakenTicket::Unknown => return Ok(unknown(said.ticket)),
+            TakenTicket::AlreadySettled => return Ok(settled_response(report.ticket, false)),
+            TakenTicket::Unknown => return Ok(unknown_ticket(report.ticket)),
         };
         let service = &self.service;
-        let settled = match report {
+        let settled = match kind {
             TicketReportKind::Settle => service.settle(ticket, actual).await,
             TicketReportKind::Cancel => service.cancel(ticket).await,
             TicketReportKind::Respond | TicketReportKind::Release | TicketReportKind::Renew => {
-                service.respond(ticket, &Answered(&said)).await
+                service.respond(ticket, &ReportedResponse(&report)).await
             }
         };
         Ok(match settled {
-            Ok(()) => done(said.ticket, true),
-            Err(error) => failed(&error),
+            Ok(()) => settled_response(report.ticket, true),
+            Err(error) => store_failed(&error),
         })
     }
 
     async fn renew(&self, id: u128) -> HttpResponse {
         match self.service.renew_ticket(id).await {
-            Ok(None) => unknown(id),
-            Err(error) => failed(&error),
-            Ok(Some(held)) => HttpResponse::json(to_json_string(&Renewed {
+            Ok(None) => unknown_ticket(id),
+            Err(error) => store_failed(&error),
+            Ok(Some(held)) => HttpResponse::json(to_json_string(&RenewedBody {
                 ticket: format!("{id:032x}"),
                 held,
                 expires_after_ms: TICKET_LIFETIME.as_millis_ceil(),
@@ -86,8 +86,8 @@ impl<C: Clock> App<C> {
 }
 
 /// The fields that a report may have besides `ticket`.
-const fn fields(report: TicketReportKind) -> &'static [&'static str] {
-    match report {
+const fn allowed_fields(kind: TicketReportKind) -> &'static [&'static str] {
+    match kind {
         TicketReportKind::Respond => &["status", "headers"],
         TicketReportKind::Settle => &["cost"],
         TicketReportKind::Cancel | TicketReportKind::Renew | TicketReportKind::Release => &[],
@@ -95,9 +95,9 @@ const fn fields(report: TicketReportKind) -> &'static [&'static str] {
 }
 
 /// The reported response of the upstream. Without a status it belongs to no status class.
-struct Answered<'a>(&'a Said);
+struct ReportedResponse<'a>(&'a TicketReport);
 
-impl Response for Answered<'_> {
+impl Response for ReportedResponse<'_> {
     fn status(&self) -> u16 {
         self.0.status.unwrap_or(0)
     }
@@ -108,19 +108,19 @@ impl Response for Answered<'_> {
     }
 }
 
-fn done(id: u128, settled: bool) -> HttpResponse {
-    HttpResponse::json(to_json_string(&Done {
+fn settled_response(id: u128, settled: bool) -> HttpResponse {
+    HttpResponse::json(to_json_string(&SettledBody {
         ticket: format!("{id:032x}"),
         settled,
     }))
 }
 
-fn unknown(id: u128) -> HttpResponse {
+fn unknown_ticket(id: u128) -> HttpResponse {
     let detail = format!("ticket: \"{id:032x}\" is not open: it has expired, or was never given");
     HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
 }
 
-fn failed(error: &StoreError) -> HttpResponse {
+fn store_failed(error: &StoreError) -> HttpResponse {
     tracing::warn!(%error, "the store did not settle a ticket");
     let detail = "the store did not carry out all of it; places return when their leases end";
     HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)

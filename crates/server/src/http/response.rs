@@ -11,7 +11,7 @@ use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{HeaderFields, Merge, ProblemDetails};
 
-use tollgate_service::{Refusal, WaitPermit as Place};
+use tollgate_service::{Refusal, WaitPermit};
 
 /// Room for the field values of some dozens of responses, so that most responses need no allocation of their own.
 const VALUES_LEN: usize = 4_096;
@@ -27,7 +27,7 @@ pub(crate) struct HttpResponse {
     body: Bytes,
     wait: Nanos,
     /// The wait permit of a delayed response.
-    place: Option<Place>,
+    wait_permit: Option<WaitPermit>,
 }
 
 impl HttpResponse {
@@ -131,14 +131,14 @@ impl HttpResponse {
     }
 
     /// Attaches the wait permit, which is released when the response is sent.
-    pub(crate) fn with_wait_permit(mut self, place: Place) -> Self {
-        self.place = Some(place);
+    pub(crate) fn with_wait_permit(mut self, wait_permit: WaitPermit) -> Self {
+        self.wait_permit = Some(wait_permit);
         self
     }
 
     /// Takes the wait permit, which has to live until the response is sent.
-    pub(crate) const fn take_wait_permit(&mut self) -> Option<Place> {
-        self.place.take()
+    pub(crate) const fn take_wait_permit(&mut self) -> Option<WaitPermit> {
+        self.wait_permit.take()
     }
 
     /// Delays the response.
@@ -183,7 +183,7 @@ impl HttpResponse {
             fields,
             body: body.into(),
             wait: Nanos::ZERO,
-            place: None,
+            wait_permit: None,
         }
     }
 }

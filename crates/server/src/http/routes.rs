@@ -7,11 +7,11 @@ use hyper::Method;
 use crate::http::forward_auth::Gateway;
 
 /// The longest body of a check, of a batch, and of a report, in bytes.
-const QUESTION: usize = 8_192;
-const QUESTIONS: usize = 262_144;
-const REPORT: usize = 16_384;
+const MAX_CHECK_BODY_LEN: usize = 8_192;
+const MAX_BATCH_BODY_LEN: usize = 262_144;
+const MAX_REPORT_BODY_LEN: usize = 16_384;
 /// As long as the longest gRPC message from Envoy.
-const ENVOYS: usize = 65_536;
+const MAX_RLS_BODY_LEN: usize = 65_536;
 
 /// The endpoints of the public API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,77 +103,97 @@ const fn route(
 }
 
 const POST: &str = "POST";
-const LOOK: &str = "GET, HEAD";
-const ANY: &str = "";
+const READ_METHODS: &str = "GET, HEAD";
+const ANY_METHOD: &str = "";
 
 /// All endpoints.
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    route("/v1/check", "GET, POST", ApiEndpoint::Check, QUESTION),
-    route("/v1/check/batch", POST, ApiEndpoint::Batch, QUESTIONS),
-    route("/v1/acquire", POST, ApiEndpoint::Acquire, QUESTION),
-    route("/v1/reserve", POST, ApiEndpoint::Reserve, QUESTION),
+    route(
+        "/v1/check",
+        "GET, POST",
+        ApiEndpoint::Check,
+        MAX_CHECK_BODY_LEN,
+    ),
+    route(
+        "/v1/check/batch",
+        POST,
+        ApiEndpoint::Batch,
+        MAX_BATCH_BODY_LEN,
+    ),
+    route(
+        "/v1/acquire",
+        POST,
+        ApiEndpoint::Acquire,
+        MAX_CHECK_BODY_LEN,
+    ),
+    route(
+        "/v1/reserve",
+        POST,
+        ApiEndpoint::Reserve,
+        MAX_CHECK_BODY_LEN,
+    ),
     route(
         "/v1/respond",
         POST,
         ApiEndpoint::Report(TicketReportKind::Respond),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/settle",
         POST,
         ApiEndpoint::Report(TicketReportKind::Settle),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/cancel",
         POST,
         ApiEndpoint::Report(TicketReportKind::Cancel),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/renew",
         POST,
         ApiEndpoint::Report(TicketReportKind::Renew),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/release",
         POST,
         ApiEndpoint::Report(TicketReportKind::Release),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
-    route("/v1/status", LOOK, ApiEndpoint::Status, 0),
-    route("/v1/limits", LOOK, ApiEndpoint::Limits, 0),
+    route("/v1/status", READ_METHODS, ApiEndpoint::Status, 0),
+    route("/v1/limits", READ_METHODS, ApiEndpoint::Limits, 0),
     route(
         "/auth/nginx",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Nginx),
         0,
     ),
     route(
         "/auth/traefik",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Traefik),
         0,
     ),
     route(
         "/auth/caddy",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Caddy),
         0,
     ),
     route(
         "/auth/haproxy",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Haproxy),
         0,
     ),
-    route("/json", POST, ApiEndpoint::RlsJson, ENVOYS),
-    route("/openapi.json", LOOK, ApiEndpoint::OpenApi, 0),
-    route("/healthz", LOOK, ApiEndpoint::Health, 0),
-    route("/healthcheck", LOOK, ApiEndpoint::EnvoyHealth, 0),
-    route("/readyz", LOOK, ApiEndpoint::Ready, 0),
-    route("/", LOOK, ApiEndpoint::FrontPage, 0),
+    route("/json", POST, ApiEndpoint::RlsJson, MAX_RLS_BODY_LEN),
+    route("/openapi.json", READ_METHODS, ApiEndpoint::OpenApi, 0),
+    route("/healthz", READ_METHODS, ApiEndpoint::Health, 0),
+    route("/healthcheck", READ_METHODS, ApiEndpoint::EnvoyHealth, 0),
+    route("/readyz", READ_METHODS, ApiEndpoint::Ready, 0),
+    route("/", READ_METHODS, ApiEndpoint::FrontPage, 0),
 ];
 
 impl ApiRoute {

@@ -46,17 +46,17 @@ pub(crate) async fn serve_http<A: HttpHandler>(
     handler: Arc<A>,
     shutdown: impl Future<Output = ()>,
 ) -> DrainOutcome {
-    let http = Arc::new(Http { limits, handler });
+    let http = Arc::new(Http1Protocol { limits, handler });
     accept(listener, http, limits.listener, shutdown).await
 }
 
 /// HTTP/1 with the handler of its requests.
-struct Http<A> {
+struct Http1Protocol<A> {
     limits: HttpLimits,
     handler: Arc<A>,
 }
 
-impl<A: HttpHandler> ConnectionHandler for Http<A> {
+impl<A: HttpHandler> ConnectionHandler for Http1Protocol<A> {
     fn serve(
         &self,
         stream: Stream,

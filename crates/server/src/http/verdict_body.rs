@@ -38,17 +38,17 @@ impl<'a> VerdictBody<'a> {
         } else {
             out.push(b'{');
         }
-        self.write_members(&mut Json(out));
+        self.write_members(&mut JsonWriter(out));
     }
 
     /// The body alone. The status of a refusal is that of its limit.
     pub(crate) fn to_json(&self, answer: &RateLimitStatus<'_>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(ROOM);
+        let mut out = Vec::with_capacity(USUAL_LEN);
         self.write(answer, self.verdict.status().unwrap_or(200), &mut out);
         out
     }
 
-    fn write_members(&self, json: &mut Json<'_>) {
+    fn write_members(&self, json: &mut JsonWriter<'_>) {
         let verdict = self.verdict;
         let (wait, retry) = match verdict.outcome() {
             Outcome::Wait(wait) => (wait.as_millis_ceil(), None),
@@ -83,14 +83,14 @@ impl<'a> VerdictBody<'a> {
         json.raw(",\"limits\":[");
         for (index, state) in verdict.limits().iter().enumerate() {
             json.raw(if index == 0 { "{" } else { ",{" });
-            write_stand(verdict, state, json);
+            write_limit_state(verdict, state, json);
         }
         json.raw("]}");
     }
 }
 
 /// The state of one limit, without the opening brace.
-fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
+fn write_limit_state(verdict: &Verdict, state: &LimitState, json: &mut JsonWriter<'_>) {
     json.raw("\"name\":");
     json.text(verdict.rule(state).map_or("", |rule| &rule.name));
     json.raw(",\"level\":");
@@ -118,9 +118,9 @@ fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
 }
 
 /// A JSON writer.
-struct Json<'a>(&'a mut Vec<u8>);
+struct JsonWriter<'a>(&'a mut Vec<u8>);
 
-impl Json<'_> {
+impl JsonWriter<'_> {
     /// Appends text that is already JSON.
     fn raw(&mut self, json: &str) {
         self.0.extend_from_slice(json.as_bytes());
@@ -156,7 +156,7 @@ impl Json<'_> {
 }
 
 /// Most bodies are shorter.
-const ROOM: usize = 1_024;
+const USUAL_LEN: usize = 1_024;
 
 /// Serialises one of our own types.
 pub(crate) fn to_json_string<T: Serialize>(value: &T) -> String {
@@ -172,7 +172,7 @@ mod tests {
     fn text_is_escaped_where_it_has_to_be() {
         for text in ["", "per-key", "a\"b", "a\\b", "a\nb", "é/ü"] {
             let mut out = Vec::new();
-            Json(&mut out).text(text);
+            JsonWriter(&mut out).text(text);
             assert_eq!(String::from_utf8(out).unwrap(), to_json_string(&text));
         }
     }

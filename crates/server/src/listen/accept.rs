@@ -87,11 +87,11 @@ pub async fn accept<P: ConnectionHandler>(
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            Some(ended) = connections.join_next() => note(counters, &ended),
+            Some(ended) = connections.join_next() => record_task_end(counters, &ended),
             accepted = listener.accept(bounds.write_timeout) => match accepted {
                 Ok((stream, peer)) => {
                     while let Some(ended) = connections.try_join_next() {
-                        note(counters, &ended);
+                        record_task_end(counters, &ended);
                     }
                     if connections.len() < bounds.max_connections {
                         increment(&counters.accepted);
@@ -99,16 +99,16 @@ pub async fn accept<P: ConnectionHandler>(
                         match listener.tls() {
                             None => connections.spawn(protocol.serve(stream, peer, stopping)),
                             Some(tls) => {
-                                let stream = shaken(tls.clone(), stream, bounds.handshake_timeout);
+                                let stream = tls_handshake(tls.clone(), stream, bounds.handshake_timeout);
                                 let protocol = Arc::clone(&protocol);
-                                connections.spawn(secured(stream, protocol, peer, stopping))
+                                connections.spawn(serve_tls(stream, protocol, peer, stopping))
                             }
                         };
                     } else {
                         increment(&counters.refused_connections);
                         // The reply is dropped if the send buffer has no room for it. Inside TLS nothing can be sent before the
                         // handshake.
-                        let _said = listener.tls().is_none() && stream.try_send(protocol.over_capacity_reply());
+                        let _sent = listener.tls().is_none() && stream.try_send(protocol.over_capacity_reply());
                     }
                 }
                 Err(error) => {
@@ -128,7 +128,7 @@ pub async fn accept<P: ConnectionHandler>(
     stop.trigger();
     let drained = async {
         while let Some(ended) = connections.join_next().await {
-            note(counters, &ended);
+            record_task_end(counters, &ended);
         }
     };
     if timeout(bounds.drain_timeout, drained).await.is_ok() {
@@ -141,7 +141,7 @@ pub async fn accept<P: ConnectionHandler>(
 }
 
 /// Runs the TLS handshake within `time`.
-async fn shaken(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<Stream> {
+async fn tls_handshake(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<Stream> {
     let handshake = stream.accept_tls(tls.acceptor());
     let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the handshake takes too long");
     timeout(time, handshake).await.map_err(slow)?
@@ -149,7 +149,7 @@ async fn shaken(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<
 
 /// Serves a connection after its TLS handshake. The handshake runs in the connection's own task, so a slow one delays no other
 /// connection and counts towards `max_connections`.
-async fn secured<P: ConnectionHandler>(
+async fn serve_tls<P: ConnectionHandler>(
     stream: impl Future<Output = io::Result<Stream>>,
     protocol: Arc<P>,
     peer: Peer,
@@ -182,7 +182,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 }
 
 /// Counts a finished connection task, and its panic if it had one.
-fn note(counters: &ListenerCounters, ended: &Result<(), JoinError>) {
+fn record_task_end(counters: &ListenerCounters, ended: &Result<(), JoinError>) {
     counters.closed.fetch_add(1, Ordering::Release);
     if let Err(error) = ended
         && error.is_panic()

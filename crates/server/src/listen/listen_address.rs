@@ -168,8 +168,10 @@ mod tests {
 
     #[test]
     fn only_what_others_can_reach_is_not_on_this_machine() {
-        let here = |text: &str| text.parse::<ListenAddress>().unwrap().is_local_only();
-        assert!(here("127.0.0.9:1") && here("[::1]:1") && here("unix:a") && here("off"));
-        assert!(!here("0.0.0.0:1") && !here("[::]:1") && !here("192.0.2.1:1"));
+        let is_local = |text: &str| text.parse::<ListenAddress>().unwrap().is_local_only();
+        assert!(
+            is_local("127.0.0.9:1") && is_local("[::1]:1") && is_local("unix:a") && is_local("off")
+        );
+        assert!(!is_local("0.0.0.0:1") && !is_local("[::]:1") && !is_local("192.0.2.1:1"));
     }
 }

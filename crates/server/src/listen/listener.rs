@@ -58,14 +58,14 @@ impl Listener {
             #[cfg(unix)]
             ListenAddress::Unix(path) => {
                 let socket = super::unix::UnixSocketListener::bind(path).await?;
-                Ok(Some(Self::plain(Socket::Unix(socket))))
+                Ok(Some(Self::without_tls(Socket::Unix(socket))))
             }
             #[cfg(not(unix))]
             ListenAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    const fn plain(socket: Socket) -> Self {
+    const fn without_tls(socket: Socket) -> Self {
         Self { socket, tls: None }
     }
 
@@ -90,13 +90,13 @@ impl Listener {
     /// The operating system's.
     pub fn local_endpoint(&self) -> io::Result<LocalEndpoint> {
         match &self.socket {
-            Socket::Tcp(listener) => listener.local_addr().map(|address| self.at(address)),
+            Socket::Tcp(listener) => listener.local_addr().map(|address| self.endpoint(address)),
             #[cfg(unix)]
             Socket::Unix(unix) => Ok(LocalEndpoint::Unix(unix.path().to_owned())),
         }
     }
 
-    const fn at(&self, address: SocketAddr) -> LocalEndpoint {
+    const fn endpoint(&self, address: SocketAddr) -> LocalEndpoint {
         match self.tls {
             None => LocalEndpoint::Tcp(address),
             Some(_) => LocalEndpoint::Tls(address),
@@ -104,7 +104,7 @@ impl Listener {
     }
 
     /// Accepts the next connection. Cancel safe.
-    pub(crate) async fn accept(&self, patience: Duration) -> io::Result<(Stream, Peer)> {
+    pub(crate) async fn accept(&self, write_timeout: Duration) -> io::Result<(Stream, Peer)> {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
@@ -114,9 +114,9 @@ impl Listener {
                 }
                 let peer = Peer {
                     address: Some(address),
-                    local: self.at(stream.local_addr().unwrap_or(address)),
+                    local: self.endpoint(stream.local_addr().unwrap_or(address)),
                 };
-                Ok((Stream::tcp(stream, patience), peer))
+                Ok((Stream::tcp(stream, write_timeout), peer))
             }
             #[cfg(unix)]
             Socket::Unix(unix) => {
@@ -125,7 +125,7 @@ impl Listener {
                     address: None,
                     local: LocalEndpoint::Unix(unix.path().to_owned()),
                 };
-                Ok((Stream::unix(stream, patience), peer))
+                Ok((Stream::unix(stream, write_timeout), peer))
             }
         }
     }
@@ -133,6 +133,6 @@ impl Listener {
 
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {
-        Self::plain(Socket::Tcp(listener))
+        Self::without_tls(Socket::Tcp(listener))
     }
 }

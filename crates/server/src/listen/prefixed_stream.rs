@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// A stream with a prefix.
 #[derive(Debug)]
 pub(crate) struct PrefixedStream<S> {
-    begun: Vec<u8>,
-    at: usize,
+    prefix: Vec<u8>,
+    position: usize,
     stream: S,
 }
 
 impl<S> PrefixedStream<S> {
-    pub(crate) const fn new(begun: Vec<u8>, stream: S) -> Self {
+    pub(crate) const fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self {
-            begun,
-            at: 0,
+            prefix,
+            position: 0,
             stream,
         }
     }
@@ -33,12 +33,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if let Some(begun @ [_, ..]) = this.begun.get(this.at..) {
-            let now = begun.get(..buffer.remaining()).unwrap_or(begun);
-            buffer.put_slice(now);
-            this.at = this.at.saturating_add(now.len());
-            if this.at == this.begun.len() {
-                (this.begun, this.at) = (Vec::new(), 0);
+        if let Some(prefix @ [_, ..]) = this.prefix.get(this.position..) {
+            let chunk = prefix.get(..buffer.remaining()).unwrap_or(prefix);
+            buffer.put_slice(chunk);
+            this.position = this.position.saturating_add(chunk.len());
+            if this.position == this.prefix.len() {
+                (this.prefix, this.position) = (Vec::new(), 0);
             }
             return Poll::Ready(Ok(()));
         }

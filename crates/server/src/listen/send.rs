@@ -24,10 +24,10 @@ pub(crate) fn send_available<S: AsyncWrite + Unpin>(
     bytes: &[u8],
 ) -> io::Result<SendProgress> {
     let mut count = 0_usize;
-    while let Some(rest @ [_, ..]) = bytes.get(count..) {
-        match Pin::new(&mut *stream).poll_write(context, rest)? {
+    while let Some(unsent @ [_, ..]) = bytes.get(count..) {
+        match Pin::new(&mut *stream).poll_write(context, unsent)? {
             Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(more) => count = count.saturating_add(more),
+            Poll::Ready(written) => count = count.saturating_add(written),
             Poll::Pending => {
                 let is_gone = false;
                 return Ok(SendProgress {

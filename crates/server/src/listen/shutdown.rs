@@ -42,7 +42,7 @@ impl ShutdownSignal {
         let mut receiver = self.0.clone();
         async move {
             // An error means that the trigger was dropped, which counts as triggered.
-            let _said = receiver.wait_for(|said| *said).await.is_ok();
+            let _triggered = receiver.wait_for(|triggered| *triggered).await.is_ok();
         }
     }
 }

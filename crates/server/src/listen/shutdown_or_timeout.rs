@@ -19,7 +19,7 @@ pub(crate) struct ShutdownOrTimeout<'a, F> {
     stopped: Pin<&'a mut F>,
     timer: Pin<&'a mut Sleep>,
     /// The waker that is registered in both futures.
-    told: Option<Waker>,
+    registered: Option<Waker>,
 }
 
 /// Why a connection was woken.
@@ -42,7 +42,7 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
             stopping,
             stopped,
             timer,
-            told: None,
+            registered: None,
         }
     }
 
@@ -50,7 +50,7 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
     pub(crate) fn wake_at(&mut self, instant: Instant) {
         self.timer.as_mut().reset(instant);
         // An expired timer has dropped its waker, so register it again.
-        self.told = None;
+        self.registered = None;
     }
 
     /// The event that has happened, if any. A later event wakes the task.
@@ -59,8 +59,12 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
     /// return `Pending`.
     pub(crate) fn poll_wake(&mut self, context: &mut Context<'_>) -> Option<WakeReason> {
         let waker = context.waker();
-        if !self.told.as_ref().is_some_and(|told| told.will_wake(waker)) {
-            self.told = Some(waker.clone());
+        if !self
+            .registered
+            .as_ref()
+            .is_some_and(|registered| registered.will_wake(waker))
+        {
+            self.registered = Some(waker.clone());
             // The results are read from their state below.
             let _both = (
                 self.stopped.as_mut().poll(context).is_ready(),
@@ -85,8 +89,15 @@ mod tests {
     use crate::listen::ShutdownTrigger;
 
     /// Waits for an event and polls only when woken.
-    async fn wait<F: Future<Output = ()>>(vigil: &mut ShutdownOrTimeout<'_, F>) -> WakeReason {
-        poll_fn(|context| vigil.poll_wake(context).map_or(Poll::Pending, Poll::Ready)).await
+    async fn wait<F: Future<Output = ()>>(
+        wake_events: &mut ShutdownOrTimeout<'_, F>,
+    ) -> WakeReason {
+        poll_fn(|context| {
+            wake_events
+                .poll_wake(context)
+                .map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     #[tokio::test(start_paused = true)]
@@ -97,15 +108,15 @@ mod tests {
             pin!(stopping.wait()),
             pin!(sleep_until(Instant::now() + second)),
         );
-        let mut vigil = ShutdownOrTimeout::new(&stopping, stopped, timer);
+        let mut wake_events = ShutdownOrTimeout::new(&stopping, stopped, timer);
         for _ in 0..3 {
             let begun = Instant::now();
-            assert_eq!(wait(&mut vigil).await, WakeReason::Timeout);
+            assert_eq!(wait(&mut wake_events).await, WakeReason::Timeout);
             assert_eq!(begun.elapsed(), second);
-            vigil.wake_at(Instant::now() + second);
+            wake_events.wake_at(Instant::now() + second);
         }
-        vigil.wake_at(Instant::now() + second);
-        let (woken, ()) = tokio::join!(wait(&mut vigil), async { stop.trigger() });
+        wake_events.wake_at(Instant::now() + second);
+        let (woken, ()) = tokio::join!(wait(&mut wake_events), async { stop.trigger() });
         assert_eq!(woken, WakeReason::Shutdown);
     }
 }

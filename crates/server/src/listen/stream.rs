@@ -21,9 +21,9 @@ use tokio_rustls::server::TlsStream;
 pub struct Stream {
     socket: Socket,
     /// How long a write may make no progress.
-    patience: Duration,
+    write_timeout: Duration,
     /// Runs while a write makes no progress.
-    stalled: Option<Pin<Box<Sleep>>>,
+    stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Debug)]
@@ -36,20 +36,20 @@ enum Socket {
 }
 
 impl Stream {
-    pub(super) const fn tcp(stream: TcpStream, patience: Duration) -> Self {
+    pub(super) const fn tcp(stream: TcpStream, write_timeout: Duration) -> Self {
         Self {
             socket: Socket::Tcp(stream),
-            patience,
-            stalled: None,
+            write_timeout,
+            stall_timer: None,
         }
     }
 
     #[cfg(unix)]
-    pub(super) const fn unix(stream: UnixStream, patience: Duration) -> Self {
+    pub(super) const fn unix(stream: UnixStream, write_timeout: Duration) -> Self {
         Self {
             socket: Socket::Unix(stream),
-            patience,
-            stalled: None,
+            write_timeout,
+            stall_timer: None,
         }
     }
 
@@ -64,35 +64,35 @@ impl Stream {
 
     /// Writes a few bytes if the send buffer has room for all of them. Returns whether it had.
     pub fn try_send(&self, bytes: &[u8]) -> bool {
-        let said = match &self.socket {
+        let written = match &self.socket {
             Socket::Tcp(stream) => stream.try_write(bytes),
             // The bytes would have to be encrypted first.
             Socket::Tls(_) => return false,
             #[cfg(unix)]
             Socket::Unix(stream) => stream.try_write(bytes),
         };
-        said.is_ok_and(|count| count == bytes.len())
+        written.is_ok_and(|count| count == bytes.len())
     }
 
     /// Returns the result of a write, or an error if no write has made progress for `write_timeout`.
-    fn watched<T>(
+    fn check_write_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         sent: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if sent.is_ready() {
-            self.stalled = None;
+            self.stall_timer = None;
             return sent;
         }
-        let patience = self.patience;
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
-        match stalled.as_mut().poll(context) {
+        let write_timeout = self.write_timeout;
+        let stall_timer = self
+            .stall_timer
+            .get_or_insert_with(|| Box::pin(sleep(write_timeout)));
+        match stall_timer.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
-                let why = "the client takes nothing of what it is sent";
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
+                let reason = "the client takes nothing of what it is sent";
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
             }
         }
     }
@@ -125,7 +125,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 
     fn poll_write_vectored(
@@ -139,7 +139,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -158,7 +158,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -168,7 +168,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         let bytes = vec![0; 8 << 20];
         let (sent, taken) = tokio::join!(stream.write_all(&bytes), taking);
         sent.unwrap();
-        assert!(stream.stalled.is_none());
+        assert!(stream.stall_timer.is_none());
         assert_eq!(taken, 8 << 20);
     }
 }

@@ -14,14 +14,14 @@ pub(super) struct UnixSocketListener {
     listener: UnixListener,
     path: PathBuf,
     /// Device and inode of the file, so that the file of another server is not removed.
-    made: (u64, u64),
+    bound_file: (u64, u64),
 }
 
 impl UnixSocketListener {
     pub(super) async fn bind(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                clear(path).await?;
+                remove_stale_socket(path).await?;
                 UnixListener::bind(path)?
             }
             bound => bound?,
@@ -29,7 +29,7 @@ impl UnixSocketListener {
         Ok(Self {
             listener,
             path: path.to_owned(),
-            made: identity(path)?,
+            bound_file: file_id(path)?,
         })
     }
 
@@ -43,7 +43,7 @@ impl UnixSocketListener {
 }
 
 /// Removes the file of a socket that no process listens on, as a killed server leaves it.
-async fn clear(path: &Path) -> io::Result<()> {
+async fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let in_use = || io::Error::from(io::ErrorKind::AddrInUse);
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(in_use());
@@ -56,14 +56,14 @@ async fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
     let file = std::fs::symlink_metadata(path)?;
     Ok((file.dev(), file.ino()))
 }
 
 impl Drop for UnixSocketListener {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.made)
+        if file_id(&self.path).is_ok_and(|found| found == self.bound_file)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
             tracing::warn!(%error, path = %self.path.display(), "could not remove the socket's file");

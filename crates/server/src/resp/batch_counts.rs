@@ -5,7 +5,7 @@
 use tollgate_core::Nanos;
 
 use super::throttle::ThrottleFamily;
-use tollgate_service::metrics::ThrottleCommand as Throttling;
+use tollgate_service::metrics::ThrottleCommand;
 use tollgate_service::{Metrics, RequestOutcome, Transport};
 
 /// How a command is counted.
@@ -35,8 +35,8 @@ pub(super) struct BatchCounts {
 impl BatchCounts {
     /// Counts one command.
     #[inline]
-    pub(super) fn add(&mut self, counted: CommandOutcome) {
-        let count = match counted {
+    pub(super) fn add(&mut self, outcome: CommandOutcome) {
+        let count = match outcome {
             CommandOutcome::Throttled(family, is_limited) => {
                 let family = self.families.get_mut(family as usize);
                 family.and_then(|counts| counts.get_mut(usize::from(is_limited)))
@@ -57,7 +57,11 @@ impl BatchCounts {
         if counts == Self::default() {
             return;
         }
-        let names = [Throttling::Cell, Throttling::Crab, Throttling::Gcra];
+        let names = [
+            ThrottleCommand::Cell,
+            ThrottleCommand::Crab,
+            ThrottleCommand::Gcra,
+        ];
         let (mut all_allowed, mut all_denied) = (0_u64, 0_u64);
         for (name, [allowed, denied]) in names.into_iter().zip(counts.families) {
             let [allowed, denied] = [allowed, denied].map(u64::from);

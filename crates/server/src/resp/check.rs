@@ -10,7 +10,7 @@ use tollgate_core::{Nanos, Outcome};
 
 use super::batch_counts::CommandOutcome;
 use super::number::parse_integer;
-use super::parse::{MAX_WORDS, OwnedRespCommand, RespCommand};
+use super::parse::{MAX_ARGUMENTS, OwnedRespCommand, RespCommand};
 use super::pipeline::{Pipeline, RenderedReply};
 use super::reply_writer::{EchoedInput, ReplyWriter};
 use super::session::RespSession;
@@ -63,7 +63,7 @@ pub enum TicketOutcome {
 /// A parsed `TG.CHECK` or `TG.ACQUIRE`.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckCommand<'a> {
-    attributes: Pairs<'a>,
+    attributes: AttributePairs<'a>,
     /// The cost, if the client overrides the policy.
     pub cost: Option<u64>,
     /// Whether to report the decision without charging.
@@ -74,7 +74,7 @@ pub struct CheckCommand<'a> {
 
 /// The arguments that are attribute names and values, alternating.
 #[derive(Clone, Copy, Debug)]
-struct Pairs<'a> {
+struct AttributePairs<'a> {
     command: RespCommand<'a>,
     first: usize,
 }
@@ -119,7 +119,7 @@ pub enum CheckReply<'a> {
 impl<'a> CheckCommand<'a> {
     /// All attributes, in the order of the command.
     pub fn attributes(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let Pairs { command, first } = self.attributes;
+        let AttributePairs { command, first } = self.attributes;
         (first..command.len())
             .step_by(2)
             .map(move |at| (command.argument(at), command.argument(at.saturating_add(1))))
@@ -128,7 +128,7 @@ impl<'a> CheckCommand<'a> {
     /// The same command with its own bytes.
     #[must_use]
     pub fn to_owned(&self) -> OwnedCheckCommand {
-        let Pairs { command, first } = self.attributes;
+        let AttributePairs { command, first } = self.attributes;
         OwnedCheckCommand {
             command: command.to_owned(),
             first,
@@ -140,8 +140,8 @@ impl<'a> CheckCommand<'a> {
 
     /// Parses `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which rejects `PEEK`.
     fn read(command: &RespCommand<'a>, is_acquire: bool) -> Result<Self, InvalidCheck<'a>> {
-        let mut asked = Self {
-            attributes: Pairs {
+        let mut parsed = Self {
+            attributes: AttributePairs {
                 command: *command,
                 first: 1,
             },
@@ -149,29 +149,29 @@ impl<'a> CheckCommand<'a> {
             is_peek: false,
             is_acquire,
         };
-        let first = &mut asked.attributes.first;
+        let first = &mut parsed.attributes.first;
         loop {
             let word = command.argument(*first);
-            if word.eq_ignore_ascii_case(b"cost") && asked.cost.is_none() {
+            if word.eq_ignore_ascii_case(b"cost") && parsed.cost.is_none() {
                 let cost = command.argument(first.saturating_add(1));
                 let number = parse_integer(cost).and_then(|cost| u64::try_from(cost).ok());
-                asked.cost = Some(number.ok_or(InvalidCheck::Cost(cost))?);
+                parsed.cost = Some(number.ok_or(InvalidCheck::Cost(cost))?);
                 *first = first.saturating_add(2);
-            } else if word.eq_ignore_ascii_case(b"peek") && !asked.is_peek {
-                asked.is_peek = true;
+            } else if word.eq_ignore_ascii_case(b"peek") && !parsed.is_peek {
+                parsed.is_peek = true;
                 *first = first.saturating_add(1);
             } else {
                 break;
             }
         }
-        if is_acquire && asked.is_peek {
+        if is_acquire && parsed.is_peek {
             return Err(InvalidCheck::Peek);
         }
-        let words = command.len().saturating_sub(*first);
-        if words == 0 || !words.is_multiple_of(2) {
+        let count = command.len().saturating_sub(*first);
+        if count == 0 || !count.is_multiple_of(2) {
             return Err(InvalidCheck::Count);
         }
-        Ok(asked)
+        Ok(parsed)
     }
 }
 
@@ -180,7 +180,7 @@ impl OwnedCheckCommand {
     #[must_use]
     pub const fn as_command(&self) -> CheckCommand<'_> {
         CheckCommand {
-            attributes: Pairs {
+            attributes: AttributePairs {
                 command: self.command.as_command(),
                 first: self.first,
             },
@@ -237,35 +237,32 @@ pub(super) fn run<'s>(
 ) {
     let is_resp3 = session.is_resp3;
     // The default, unless the checker replies.
-    let (mut counted, mut pending) = (CommandOutcome::Failed, None);
+    let (mut outcome, mut pending) = (CommandOutcome::Failed, None);
     pipeline.reply(out, |out| {
         let reply = &mut ReplyWriter::new(out, is_resp3);
         let request = CheckCommand::read(command, is_acquire)
             .and_then(|request| Ok((checker.ok_or(InvalidCheck::NoChecker)?, request)));
         match request {
             Ok((checker, request)) => {
-                pending = checker.check(&request, &mut |said| {
-                    counted = render(said, is_acquire, reply);
+                pending = checker.check(&request, &mut |check_reply| {
+                    outcome = render(check_reply, is_acquire, reply);
                 });
             }
             Err(wrong) => wrong.render(is_acquire, reply),
         }
     });
     let Some(pending) = pending else {
-        return session.counts.add(counted);
+        return session.counts.add(outcome);
     };
     pipeline.push(async move {
         let mut bytes = Vec::new();
-        let said = pending.await;
-        let counted = render(
-            &said,
+        let check_reply = pending.await;
+        let outcome = render(
+            &check_reply,
             is_acquire,
             &mut ReplyWriter::new(&mut bytes, is_resp3),
         );
-        RenderedReply {
-            bytes,
-            outcome: counted,
-        }
+        RenderedReply { bytes, outcome }
     });
 }
 
@@ -279,7 +276,7 @@ impl InvalidCheck<'_> {
             Self::Count => {
                 let usage = "[COST n] [PEEK] attribute value [attribute value ...]";
                 reply.error(format_args!(
-                    "ERR attributes come as pairs: {name} {usage}, {MAX_WORDS} words at most"
+                    "ERR attributes come as pairs: {name} {usage}, {MAX_ARGUMENTS} arguments at most"
                 ));
             }
             Self::Peek => reply.error(format_args!(
@@ -294,8 +291,12 @@ impl InvalidCheck<'_> {
 }
 
 /// Renders the reply of a checker.
-fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut ReplyWriter<'_>) -> CommandOutcome {
-    let (outcome, limit, remaining, reset_after, ticket) = match said {
+fn render(
+    check_reply: &CheckReply<'_>,
+    with_ticket: bool,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandOutcome {
+    let (outcome, limit, remaining, reset_after, ticket) = match check_reply {
         CheckReply::Verdict {
             outcome,
             limit,

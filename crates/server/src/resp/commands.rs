@@ -27,35 +27,35 @@ pub(super) enum CommandFlow {
 
 /// What `COMMAND` reports about a command.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct CommandSpec {
     pub(super) name: &'static str,
     /// The number of arguments including the name; negative: at least that many.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
     /// The position of its key; 0 if it has none.
-    pub(super) key: i64,
+    pub(super) key_position: i64,
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
     /// The arguments after the name; a trailing `?` marks optional ones.
-    pub(super) words: &'static [&'static str],
+    pub(super) arguments: &'static [&'static str],
 }
 
-macro_rules! entries {
-    ($($name:literal $arity:literal $key:literal $group:literal [$($flag:literal)*] [$($word:literal)*] $summary:literal;)*) => {
-        &[$(Entry {
+macro_rules! command_specs {
+    ($($name:literal $arity:literal $key_position:literal $group:literal [$($flag:literal)*] [$($argument:literal)*] $summary:literal;)*) => {
+        &[$(CommandSpec {
             name: $name,
             arity: $arity,
             flags: &[$($flag),*],
-            key: $key,
+            key_position: $key_position,
             group: $group,
             summary: $summary,
-            words: &[$($word),*],
+            arguments: &[$($argument),*],
         }),*]
     };
 }
 
 /// All commands, in alphabetical order.
-pub(super) const ENTRIES: &[Entry] = entries! {
+pub(super) const COMMANDS: &[CommandSpec] = command_specs! {
     "auth" -2 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] ["username?" "password"]
         "Shows the password of this server.";
     "cl.throttle" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "count" "period" "quantity?"]
@@ -103,7 +103,8 @@ pub(super) fn run<'s, C: Clock>(
     out: &mut Vec<u8>,
 ) -> CommandFlow {
     // Throttle commands are the most frequent, so they come before names are normalised.
-    if let Some(family) = family(command.argument(0)).filter(|_| session.is_authenticated) {
+    if let Some(family) = throttle_family(command.argument(0)).filter(|_| session.is_authenticated)
+    {
         throttle_commands::run(&server.throttle, family, command, session, pipeline, out);
         return CommandFlow::Continue;
     }
@@ -126,12 +127,12 @@ pub(super) fn run<'s, C: Clock>(
         }
         // Other commands wait for the decisions before them, so that replies stay in order.
         _ if !pipeline.is_empty() => CommandFlow::Drain,
-        _ => run_alone(server, session, name, command, out),
+        _ => run_immediate(server, session, name, command, out),
     }
 }
 
 /// Runs a command that needs no decision.
-fn run_alone<C: Clock>(
+fn run_immediate<C: Clock>(
     server: &RespServer<C>,
     session: &mut RespSession,
     name: &[u8],
@@ -141,7 +142,7 @@ fn run_alone<C: Clock>(
     let reply = &mut ReplyWriter::new(out, session.is_resp3);
     if !session.is_authenticated && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
         // Close the connection, so that a web page cannot keep guessing passwords.
-        if is_http(name) {
+        if is_http_request(name) {
             return CommandFlow::Close;
         }
         reply.error(format_args!("NOAUTH Authentication required."));
@@ -165,14 +166,14 @@ fn run_alone<C: Clock>(
         b"COMMAND" => introspection::command(command, reply),
         b"CONFIG" => introspection::config(command, reply),
         b"INFO" => introspection::info(server, command, reply),
-        name if is_http(name) => return CommandFlow::Close,
+        name if is_http_request(name) => return CommandFlow::Close,
         _ => unknown(command, reply),
     }
     CommandFlow::Continue
 }
 
 /// The family of a throttle command.
-fn family(name: &[u8]) -> Option<ThrottleFamily> {
+fn throttle_family(name: &[u8]) -> Option<ThrottleFamily> {
     let (known, family): (&[u8], _) = match name.len() {
         11 => (b"CL.THROTTLE", ThrottleFamily::RedisCell),
         8 => (b"THROTTLE", ThrottleFamily::Throttlecrab),
@@ -191,7 +192,7 @@ pub(super) fn wrong_arity(name: &str, reply: &mut ReplyWriter<'_>) {
 
 /// A web page can send these to any local port. Closing the connection keeps the rest of its request from being run as
 /// commands.
-fn is_http(name: &[u8]) -> bool {
+fn is_http_request(name: &[u8]) -> bool {
     matches!(name, b"POST" | b"HOST:")
 }
 
@@ -207,19 +208,19 @@ fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; MAX_NAME_LEN]) -> &'a [u8] {
 
 fn unknown(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let name = EchoedInput(command.argument(0));
-    let arguments = Arguments(command);
+    let arguments = FirstArguments(command);
     reply.error(format_args!(
         "ERR unknown command '{name}', with args beginning with: {arguments}"
     ));
 }
 
 /// The first few arguments in quotes.
-struct Arguments<'a>(&'a RespCommand<'a>);
+struct FirstArguments<'a>(&'a RespCommand<'a>);
 
-impl std::fmt::Display for Arguments<'_> {
+impl std::fmt::Display for FirstArguments<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for word in self.0.arguments_from(1).take(3) {
-            write!(f, "'{}' ", EchoedInput(word))?;
+        for argument in self.0.arguments_from(1).take(3) {
+            write!(f, "'{}' ", EchoedInput(argument))?;
         }
         Ok(())
     }

@@ -52,8 +52,8 @@ pub(super) struct RespConnection<C> {
     /// The most bytes of one read.
     read_len: usize,
     /// The bytes that this connection has added to the server's `buffered_bytes`.
-    held: usize,
-    is_ending: bool,
+    buffered: usize,
+    is_closing: bool,
     /// Whether a command was completed since the timer last expired. Bytes alone do not count, or one byte a minute would keep
     /// an incomplete command forever.
     is_busy: bool,
@@ -94,8 +94,8 @@ impl<C: Clock> RespConnection<C> {
             pending: Vec::new(),
             unsent: Vec::new(),
             read_len,
-            held: 0,
-            is_ending: false,
+            buffered: 0,
+            is_closing: false,
             is_busy: false,
         }
     }
@@ -107,12 +107,12 @@ impl<C: Clock> RespConnection<C> {
         if let Err(error) = ended {
             // The client disconnected.
             tracing::debug!(%error, "a connection ended early");
-        } else if self.is_ending {
+        } else if self.is_closing {
             // The connection ends whether or not this succeeds.
             let _gone = timeout(LINGER, self.linger()).await.is_ok();
         } else {
             // Without a TLS close_notify the client would see a truncated stream.
-            let _told = timeout(LINGER, self.stream.shutdown()).await.is_ok();
+            let _sent = timeout(LINGER, self.stream.shutdown()).await.is_ok();
         }
     }
 
@@ -127,15 +127,15 @@ impl<C: Clock> RespConnection<C> {
         // A timer that is restarted only when it expires is cheaper than one per read. A connection is idle if no command was
         // completed between two expiries.
         let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(idle)));
-        let mut vigil = ShutdownOrTimeout::new(stopping, stopped, timer);
+        let mut wake_events = ShutdownOrTimeout::new(stopping, stopped, timer);
         loop {
             let mut is_busy = std::mem::take(&mut self.is_busy);
             let next = |context: &mut Context<'_>| self.poll_input(context, server, &mut pipeline);
-            let next = next_input(&mut vigil, idle, &mut is_busy, next).await?;
+            let next = next_input(&mut wake_events, idle, &mut is_busy, next).await?;
             self.is_busy |= is_busy;
             let mut next = next.unwrap_or(WaitingFor::End);
             while let WaitingFor::SendCapacity | WaitingFor::Replies = next {
-                if !self.is_held_within(limits.max_buffered_bytes) {
+                if !self.is_within_buffer_limit(limits.max_buffered_bytes) {
                     return Ok(());
                 }
                 if let WaitingFor::Replies = next {
@@ -145,14 +145,14 @@ impl<C: Clock> RespConnection<C> {
                     // Read no more commands until the client has read its replies.
                     poll_fn(|context| self.poll_send(context)).await?;
                 }
-                next = poll_fn(|context| Poll::Ready(self.go_on(context, server, &mut pipeline)))
+                next = poll_fn(|context| Poll::Ready(self.resume(context, server, &mut pipeline)))
                     .await?;
             }
             if let WaitingFor::End = next {
                 return Ok(());
             }
-            if !self.is_held_within(limits.max_buffered_bytes) {
-                self.refuse_to_hold();
+            if !self.is_within_buffer_limit(limits.max_buffered_bytes) {
+                self.close_over_buffer_limit();
                 return Ok(());
             }
             if stopping.is_triggered() {
@@ -169,9 +169,9 @@ impl<C: Clock> RespConnection<C> {
         server: &'s RespServer<C>,
         pipeline: &mut Pipeline<'s>,
     ) -> Poll<io::Result<WaitingFor>> {
-        with_scratch(|scratch| {
+        with_thread_buffers(|buffers| {
             let kept = self.pending.len();
-            let free = scratch.input.get_mut(kept..).unwrap_or_default();
+            let free = buffers.input.get_mut(kept..).unwrap_or_default();
             let most = self.read_len.min(free.len());
             let mut free = ReadBuf::new(free.get_mut(..most).unwrap_or_default());
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut free))?;
@@ -179,8 +179,8 @@ impl<C: Clock> RespConnection<C> {
             if read == 0 {
                 return Poll::Ready(Ok(WaitingFor::End));
             }
-            let filled = self.take_pending(scratch).saturating_add(read);
-            Poll::Ready(self.answer(context, (server, pipeline), scratch, filled))
+            let filled = self.restore_pending(buffers).saturating_add(read);
+            Poll::Ready(self.process_input(context, (server, pipeline), buffers, filled))
         })
     }
 
@@ -196,40 +196,40 @@ impl<C: Clock> RespConnection<C> {
     }
 
     /// Answers the input that waited for send capacity or for decisions.
-    fn go_on<'s>(
+    fn resume<'s>(
         &mut self,
         context: &mut Context<'_>,
         server: &'s RespServer<C>,
         pipeline: &mut Pipeline<'s>,
     ) -> io::Result<WaitingFor> {
-        if self.is_ending {
+        if self.is_closing {
             return Ok(WaitingFor::End);
         }
-        with_scratch(|scratch| {
-            let filled = self.take_pending(scratch);
-            self.answer(context, (server, pipeline), scratch, filled)
+        with_thread_buffers(|buffers| {
+            let filled = self.restore_pending(buffers);
+            self.process_input(context, (server, pipeline), buffers, filled)
         })
     }
 
     /// Copies the kept bytes to the start of the input buffer and returns their number.
-    fn take_pending(&mut self, scratch: &mut ThreadBuffers) -> usize {
+    fn restore_pending(&mut self, buffers: &mut ThreadBuffers) -> usize {
         let kept = self.pending.len();
-        if let Some(begun) = scratch.input.get_mut(..kept) {
-            begun.copy_from_slice(&self.pending);
+        if let Some(incomplete) = buffers.input.get_mut(..kept) {
+            incomplete.copy_from_slice(&self.pending);
         }
         self.pending.clear();
         kept
     }
 
     /// Answers the first `filled` bytes of the input, after replies that were not sent yet.
-    fn answer<'s>(
+    fn process_input<'s>(
         &mut self,
         context: &mut Context<'_>,
         (server, pipeline): (&'s RespServer<C>, &mut Pipeline<'s>),
-        scratch: &mut ThreadBuffers,
+        buffers: &mut ThreadBuffers,
         filled: usize,
     ) -> io::Result<WaitingFor> {
-        let ThreadBuffers { input, output } = scratch;
+        let ThreadBuffers { input, output } = buffers;
         output.clear();
         output.append(&mut self.unsent);
         let mut at = 0_usize;
@@ -237,7 +237,7 @@ impl<C: Clock> RespConnection<C> {
             let rest = input.get_mut(at..filled).unwrap_or_default();
             let fed = server.feed(&mut self.session, rest, pipeline, output);
             at = at.saturating_add(fed.consumed);
-            self.is_ending = fed.next == NextAction::Close;
+            self.is_closing = fed.next == NextAction::Close;
             self.is_busy |= fed.consumed > 0;
             let next = match fed.next {
                 NextAction::FeedAgain => None,
@@ -267,15 +267,15 @@ impl<C: Clock> RespConnection<C> {
                 break next;
             }
         };
-        self.keep(input.get(at..filled).unwrap_or_default());
+        self.keep_incomplete(input.get(at..filled).unwrap_or_default());
         output.clear();
         output.shrink_to(KEPT_OUTPUT_LEN);
         Ok(next)
     }
 
     /// Keeps the start of an incomplete command.
-    fn keep(&mut self, begun: &[u8]) {
-        self.pending.extend_from_slice(begun);
+    fn keep_incomplete(&mut self, incomplete: &[u8]) {
+        self.pending.extend_from_slice(incomplete);
         if self.pending.is_empty() && self.pending.capacity() > KEPT_INPUT_LEN {
             self.pending = Vec::new();
         }
@@ -283,28 +283,28 @@ impl<C: Clock> RespConnection<C> {
 
     /// Updates the server's `buffered_bytes` by what this connection holds beyond `KEPT_INPUT_LEN`. Returns false if all
     /// connections together exceed the limit.
-    fn is_held_within(&mut self, most: usize) -> bool {
+    fn is_within_buffer_limit(&mut self, most: usize) -> bool {
         let holds = self.pending.len().saturating_add(self.unsent.len());
         let holds = if holds > KEPT_INPUT_LEN { holds } else { 0 };
-        if holds == 0 && self.held == 0 {
+        if holds == 0 && self.buffered == 0 {
             return true;
         }
         let account = &self.server.buffered_bytes;
         let before = account.fetch_add(holds, Ordering::Relaxed);
-        account.fetch_sub(self.held, Ordering::Relaxed);
-        let all = before.saturating_add(holds).saturating_sub(self.held);
-        self.held = holds;
+        account.fetch_sub(self.buffered, Ordering::Relaxed);
+        let all = before.saturating_add(holds).saturating_sub(self.buffered);
+        self.buffered = holds;
         // A connection that holds nothing is not closed.
         holds == 0 || all <= most
     }
 
     /// Closes the connection because all connections together buffer too much.
-    fn refuse_to_hold(&mut self) {
+    fn close_over_buffer_limit(&mut self) {
         // The reply is dropped if the send buffer has no room for it.
-        let _said = self
+        let _sent = self
             .stream
             .try_send(b"-ERR too many unfinished commands\r\n");
-        self.is_ending = true;
+        self.is_closing = true;
     }
 
     /// Closes the write side and waits until the client has seen it.
@@ -320,19 +320,19 @@ impl<C> Drop for RespConnection<C> {
         self.server.connections.fetch_sub(1, Ordering::Relaxed);
         self.server
             .buffered_bytes
-            .fetch_sub(self.held, Ordering::Relaxed);
+            .fetch_sub(self.buffered, Ordering::Relaxed);
     }
 }
 
 /// Waits for input. Returns `None` if the server shuts down first, or if no command was completed since the timer last expired.
 async fn next_input<T, F: Future<Output = ()>>(
-    vigil: &mut ShutdownOrTimeout<'_, F>,
+    wake_events: &mut ShutdownOrTimeout<'_, F>,
     idle: Duration,
     is_busy: &mut bool,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
 ) -> io::Result<Option<T>> {
     poll_fn(|context| {
-        let woken = vigil.poll_wake(context);
+        let woken = wake_events.poll_wake(context);
         // Input that has arrived is answered before a shutdown or timeout ends the connection.
         if let Poll::Ready(next) = poll(context) {
             return Poll::Ready(next.map(Some));
@@ -341,8 +341,8 @@ async fn next_input<T, F: Future<Output = ()>>(
             None => Poll::Pending,
             Some(WakeReason::Timeout) if std::mem::take(is_busy) => {
                 // This is tokio's clock, which tests can pause. No decision depends on it.
-                vigil.wake_at(Instant::now() + idle);
-                let _told = vigil.poll_wake(context);
+                wake_events.wake_at(Instant::now() + idle);
+                let _sent = wake_events.poll_wake(context);
                 Poll::Pending
             }
             Some(WakeReason::Timeout | WakeReason::Shutdown) => Poll::Ready(Ok(None)),
@@ -352,18 +352,18 @@ async fn next_input<T, F: Future<Output = ()>>(
 }
 
 /// Runs `work` with this thread's buffers. `work` must not wait.
-fn with_scratch<T>(work: impl FnOnce(&mut ThreadBuffers) -> T) -> T {
+fn with_thread_buffers<T>(work: impl FnOnce(&mut ThreadBuffers) -> T) -> T {
     thread_local! {
         static OWN: Cell<Option<Box<ThreadBuffers>>> = const { Cell::new(None) };
     }
-    let mut scratch = OWN.take().unwrap_or_else(|| {
+    let mut buffers = OWN.take().unwrap_or_else(|| {
         Box::new(ThreadBuffers {
             input: vec![0; INPUT_LEN].into_boxed_slice(),
             output: Vec::with_capacity(READ_LEN),
         })
     });
-    let done = work(&mut scratch);
-    OWN.set(Some(scratch));
+    let done = work(&mut buffers);
+    OWN.set(Some(buffers));
     done
 }
 

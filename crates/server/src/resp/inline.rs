@@ -19,7 +19,7 @@ pub(super) fn split(
         if at >= line.len() {
             return Ok(());
         }
-        let (word, next) = word(line, at)?;
+        let (word, next) = read_argument(line, at)?;
         if !take(word) {
             return Err(ProtocolError::TooManyInlineArguments);
         }
@@ -28,11 +28,11 @@ pub(super) fn split(
 }
 
 /// The argument that starts at `start`, and where it ends in the line.
-fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), ProtocolError> {
+fn read_argument(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), ProtocolError> {
     let (mut from, mut to) = (start, start);
     let mut put = |line: &mut [u8], byte: u8| {
-        if let Some(place) = line.get_mut(to) {
-            *place = byte;
+        if let Some(span) = line.get_mut(to) {
+            *span = byte;
         }
         to += 1;
     };
@@ -55,8 +55,8 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Protocol
                 break;
             }
             let rest = line.get(from..).unwrap_or_default();
-            let (meant, len) = escaped(rest, byte).unwrap_or((inside, 1));
-            put(line, meant);
+            let (value, len) = unescape(rest, byte).unwrap_or((inside, 1));
+            put(line, value);
             from += len;
         }
         from += 1;
@@ -72,7 +72,7 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Protocol
 }
 
 /// The byte that an escape stands for and the length of the escape, if one starts here.
-fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
+fn unescape(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
     let [b'\\', next, ..] = rest else {
         return None;
     };
@@ -84,7 +84,7 @@ fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
     {
         return Some((high << 4 | low, 4));
     }
-    let meant = match next {
+    let value = match next {
         b'n' => b'\n',
         b'r' => b'\r',
         b't' => b'\t',
@@ -92,7 +92,7 @@ fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
         b'a' => 7,
         other => *other,
     };
-    Some((meant, 2))
+    Some((value, 2))
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -111,14 +111,11 @@ mod tests {
     fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let mut line = line.to_vec();
         let mut places = Vec::new();
-        split(&mut line, |place| {
-            places.push(place);
+        split(&mut line, |span| {
+            places.push(span);
             true
         })?;
-        Ok(places
-            .into_iter()
-            .map(|place| line[place].to_vec())
-            .collect())
+        Ok(places.into_iter().map(|span| line[span].to_vec()).collect())
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub use check::{
     CheckCommand, CheckFuture, CheckReply, Checker, OwnedCheckCommand, TicketAction, TicketOutcome,
 };
 pub use parse::{
-    ArgumentSpans, MAX_ARGUMENT_LEN, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORDS, OwnedRespCommand,
-    ParseOutcome, ProtocolError, RespCommand, parse,
+    ArgumentSpans, MAX_ARGUMENT_LEN, MAX_ARGUMENTS, MAX_COMMAND_LEN, MAX_INLINE_LEN,
+    OwnedRespCommand, ParseOutcome, ProtocolError, RespCommand, parse,
 };
 pub use pipeline::Pipeline;
 pub use serve::RespLimits;
@@ -44,6 +44,6 @@ pub type Asked<'a> = CheckCommand<'a>;
 /// The former name of [`CheckReply`].
 #[deprecated(since = "0.2.0", note = "use `CheckReply`")]
 pub type Said<'a> = CheckReply<'a>;
-/// The former name of [`Pending`].
-#[deprecated(since = "0.2.0", note = "use `Pending`")]
+/// The former name of [`CheckFuture`].
+#[deprecated(since = "0.2.0", note = "use `CheckFuture`")]
 pub type Awaited<'a, T> = CheckFuture<'a, T>;

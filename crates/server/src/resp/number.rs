@@ -6,13 +6,13 @@
 pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
     // Up to 18 digits cannot overflow. Nearly all numbers are that short.
     if !matches!(text.len(), 1..=18) {
-        return unusual(text);
+        return parse_integer_slow(text);
     }
     let mut number = 0_i64;
     for byte in text {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return unusual(text);
+            return parse_integer_slow(text);
         }
         number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
     }
@@ -20,7 +20,7 @@ pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
 }
 
 #[cold]
-fn unusual(text: &[u8]) -> Option<i64> {
+fn parse_integer_slow(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
@@ -84,29 +84,29 @@ impl LineBuffer {
     }
 
     /// Appends a line with a type byte and a number. Lines beyond the capacity are dropped; five of the longest fit.
-    pub(super) fn push_number(&mut self, kind: u8, number: i64) {
+    pub(super) fn push_number(&mut self, type_byte: u8, number: i64) {
         match u64::try_from(number) {
             Ok(digit @ 0..=9) => {
                 let digit = u8::try_from(digit).unwrap_or(0).wrapping_add(b'0');
-                return self.put([kind, digit, b'\r', b'\n'], 4);
+                return self.push([type_byte, digit, b'\r', b'\n'], 4);
             }
             Ok(number @ 10..=99_999_999) => {
                 let (digits, count) = eight_digits(number);
-                self.put([kind], 1);
-                self.put(digits, count);
+                self.push([type_byte], 1);
+                self.push(digits, count);
             }
             _ => {
-                self.put([kind], 1);
+                self.push([type_byte], 1);
                 for byte in DecimalDigits::new(number).as_bytes() {
-                    self.put([*byte], 1);
+                    self.push([*byte], 1);
                 }
             }
         }
-        self.put(*b"\r\n", 2);
+        self.push(*b"\r\n", 2);
     }
 
     /// Appends the first `count` bytes of a piece. The constant length makes it a single store.
-    fn put<const N: usize>(&mut self, piece: [u8; N], count: usize) {
+    fn push<const N: usize>(&mut self, piece: [u8; N], count: usize) {
         let free = self.bytes.get_mut(self.len..).unwrap_or_default();
         if let Some(place) = free.first_chunk_mut() {
             *place = piece;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 
 /// The most arguments of one command, including its name.
-pub const MAX_WORDS: usize = 64;
+pub const MAX_ARGUMENTS: usize = 64;
 /// The longest argument, in bytes.
 pub const MAX_ARGUMENT_LEN: usize = 64 * 1_024;
 /// The longest inline command, in bytes.
@@ -21,7 +21,7 @@ const MAX_HEADER_LEN: usize = 32;
 /// The spans of a command's arguments in its input buffer.
 #[derive(Clone, Debug)]
 pub struct ArgumentSpans {
-    places: [(usize, usize); MAX_WORDS],
+    spans: [(usize, usize); MAX_ARGUMENTS],
     len: usize,
 }
 
@@ -29,14 +29,14 @@ pub struct ArgumentSpans {
 #[derive(Clone, Copy, Debug)]
 pub struct RespCommand<'a> {
     bytes: &'a [u8],
-    words: &'a ArgumentSpans,
+    spans: &'a ArgumentSpans,
 }
 
 /// A command that owns its bytes.
 #[derive(Clone, Debug)]
 pub struct OwnedRespCommand {
     bytes: Box<[u8]>,
-    words: ArgumentSpans,
+    spans: ArgumentSpans,
 }
 
 /// What the input starts with.
@@ -86,12 +86,12 @@ pub enum ProtocolError {
 /// assert_eq!((command.word(0), command.word(1), command.word(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
 /// assert_eq!(parse(&mut bytes[22..], &mut words), ParseOutcome::More);
 /// ```
-pub fn parse(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
-    words.len = 0;
+pub fn parse(input: &mut [u8], spans: &mut ArgumentSpans) -> ParseOutcome {
+    spans.len = 0;
     match input.first() {
         None => ParseOutcome::Incomplete,
-        Some(b'*') => array(input, words),
-        Some(_) => inline(input, words),
+        Some(b'*') => parse_array(input, spans),
+        Some(_) => parse_inline(input, spans),
     }
 }
 
@@ -100,14 +100,14 @@ impl ArgumentSpans {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            places: [(0, 0); MAX_WORDS],
+            spans: [(0, 0); MAX_ARGUMENTS],
             len: 0,
         }
     }
 
     /// Returns false if there is no room.
     fn push(&mut self, place: &Range<usize>) -> bool {
-        let Some(free) = self.places.get_mut(self.len) else {
+        let Some(free) = self.spans.get_mut(self.len) else {
             return false;
         };
         *free = (place.start, place.end);
@@ -125,27 +125,27 @@ impl Default for ArgumentSpans {
 impl<'a> RespCommand<'a> {
     /// The command whose arguments are at these spans of `bytes`.
     #[must_use]
-    pub const fn new(bytes: &'a [u8], words: &'a ArgumentSpans) -> Self {
-        Self { bytes, words }
+    pub const fn new(bytes: &'a [u8], spans: &'a ArgumentSpans) -> Self {
+        Self { bytes, spans }
     }
 
     /// The number of arguments, including the name.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.words.len
+        self.spans.len
     }
 
     /// Whether there are no arguments.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.words.len == 0
+        self.spans.len == 0
     }
 
     /// The argument at an index; empty if there is none.
     #[must_use]
     pub fn argument(&self, index: usize) -> &'a [u8] {
-        let known = self.words.places.get(..self.words.len);
-        let place = known.and_then(|places| places.get(index));
+        let known = self.spans.spans.get(..self.spans.len);
+        let place = known.and_then(|spans| spans.get(index));
         place
             .and_then(|(start, end)| self.bytes.get(*start..*end))
             .unwrap_or_default()
@@ -155,11 +155,11 @@ impl<'a> RespCommand<'a> {
     #[must_use]
     pub fn to_owned(&self) -> OwnedRespCommand {
         // The bytes after the last argument belong to the next command.
-        let known = self.words.places.get(..self.words.len);
+        let known = self.spans.spans.get(..self.spans.len);
         let end = known.and_then(<[_]>::last).map_or(0, |(_, end)| *end);
         OwnedRespCommand {
             bytes: self.bytes.get(..end).unwrap_or_default().into(),
-            words: self.words.clone(),
+            spans: self.spans.clone(),
         }
     }
 
@@ -177,28 +177,28 @@ impl OwnedRespCommand {
     /// Borrows the command.
     #[must_use]
     pub const fn as_command(&self) -> RespCommand<'_> {
-        RespCommand::new(&self.bytes, &self.words)
+        RespCommand::new(&self.bytes, &self.spans)
     }
 }
 
 /// A number on a line of its own.
-enum Header {
+enum LengthLine {
     More,
-    Bad,
-    Is { number: i64, next: usize },
+    Invalid,
+    Number { number: i64, next: usize },
 }
 
-fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
-    let most = i64::try_from(MAX_WORDS).unwrap_or(i64::MAX);
-    let (count, mut at) = match header(input, 1) {
-        Header::More => return ParseOutcome::Incomplete,
-        Header::Bad => return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen),
-        Header::Is { number, .. } if number > most => {
+fn parse_array(input: &[u8], spans: &mut ArgumentSpans) -> ParseOutcome {
+    let most = i64::try_from(MAX_ARGUMENTS).unwrap_or(i64::MAX);
+    let (count, mut at) = match parse_header(input, 1) {
+        LengthLine::More => return ParseOutcome::Incomplete,
+        LengthLine::Invalid => return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen),
+        LengthLine::Number { number, .. } if number > most => {
             return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen);
         }
         // Negative lengths mean a null array. Redis skips them too.
-        Header::Is { number, next } if number <= 0 => return ParseOutcome::Empty(next),
-        Header::Is { number, next } => (number, next),
+        LengthLine::Number { number, next } if number <= 0 => return ParseOutcome::Empty(next),
+        LengthLine::Number { number, next } => (number, next),
     };
     let mut total = 0_usize;
     for _ in 0..count {
@@ -207,10 +207,10 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
             Some(b'$') => {}
             Some(other) => return ParseOutcome::Invalid(ProtocolError::NotABulkString(*other)),
         }
-        let (len, start) = match header(input, at.saturating_add(1)) {
-            Header::More => return ParseOutcome::Incomplete,
-            Header::Bad => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
-            Header::Is { number, next } => match usize::try_from(number) {
+        let (len, start) = match parse_header(input, at.saturating_add(1)) {
+            LengthLine::More => return ParseOutcome::Incomplete,
+            LengthLine::Invalid => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
+            LengthLine::Number { number, next } => match usize::try_from(number) {
                 Ok(len) if len <= MAX_ARGUMENT_LEN => (len, next),
                 _ => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
             },
@@ -226,7 +226,7 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
             Some(b"\r\n") => {}
             Some(_) => return ParseOutcome::Invalid(ProtocolError::MissingCrlf),
         }
-        if !words.push(&(start..end)) {
+        if !spans.push(&(start..end)) {
             return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen);
         }
         at = next;
@@ -235,7 +235,7 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
 }
 
 /// Parses a number that ends with a line break.
-fn header(input: &[u8], at: usize) -> Header {
+fn parse_header(input: &[u8], at: usize) -> LengthLine {
     let line = input.get(at..).unwrap_or_default();
     // One or two digits are by far the most common.
     let (number, len) = match line {
@@ -243,40 +243,44 @@ fn header(input: &[u8], at: usize) -> Header {
         [tens @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
             (i64::from(tens - b'0') * 10 + i64::from(one - b'0'), 2)
         }
-        _ => match long_header(line) {
+        _ => match parse_long_header(line) {
             Ok(found) => found,
             Err(other) => return other,
         },
     };
-    Header::Is {
+    LengthLine::Number {
         number,
         next: at.saturating_add(len).saturating_add(2),
     }
 }
 
 #[inline(never)]
-fn long_header(line: &[u8]) -> Result<(i64, usize), Header> {
-    let seen = line.get(..MAX_HEADER_LEN).unwrap_or(line);
-    let Some(len) = seen.iter().position(|byte| *byte == b'\r') else {
-        let ends = seen.len() < MAX_HEADER_LEN;
-        return Err(if ends { Header::More } else { Header::Bad });
+fn parse_long_header(line: &[u8]) -> Result<(i64, usize), LengthLine> {
+    let prefix = line.get(..MAX_HEADER_LEN).unwrap_or(line);
+    let Some(len) = prefix.iter().position(|byte| *byte == b'\r') else {
+        let is_short = prefix.len() < MAX_HEADER_LEN;
+        return Err(if is_short {
+            LengthLine::More
+        } else {
+            LengthLine::Invalid
+        });
     };
     match line.get(len.saturating_add(1)) {
-        None => return Err(Header::More),
+        None => return Err(LengthLine::More),
         Some(b'\n') => {}
-        Some(_) => return Err(Header::Bad),
+        Some(_) => return Err(LengthLine::Invalid),
     }
-    let digits = seen.get(..len).unwrap_or_default();
-    let number = super::number::parse_integer(digits).ok_or(Header::Bad)?;
+    let digits = prefix.get(..len).unwrap_or_default();
+    let number = super::number::parse_integer(digits).ok_or(LengthLine::Invalid)?;
     Ok((number, len))
 }
 
 /// Parses a line of arguments, as people type it without a client library.
-fn inline(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
-    let seen = input.get(..MAX_INLINE_LEN).unwrap_or(input);
-    let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
-        let ends = seen.len() < MAX_INLINE_LEN;
-        return if ends {
+fn parse_inline(input: &mut [u8], spans: &mut ArgumentSpans) -> ParseOutcome {
+    let prefix = input.get(..MAX_INLINE_LEN).unwrap_or(input);
+    let Some(end) = prefix.iter().position(|byte| *byte == b'\n') else {
+        let is_short = prefix.len() < MAX_INLINE_LEN;
+        return if is_short {
             ParseOutcome::Incomplete
         } else {
             ParseOutcome::Invalid(ProtocolError::InlineTooLong)
@@ -284,8 +288,8 @@ fn inline(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
     };
     let line = input.get_mut(..end).unwrap_or_default();
     let consumed = end.saturating_add(1);
-    match super::inline::split(line, |word| words.push(&word)) {
-        Ok(()) if words.len == 0 => ParseOutcome::Empty(consumed),
+    match super::inline::split(line, |word| spans.push(&word)) {
+        Ok(()) if spans.len == 0 => ParseOutcome::Empty(consumed),
         Ok(()) => ParseOutcome::Command(consumed),
         Err(broken) => ParseOutcome::Invalid(broken),
     }
@@ -320,9 +324,9 @@ mod tests {
 
     fn parsed(bytes: &[u8]) -> (ParseOutcome, Vec<Vec<u8>>) {
         let mut bytes = bytes.to_vec();
-        let mut words = ArgumentSpans::new();
-        let parsed = parse(&mut bytes, &mut words);
-        let found = RespCommand::new(&bytes, &words);
+        let mut spans = ArgumentSpans::new();
+        let parsed = parse(&mut bytes, &mut spans);
+        let found = RespCommand::new(&bytes, &spans);
         (
             parsed,
             found.arguments_from(0).map(<[u8]>::to_vec).collect(),
@@ -335,9 +339,9 @@ mod tests {
 
     #[test]
     fn words_may_hold_any_bytes() {
-        let (outcome, words) = parsed(b"*3\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n$1\r\n\0\r\nrest");
+        let (outcome, spans) = parsed(b"*3\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n$1\r\n\0\r\nrest");
         assert_eq!(outcome, ParseOutcome::Command(27));
-        assert_eq!(words, [&b""[..], b"\r\n\r\n", b"\0"]);
+        assert_eq!(spans, [&b""[..], b"\r\n\r\n", b"\0"]);
     }
 
     #[test]
@@ -407,7 +411,7 @@ mod tests {
             ParseOutcome::Invalid(ProtocolError::InlineTooLong)
         );
         assert_eq!(outcome(&endless[1..]), ParseOutcome::Incomplete);
-        let many = "a ".repeat(MAX_WORDS + 1) + "\n";
+        let many = "a ".repeat(MAX_ARGUMENTS + 1) + "\n";
         assert_eq!(
             outcome(many.as_bytes()),
             ParseOutcome::Invalid(ProtocolError::TooManyInlineArguments)

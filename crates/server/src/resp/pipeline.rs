@@ -24,7 +24,7 @@ pub(super) const MAX_PENDING: usize = 64;
 pub struct Pipeline<'s> {
     slots: VecDeque<PipelineSlot<'s>>,
     /// When the first of them was read.
-    began: Option<Timestamp>,
+    started_at: Option<Timestamp>,
 }
 
 /// A rendered reply and how it is counted.
@@ -45,7 +45,7 @@ impl<'s> Pipeline<'s> {
     pub const fn new() -> Self {
         Self {
             slots: VecDeque::new(),
-            began: None,
+            started_at: None,
         }
     }
 
@@ -85,7 +85,7 @@ impl<'s> Pipeline<'s> {
 
     /// Sets when the first command was read, if it is not set yet.
     pub(super) fn set_started(&mut self, now: Timestamp) {
-        self.began.get_or_insert(now);
+        self.started_at.get_or_insert(now);
     }
 
     /// Awaits all decisions and appends their replies in order. Returns when the first command was read.
@@ -113,7 +113,7 @@ impl<'s> Pipeline<'s> {
             }
         })
         .await;
-        self.began.take()
+        self.started_at.take()
     }
 }
 

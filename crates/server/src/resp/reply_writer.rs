@@ -30,15 +30,15 @@ impl<'a> ReplyWriter<'a> {
     pub(crate) fn simple(&mut self, text: &str) {
         self.out.push(b'+');
         self.out.extend_from_slice(text.as_bytes());
-        self.end();
+        self.write_crlf();
     }
 
     /// An error. Its first word is the error code. Line breaks become spaces.
     pub(crate) fn error(&mut self, text: fmt::Arguments<'_>) {
         self.out.push(b'-');
         // Writing into memory cannot fail.
-        let _cannot_fail = OneLine(self.out).write_fmt(text).is_ok();
-        self.end();
+        let _cannot_fail = SingleLineWriter(self.out).write_fmt(text).is_ok();
+        self.write_crlf();
     }
 
     pub(crate) fn integer(&mut self, number: i64) {
@@ -51,9 +51,9 @@ impl<'a> ReplyWriter<'a> {
     }
 
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
-        self.length(b'$', bytes.len());
+        self.write_length(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
-        self.end();
+        self.write_crlf();
     }
 
     /// A verbatim string in RESP3, a bulk string in RESP2.
@@ -61,16 +61,16 @@ impl<'a> ReplyWriter<'a> {
         if !self.is_resp3 {
             return self.bulk(text.as_bytes());
         }
-        self.length(b'=', text.len().saturating_add(4));
+        self.write_length(b'=', text.len().saturating_add(4));
         self.out.extend_from_slice(b"txt:");
         self.out.extend_from_slice(text.as_bytes());
-        self.end();
+        self.write_crlf();
     }
 
     pub(crate) fn null(&mut self) {
         let null: &[u8] = if self.is_resp3 { b"_" } else { b"$-1" };
         self.out.extend_from_slice(null);
-        self.end();
+        self.write_crlf();
     }
 
     pub(crate) fn boolean(&mut self, truth: bool) {
@@ -79,25 +79,25 @@ impl<'a> ReplyWriter<'a> {
         }
         self.out
             .extend_from_slice(if truth { b"#t" } else { b"#f" });
-        self.end();
+        self.write_crlf();
     }
 
     /// Starts an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
-        self.length(b'*', len);
+        self.write_length(b'*', len);
     }
 
     /// Starts a set of `len` replies.
     pub(crate) fn set(&mut self, len: usize) {
-        self.length(if self.is_resp3 { b'~' } else { b'*' }, len);
+        self.write_length(if self.is_resp3 { b'~' } else { b'*' }, len);
     }
 
     /// Starts a map of `len` pairs of replies.
     pub(crate) fn map(&mut self, len: usize) {
         if self.is_resp3 {
-            self.length(b'%', len);
+            self.write_length(b'%', len);
         } else {
-            self.length(b'*', len.saturating_mul(2));
+            self.write_length(b'*', len.saturating_mul(2));
         }
     }
 
@@ -111,17 +111,17 @@ impl<'a> ReplyWriter<'a> {
         self.out.extend_from_slice(lines.as_bytes());
     }
 
-    fn length(&mut self, kind: u8, len: usize) {
-        self.number(kind, i64::try_from(len).unwrap_or(i64::MAX));
+    fn write_length(&mut self, type_byte: u8, len: usize) {
+        self.number(type_byte, i64::try_from(len).unwrap_or(i64::MAX));
     }
 
-    fn number(&mut self, kind: u8, number: i64) {
+    fn number(&mut self, type_byte: u8, number: i64) {
         let mut lines = LineBuffer::new();
-        lines.push_number(kind, number);
+        lines.push_number(type_byte, number);
         self.out.extend_from_slice(lines.as_bytes());
     }
 
-    fn end(&mut self) {
+    fn write_crlf(&mut self) {
         self.out.extend_from_slice(b"\r\n");
     }
 }
@@ -145,9 +145,9 @@ impl fmt::Display for EchoedInput<'_> {
 }
 
 /// Replaces line breaks by spaces.
-struct OneLine<'a>(&'a mut Vec<u8>);
+struct SingleLineWriter<'a>(&'a mut Vec<u8>);
 
-impl fmt::Write for OneLine<'_> {
+impl fmt::Write for SingleLineWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let clean = |byte| match byte {
             b'\r' | b'\n' => b' ',

@@ -165,15 +165,15 @@ impl<C: Clock> RespServer<C> {
         pipeline: &mut Pipeline<'s>,
         out: &mut Vec<u8>,
     ) -> FeedOutcome {
-        let began = self.throttle.store().now();
-        let most = if self.has_fleet() { MAX_PENDING } else { 1 };
-        let mut words = ArgumentSpans::new();
-        let (mut consumed, mut done) = (0_usize, 0);
-        let then = loop {
+        let started_at = self.throttle.store().now();
+        let max_pending = if self.has_fleet() { MAX_PENDING } else { 1 };
+        let mut spans = ArgumentSpans::new();
+        let (mut consumed, mut completed) = (0_usize, 0);
+        let next = loop {
             if out.len() >= MAX_UNSENT_REPLY_LEN {
                 break NextAction::FeedAgain;
             }
-            if pipeline.len() >= most {
+            if pipeline.len() >= max_pending {
                 break NextAction::Drain;
             }
             let rest = input.get_mut(consumed..).unwrap_or_default();
@@ -181,17 +181,17 @@ impl<C: Clock> RespServer<C> {
             if !pipeline.is_empty() && rest.first().is_some_and(|byte| *byte != b'*') {
                 break NextAction::Drain;
             }
-            match parse(rest, &mut words) {
+            match parse(rest, &mut spans) {
                 ParseOutcome::Incomplete => break NextAction::Read,
                 ParseOutcome::Empty(len) => consumed = consumed.saturating_add(len),
                 ParseOutcome::Command(len) => {
-                    let command = RespCommand::new(rest, &words);
+                    let command = RespCommand::new(rest, &spans);
                     let after = commands::run(self, session, &command, pipeline, out);
                     if after == CommandFlow::Drain {
                         break NextAction::Drain;
                     }
                     consumed = consumed.saturating_add(len);
-                    done += 1;
+                    completed += 1;
                     if after == CommandFlow::Close {
                         break NextAction::Close;
                     }
@@ -204,21 +204,15 @@ impl<C: Clock> RespServer<C> {
                 }
             }
         };
-        self.commands.fetch_add(done, Ordering::Relaxed);
+        self.commands.fetch_add(completed, Ordering::Relaxed);
         if !pipeline.is_empty() {
-            pipeline.set_started(began);
-            let then = NextAction::Drain;
-            return FeedOutcome {
-                consumed,
-                next: then,
-            };
+            pipeline.set_started(started_at);
+            let next = NextAction::Drain;
+            return FeedOutcome { consumed, next };
         }
-        let span = || self.throttle.store().now().since(began);
+        let span = || self.throttle.store().now().since(started_at);
         session.counts.flush(&self.metrics, span);
-        FeedOutcome {
-            consumed,
-            next: then,
-        }
+        FeedOutcome { consumed, next }
     }
 
     /// Awaits the decisions that [`feed`](Self::feed) has started and appends their replies in the order of their commands.
@@ -228,9 +222,9 @@ impl<C: Clock> RespServer<C> {
         pipeline: &mut Pipeline<'s>,
         out: &mut Vec<u8>,
     ) {
-        let began = pipeline.finish(&mut session.counts, out).await;
+        let started_at = pipeline.finish(&mut session.counts, out).await;
         let now = || self.throttle.store().now();
-        let span = || began.map_or(Nanos::ZERO, |began| now().since(began));
+        let span = || started_at.map_or(Nanos::ZERO, |started_at| now().since(started_at));
         session.counts.flush(&self.metrics, span);
     }
 }

@@ -27,10 +27,10 @@ use tollgate_store::{
 /// The prefix of keys in a fleet's store. Keys of policies are empty or start with 0, 1 or 2, which says whether their first
 /// part is present. Keys of envoyproxy/ratelimit rules start with the length of their domain, below 768, or with 255. The
 /// fleet's own keys start with 255.
-const SHARED: &[u8] = b"t";
+const FLEET_KEY_PREFIX: &[u8] = b"t";
 
 /// How many quotas are remembered as known to the store.
-const KNOWN: usize = 256;
+const KNOWN_QUOTAS: usize = 256;
 
 /// A family of throttle commands. Each has its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,19 +91,19 @@ pub(crate) struct Throttle<C> {
     store: MemoryStore<C>,
     /// The fleet that shares the state, if there is one.
     fleet: Option<Arc<Fleet>>,
-    widest: TokenBucket,
+    widest_bucket: TokenBucket,
     /// Fingerprints of quotas that were registered with the store, to avoid registering them again.
-    known: [AtomicU64; KNOWN],
+    known_quotas: [AtomicU64; KNOWN_QUOTAS],
 }
 
 impl<C: Clock> Throttle<C> {
     pub(crate) fn new(store: MemoryStore<C>) -> Result<Self, InvalidQuota> {
-        let widest = TokenBucket::builder(Rate::new(1, MAX_CAPACITY)).burst(1);
+        let widest_bucket = TokenBucket::builder(Rate::new(1, MAX_CAPACITY)).burst(1);
         Ok(Self {
             store,
             fleet: None,
-            widest: widest.build()?,
-            known: [const { AtomicU64::new(0) }; KNOWN],
+            widest_bucket: widest_bucket.build()?,
+            known_quotas: [const { AtomicU64::new(0) }; KNOWN_QUOTAS],
         })
     }
 
@@ -126,18 +126,18 @@ impl<C: Clock> Throttle<C> {
         &self,
         family: ThrottleFamily,
         key: StoreKey<'_>,
-        terms: &ThrottleQuota,
-        wish: ThrottleOp,
+        quota: &ThrottleQuota,
+        op: ThrottleOp,
         recent: &mut RecentQuota,
     ) -> Result<ThrottleReply, StoreError> {
-        let (ruled, quota) = self.compiled(family, terms, recent);
-        let op = op(terms, wish);
-        let (_, [answer]) = self.store.decide_array([QuotaCheck {
+        let (limit, bucket) = self.compiled_quota(family, quota, recent);
+        let check = QuotaCheck {
             key,
-            limit: ruled,
-            op,
-        }])?;
-        Ok(reply(&answer, terms, wish, quota.refill_time()))
+            limit,
+            op: store_op(quota, op),
+        };
+        let (_, [answer]) = self.store.decide_array([check])?;
+        Ok(throttle_reply(&answer, quota, op, bucket.refill_time()))
     }
 
     /// Decides one call with the fleet.
@@ -149,64 +149,66 @@ impl<C: Clock> Throttle<C> {
         &'a self,
         fleet: &'a Fleet,
         (family, key): (ThrottleFamily, &[u8]),
-        terms: &ThrottleQuota,
-        wish: ThrottleOp,
+        quota: &ThrottleQuota,
+        op: ThrottleOp,
         recent: &mut RecentQuota,
     ) -> impl Future<Output = Result<Result<ThrottleReply, StoreError>, KeyTooLong>> + Send + use<'a, C>
     {
-        let (ruled, quota) = self.compiled(family, terms, recent);
-        let (ruled, capacity, terms) = (*ruled, quota.refill_time(), *terms);
-        let key = [SHARED, key].concat();
+        let (limit, bucket) = self.compiled_quota(family, quota, recent);
+        let (limit, capacity, quota) = (*limit, bucket.refill_time(), *quota);
+        let key = [FLEET_KEY_PREFIX, key].concat();
         async move {
             let check = QuotaCheck {
                 key: StoreKey::new(&key)?,
-                limit: &ruled,
-                op: op(&terms, wish),
+                limit: &limit,
+                op: store_op(&quota, op),
             };
             let answered = fleet.decide_one(&self.store, check).await;
-            Ok(answered.map(|answer| reply(&answer, &terms, wish, capacity)))
+            Ok(answered.map(|answer| throttle_reply(&answer, &quota, op, capacity)))
         }
     }
 
     /// The compiled quota of a call, reused if the connection's last call had the same.
     #[inline]
-    fn compiled<'a>(
+    fn compiled_quota<'a>(
         &self,
         family: ThrottleFamily,
-        terms: &ThrottleQuota,
+        quota: &ThrottleQuota,
         recent: &'a mut RecentQuota,
     ) -> (&'a IdentifiedLimit, &'a TokenBucket) {
-        let is_same = |(known, ruled, _): &(ThrottleQuota, IdentifiedLimit, TokenBucket)| {
-            known == terms && ruled.id == family.id()
+        let is_same = |(known_quotas, limit, _): &(ThrottleQuota, IdentifiedLimit, TokenBucket)| {
+            known_quotas == quota && limit.id == family.id()
         };
         if !recent.0.as_ref().is_some_and(is_same) {
             recent.0 = None;
         }
-        let (_, ruled, quota) = recent.0.get_or_insert_with(|| self.compile(family, terms));
-        (ruled, quota)
+        let (_, limit, bucket) = recent
+            .0
+            .get_or_insert_with(|| self.compile_quota(family, quota));
+        (limit, bucket)
     }
 
     /// Compiles the quota of a call and registers it with the store, which uses it to rank states for eviction.
     #[inline(never)]
-    fn compile(
+    fn compile_quota(
         &self,
         family: ThrottleFamily,
-        terms: &ThrottleQuota,
+        quota: &ThrottleQuota,
     ) -> (ThrottleQuota, IdentifiedLimit, TokenBucket) {
-        let quota = quota(terms, &self.widest);
-        let ruled = IdentifiedLimit {
+        let bucket = token_bucket(quota, &self.widest_bucket);
+        let limit = IdentifiedLimit {
             id: family.id(),
-            limit: quota.into(),
+            limit: bucket.into(),
         };
-        self.make_known(&ruled, &quota);
-        (*terms, ruled, quota)
+        self.register_quota(&limit, &bucket);
+        (*quota, limit, bucket)
     }
 
-    fn make_known(&self, ruled: &IdentifiedLimit, quota: &TokenBucket) {
+    fn register_quota(&self, limit: &IdentifiedLimit, bucket: &TokenBucket) {
         let words = [
-            u64::from(ruled.id.0.get()),
-            quota.interval().as_nanos(),
-            quota.refill_time().as_nanos(),
+            u64::from(limit.id.0.get()),
+            bucket.interval().as_nanos(),
+            bucket.refill_time().as_nanos(),
         ];
         // Any hash will do: a collision only registers a quota again.
         let mix = |sum: u64, word: &u64| {
@@ -216,46 +218,49 @@ impl<C: Clock> Throttle<C> {
         };
         let fingerprint = words.iter().fold(0, mix) | 1;
         let slot = usize::try_from(fingerprint >> 56).unwrap_or(0);
-        let Some(slot) = self.known.get(slot) else {
+        let Some(slot) = self.known_quotas.get(slot) else {
             return;
         };
         if slot.load(Ordering::Relaxed) != fingerprint {
-            self.store.add_limit(ruled);
+            self.store.add_limit(limit);
             slot.store(fingerprint, Ordering::Relaxed);
         }
     }
 }
 
-const fn op(terms: &ThrottleQuota, wish: ThrottleOp) -> Op {
-    match wish {
+const fn store_op(quota: &ThrottleQuota, op: ThrottleOp) -> Op {
+    match op {
         // A peek at an empty bucket is still a peek.
-        ThrottleOp::Take(_) if terms.burst == 0 => Op::Peek(0),
+        ThrottleOp::Take(_) if quota.burst == 0 => Op::Peek(0),
         ThrottleOp::Take(cost) => Op::Spend(cost),
         ThrottleOp::Return(amount) => Op::Credit(amount),
     }
 }
 
 /// The token bucket of a quota.
-fn quota(terms: &ThrottleQuota, widest: &TokenBucket) -> TokenBucket {
+fn token_bucket(quota: &ThrottleQuota, widest_bucket: &TokenBucket) -> TokenBucket {
     let longest = MAX_CAPACITY.as_nanos();
-    let interval = terms.period.div_ceil(u128::from(terms.count.max(1)));
+    let interval = quota.period.div_ceil(u128::from(quota.count.max(1)));
     let interval = u64::try_from(interval).map_or(longest, |interval| interval.clamp(1, longest));
-    let burst = terms.burst.clamp(1, longest / interval.max(1));
+    let burst = quota.burst.clamp(1, longest / interval.max(1));
     // One token per interval is exact, so no rate is rejected, and all values are within the limits of a bucket.
     let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
-    bucket.build().unwrap_or(*widest).sharing_state_with(widest)
+    bucket
+        .build()
+        .unwrap_or(*widest_bucket)
+        .sharing_state_with(widest_bucket)
 }
 
-fn reply(
+fn throttle_reply(
     answer: &StoreReply,
-    terms: &ThrottleQuota,
-    wish: ThrottleOp,
+    quota: &ThrottleQuota,
+    op: ThrottleOp,
     capacity: Nanos,
 ) -> ThrottleReply {
     let owed = answer.status.reset_after;
-    let (is_limited, retry_after) = match (answer.outcome, wish) {
+    let (is_limited, retry_after) = match (answer.outcome, op) {
         // No cost fits into a burst of zero.
-        _ if terms.burst == 0 => (wish != ThrottleOp::Take(0), None),
+        _ if quota.burst == 0 => (op != ThrottleOp::Take(0), None),
         (Outcome::Deny { retry_after }, _) => (true, Some(retry_after)),
         (Outcome::Never, _) => (true, None),
         // A peek passes, unless a call with a larger burst has taken more than this burst allows.
@@ -264,7 +269,7 @@ fn reply(
     };
     ThrottleReply {
         is_limited,
-        remaining: if terms.burst == 0 {
+        remaining: if quota.burst == 0 {
             0
         } else {
             answer.status.remaining
@@ -289,7 +294,7 @@ mod tests {
         (Throttle::new(store).unwrap(), clock)
     }
 
-    fn terms(burst: u64, count: u64, seconds: u64) -> ThrottleQuota {
+    fn quota(burst: u64, count: u64, seconds: u64) -> ThrottleQuota {
         ThrottleQuota {
             burst,
             count,
@@ -299,7 +304,7 @@ mod tests {
 
     fn take(
         throttle: &Throttle<Arc<ManualClock>>,
-        terms: &ThrottleQuota,
+        quota: &ThrottleQuota,
         cost: u64,
     ) -> ThrottleReply {
         let key = StoreKey::new(b"k").unwrap();
@@ -308,7 +313,7 @@ mod tests {
             .decide(
                 ThrottleFamily::RedisCell,
                 key,
-                terms,
+                quota,
                 ThrottleOp::Take(cost),
                 &mut recent,
             )
@@ -318,7 +323,7 @@ mod tests {
     #[test]
     fn alternating_between_a_large_burst_and_a_small_one_forgives_nothing() {
         let (throttle, _clock) = throttle();
-        let (large, small) = (terms(1_000, 1, 1), terms(1, 1, 1));
+        let (large, small) = (quota(1_000, 1, 1), quota(1, 1, 1));
         assert!(!take(&throttle, &large, 1_000).is_limited);
         for _ in 0..3 {
             let denied = take(&throttle, &small, 1);
@@ -332,15 +337,20 @@ mod tests {
     #[test]
     fn any_rate_is_rounded_and_none_is_refused() {
         let (throttle, _clock) = throttle();
-        let interval = |terms| quota(&terms, &throttle.widest).interval().as_nanos();
-        assert_eq!(interval(terms(1, 3, 1)), 333_333_334);
-        assert_eq!(interval(terms(1, 700_000_000, 1)), 2);
-        assert_eq!(interval(terms(1, u64::MAX, 1)), 1);
-        assert_eq!(interval(terms(1, 1, u64::MAX)), 1 << 62);
+        let interval = |quota| {
+            token_bucket(&quota, &throttle.widest_bucket)
+                .interval()
+                .as_nanos()
+        };
+        assert_eq!(interval(quota(1, 3, 1)), 333_333_334);
+        assert_eq!(interval(quota(1, 700_000_000, 1)), 2);
+        assert_eq!(interval(quota(1, u64::MAX, 1)), 1);
+        assert_eq!(interval(quota(1, 1, u64::MAX)), 1 << 62);
         for count in [1, 7, 1 << 40, u64::MAX] {
             for seconds in [1, 60, 1 << 40, u64::MAX] {
                 for burst in [0, 1, 1 << 40, u64::MAX] {
-                    let bucket = quota(&terms(burst, count, seconds), &throttle.widest);
+                    let bucket =
+                        token_bucket(&quota(burst, count, seconds), &throttle.widest_bucket);
                     assert!(bucket.limit() <= burst.max(1));
                     assert_eq!(bucket.ceiling(), MAX_CAPACITY);
                 }
@@ -351,7 +361,7 @@ mod tests {
     #[test]
     fn nothing_is_admitted_by_a_burst_of_nothing() {
         let (throttle, _clock) = throttle();
-        let none = terms(0, 1, 1);
+        let none = quota(0, 1, 1);
         let told = take(&throttle, &none, 1);
         assert_eq!(
             (told.is_limited, told.remaining, told.retry_after),
@@ -359,7 +369,7 @@ mod tests {
         );
         assert!(!take(&throttle, &none, 0).is_limited);
         assert_eq!(
-            take(&throttle, &terms(1, 1, 1), 0).remaining,
+            take(&throttle, &quota(1, 1, 1), 0).remaining,
             1,
             "nothing was charged"
         );
@@ -368,17 +378,17 @@ mod tests {
     #[test]
     fn what_is_put_back_is_never_more_than_a_full_bucket() {
         let (throttle, _clock) = throttle();
-        let five = terms(5, 1, 1);
+        let five = quota(5, 1, 1);
         assert_eq!(take(&throttle, &five, 3).remaining, 2);
         let key = StoreKey::new(b"k").unwrap();
         let give = |amount| {
-            let wish = ThrottleOp::Return(amount);
+            let op = ThrottleOp::Return(amount);
             throttle
                 .decide(
                     ThrottleFamily::RedisCell,
                     key,
                     &five,
-                    wish,
+                    op,
                     &mut RecentQuota::default(),
                 )
                 .unwrap()
@@ -398,8 +408,8 @@ mod tests {
         ] {
             // One cache for all families: a quota compiled for one family is not used for another.
             let mut recent = RecentQuota::default();
-            let ask = |wish, recent: &mut RecentQuota| {
-                throttle.decide(family, key, &terms(1, 1, 60), wish, recent)
+            let ask = |op, recent: &mut RecentQuota| {
+                throttle.decide(family, key, &quota(1, 1, 60), op, recent)
             };
             assert!(!ask(ThrottleOp::Take(1), &mut recent).unwrap().is_limited);
             assert!(ask(ThrottleOp::Take(1), &mut recent).unwrap().is_limited);

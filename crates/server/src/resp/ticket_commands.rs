@@ -19,7 +19,10 @@ pub(super) fn run<'s>(
     out: &mut Vec<u8>,
 ) {
     let word = command.argument(1);
-    let (ticket, checker) = match (id(word).filter(|_| command.len() == 2), checker) {
+    let (ticket, checker) = match (
+        parse_ticket_id(word).filter(|_| command.len() == 2),
+        checker,
+    ) {
         (Some(ticket), Some(checker)) => (ticket, checker),
         (ticket, _) => {
             return pipeline.reply(out, |out| {
@@ -27,18 +30,18 @@ pub(super) fn run<'s>(
                 match ticket {
                     // A server without a checker issues no tickets.
                     Some(_) => render(TicketOutcome::UnknownTicket, word, reply),
-                    None => refuse(report, command, reply),
+                    None => reject(report, command, reply),
                 }
             });
         }
     };
-    let (reported, word) = (
+    let (outcome, word) = (
         checker.update_ticket(report, ticket),
         Box::<[u8]>::from(word),
     );
     pipeline.push(async move {
-        let (reported, mut bytes) = (reported.await, Vec::new());
-        render(reported, &word, &mut ReplyWriter::new(&mut bytes, is_resp3));
+        let (outcome, mut bytes) = (outcome.await, Vec::new());
+        render(outcome, &word, &mut ReplyWriter::new(&mut bytes, is_resp3));
         let counted = CommandOutcome::Uncounted;
         RenderedReply {
             bytes,
@@ -48,7 +51,7 @@ pub(super) fn run<'s>(
 }
 
 /// Replies why the command names no ticket.
-fn refuse(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
+fn reject(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let name = match report {
         TicketAction::Release => "tg.release",
         TicketAction::Renew => "tg.renew",
@@ -62,8 +65,8 @@ fn refuse(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWrit
     ));
 }
 
-fn render(reported: TicketOutcome, ticket: &[u8], reply: &mut ReplyWriter<'_>) {
-    match reported {
+fn render(outcome: TicketOutcome, ticket: &[u8], reply: &mut ReplyWriter<'_>) {
+    match outcome {
         TicketOutcome::Done => reply.integer(1),
         TicketOutcome::NothingToDo => reply.integer(0),
         TicketOutcome::UnknownTicket => reply.error(format_args!(
@@ -76,7 +79,7 @@ fn render(reported: TicketOutcome, ticket: &[u8], reply: &mut ReplyWriter<'_>) {
     }
 }
 
-fn id(word: &[u8]) -> Option<u128> {
+fn parse_ticket_id(word: &[u8]) -> Option<u128> {
     let is_one = word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(word).ok().filter(|_| is_one)?;
     u128::from_str_radix(text, 16).ok()
@@ -88,11 +91,14 @@ mod tests {
 
     #[test]
     fn an_id_is_thirty_two_digits_and_nothing_else() {
-        assert_eq!(id(b"000000000000000000000000000000Ff"), Some(255));
-        assert_eq!(id(&[b'f'; 32]), Some(u128::MAX));
+        assert_eq!(
+            parse_ticket_id(b"000000000000000000000000000000Ff"),
+            Some(255)
+        );
+        assert_eq!(parse_ticket_id(&[b'f'; 32]), Some(u128::MAX));
         for wrong in [&b""[..], &[b'0'; 31], &[b'0'; 33], &[b'g'; 32], &[0xff; 32]] {
-            assert_eq!(id(wrong), None, "{wrong:?}");
+            assert_eq!(parse_ticket_id(wrong), None, "{wrong:?}");
         }
-        assert_eq!(id(b"+0000000000000000000000000000001"), None);
+        assert_eq!(parse_ticket_id(b"+0000000000000000000000000000001"), None);
     }
 }

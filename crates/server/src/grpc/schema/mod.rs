@@ -46,9 +46,9 @@ impl FileDescriptor {
             return false;
         };
         members(self.bytes).any(|(number, bytes)| match number {
-            4 => is_defined_by(DescriptorKind::Message, bytes, symbol),
-            5 => is_defined_by(DescriptorKind::Leaf, bytes, symbol),
-            6 => is_defined_by(DescriptorKind::Service, bytes, symbol),
+            4 => defines_symbol(DescriptorKind::Message, bytes, symbol),
+            5 => defines_symbol(DescriptorKind::Leaf, bytes, symbol),
+            6 => defines_symbol(DescriptorKind::Service, bytes, symbol),
             _ => false,
         })
     }
@@ -64,7 +64,7 @@ enum DescriptorKind {
 }
 
 /// Whether the symbol is this descriptor or is nested in it.
-fn is_defined_by(kind: DescriptorKind, bytes: &'static [u8], symbol: &str) -> bool {
+fn defines_symbol(kind: DescriptorKind, bytes: &'static [u8], symbol: &str) -> bool {
     let Some(rest) = symbol.strip_prefix(text(bytes, 1)) else {
         return false;
     };
@@ -72,9 +72,9 @@ fn is_defined_by(kind: DescriptorKind, bytes: &'static [u8], symbol: &str) -> bo
         return rest.is_empty();
     };
     members(bytes).any(|(number, bytes)| match (kind, number) {
-        (DescriptorKind::Message, 3) => is_defined_by(DescriptorKind::Message, bytes, inner),
+        (DescriptorKind::Message, 3) => defines_symbol(DescriptorKind::Message, bytes, inner),
         (DescriptorKind::Message, 2 | 4) | (DescriptorKind::Service, 2) => {
-            is_defined_by(DescriptorKind::Leaf, bytes, inner)
+            defines_symbol(DescriptorKind::Leaf, bytes, inner)
         }
         _ => false,
     })

@@ -16,24 +16,24 @@ use crate::http::query::decode;
 use crate::http::request_attributes::without_port;
 
 /// The header fields in which a gateway describes the request.
-struct Fields {
+struct GatewayFields {
     method: &'static str,
     uri: &'static str,
     host: &'static str,
 }
 
-const ORIGINAL: Fields = Fields {
+const ORIGINAL: GatewayFields = GatewayFields {
     method: "x-original-method",
     uri: "x-original-uri",
     host: "x-original-host",
 };
-const FORWARDED: Fields = Fields {
+const FORWARDED: GatewayFields = GatewayFields {
     method: "x-forwarded-method",
     uri: "x-forwarded-uri",
     host: "x-forwarded-host",
 };
 
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+type QueryPairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A request that a gateway asks about.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct ForwardedRequest<'a> {
     path: &'a [u8],
     /// The raw query. It is parsed only if a policy uses it.
     query: &'a str,
-    pairs: OnceLock<Pairs>,
+    pairs: OnceLock<QueryPairs>,
 }
 
 impl<'a> ForwardedRequest<'a> {
@@ -61,18 +61,18 @@ impl<'a> ForwardedRequest<'a> {
             Gateway::Nginx => ORIGINAL,
             Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
         };
-        let uri = required(headers, fields.uri)?;
+        let uri = required_header(headers, fields.uri)?;
         let uri = std::str::from_utf8(uri)
             .map_err(|_not_text| BadInput::new(fields.uri, uri, "it is not UTF-8"))?;
         let (path, query) = path_and_query(uri);
-        let ip = client(headers, peer, clients)?;
+        let ip = client_address(headers, peer, clients)?;
         Ok(Self {
             headers,
             ip,
-            method: required(headers, fields.method)?
+            method: required_header(headers, fields.method)?
                 .to_ascii_uppercase()
                 .into(),
-            host: without_port(required(headers, fields.host)?)
+            host: without_port(required_header(headers, fields.host)?)
                 .to_ascii_lowercase()
                 .into(),
             path: path.as_bytes(),
@@ -120,7 +120,7 @@ impl Attributes for ForwardedRequest<'_> {
     }
 }
 
-fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
+fn required_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
     match headers.get(name).map(hyper::http::HeaderValue::as_bytes) {
         Some(value) if !value.is_empty() => Ok(value),
         _ => {
@@ -132,13 +132,13 @@ fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput
 
 /// The address of the client. A field without a valid address is an error. Falling back to the gateway's address would put all
 /// its clients into one quota.
-fn client(
+fn client_address(
     headers: &HeaderMap,
     peer: IpAddr,
     clients: &ClientAddressResolver,
 ) -> Result<IpAddr, BadInput> {
     let field = clients.field().unwrap_or_default();
-    let last = required(headers, field)?;
+    let last = required_header(headers, field)?;
     let lines = headers.get_all(field).into_iter();
     let client = clients.resolve(peer, lines.map(hyper::http::HeaderValue::as_bytes));
     match client.source {
@@ -168,7 +168,7 @@ fn path_and_query(uri: &str) -> (&str, &str) {
 }
 
 /// The names and values of a query. Text with an invalid escape stays as it is.
-fn pairs(query: &str) -> Pairs {
+fn pairs(query: &str) -> QueryPairs {
     let plain = |text: &str| decode(text).unwrap_or_else(|| text.into());
     let each = query.split('&').filter(|pair| !pair.is_empty());
     each.map(|pair| {
@@ -191,9 +191,9 @@ mod tests {
         ForwardedRequest::parse(gateway, headers, [127, 0, 0, 1].into(), clients)
     }
 
-    fn headers(said: &[(&str, &str)]) -> HeaderMap {
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        for (name, value) in said {
+        for (name, value) in fields {
             let name: HeaderName = name.parse().unwrap();
             headers.append(name, value.parse().unwrap());
         }
@@ -216,10 +216,10 @@ mod tests {
 
     #[test]
     fn what_nginx_says_is_what_policies_see() {
-        let mut said = FROM_NGINX.to_vec();
-        said.push(("X-Api-Key", "carol"));
-        said.push(("cookie", "a=1; session=s3; sessions=no"));
-        let headers = headers(&said);
+        let mut fields = FROM_NGINX.to_vec();
+        fields.push(("X-Api-Key", "carol"));
+        fields.push(("cookie", "a=1; session=s3; sessions=no"));
+        let headers = headers(&fields);
         let request = read(Gateway::Nginx, &headers).unwrap();
         assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
         for (name, value) in [
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn what_the_gateway_must_say_and_does_not_is_named() {
         for missing in 0..4 {
-            let mut said = FROM_NGINX.to_vec();
-            let (name, _) = said.remove(missing);
-            let headers = headers(&said);
+            let mut fields = FROM_NGINX.to_vec();
+            let (name, _) = fields.remove(missing);
+            let headers = headers(&fields);
             let error = read(Gateway::Nginx, &headers);
             assert_eq!(error.unwrap_err().field, name);
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_client_cannot_choose_its_address() {
-        let said = [
+        let fields = [
             ("x-forwarded-uri", "/"),
             ("x-forwarded-method", "GET"),
             ("x-forwarded-host", "a.example"),
@@ -266,7 +266,7 @@ mod tests {
             ("x-forwarded-for", "192.0.2.7, 127.0.0.1"),
             ("x-real-ip", "203.0.113.9"),
         ];
-        let headers = headers(&said);
+        let headers = headers(&fields);
         let request = read(Gateway::Traefik, &headers).unwrap();
         assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
     }
@@ -287,9 +287,9 @@ mod tests {
             "192.0.2.7, , 127.0.0.1",
         ] {
             (nginx[3].1, others[3].1) = (wrong, wrong);
-            for (gateway, said) in [(Gateway::Nginx, &nginx), (Gateway::Haproxy, &others)] {
-                let error = read(gateway, &headers(said)).unwrap_err();
-                assert_eq!(error.field, said[3].0, "{wrong}");
+            for (gateway, fields) in [(Gateway::Nginx, &nginx), (Gateway::Haproxy, &others)] {
+                let error = read(gateway, &headers(fields)).unwrap_err();
+                assert_eq!(error.field, fields[3].0, "{wrong}");
             }
         }
         nginx[3].1 = "192.0.2.7";

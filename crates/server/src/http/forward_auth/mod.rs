@@ -38,7 +38,7 @@ pub(crate) enum Gateway {
 pub(crate) struct Gateways {
     trusted: TrustedProxies,
     by_real_ip: ClientAddressResolver,
-    by_list: ClientAddressResolver,
+    by_forwarded_for: ClientAddressResolver,
 }
 
 impl Gateways {
@@ -46,7 +46,7 @@ impl Gateways {
         let by = |source| ClientAddressResolver::behind_proxies(source, trusted.clone());
         Self {
             by_real_ip: by(ForwardedHeader::Single("x-real-ip".into())),
-            by_list: by(ForwardedHeader::XForwardedFor),
+            by_forwarded_for: by(ForwardedHeader::XForwardedFor),
             trusted,
         }
     }
@@ -60,7 +60,7 @@ impl Gateways {
     pub(crate) const fn client_source(&self, gateway: Gateway) -> &ClientAddressResolver {
         match gateway {
             Gateway::Nginx => &self.by_real_ip,
-            Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => &self.by_list,
+            Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => &self.by_forwarded_for,
         }
     }
 }
@@ -70,7 +70,7 @@ impl Gateway {
     pub(crate) fn respond_queue_full(self, refusal: Refusal) -> HttpResponse {
         let detail = "the request would have to wait, and too many do already";
         let sent = Refusal {
-            status: self.refuses_with(refusal.status),
+            status: self.denial_status(refusal.status),
             ..refusal
         };
         HttpResponse::refusal(sent, detail)
@@ -80,7 +80,7 @@ impl Gateway {
     }
 
     /// The status with which this gateway is refused.
-    fn refuses_with(self, status: u16) -> u16 {
+    fn denial_status(self, status: u16) -> u16 {
         match self {
             Self::Nginx => 403,
             Self::Traefik | Self::Caddy | Self::Haproxy => status,
@@ -103,7 +103,7 @@ impl Gateway {
             None if is_nginx => HttpResponse::empty(StatusCode::NO_CONTENT),
             None => HttpResponse::text("ok\n"),
             Some(status) => HttpResponse::problem_body(
-                self.refuses_with(status),
+                self.denial_status(status),
                 VerdictBody::new(verdict, ticket).to_json(answer),
             ),
         };

@@ -11,7 +11,7 @@ pub(super) const READ_LEN: usize = 32 * 1_024;
 const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
 
 thread_local! {
-    static OF_THREAD: Cell<Option<Pair>> = const { Cell::new(None) };
+    static THREAD_BUFFERS: Cell<Option<BufferPair>> = const { Cell::new(None) };
 }
 
 /// Which buffers a round uses.
@@ -26,13 +26,13 @@ pub(super) enum BufferOwnership {
 /// The buffers of one round. On drop the thread's buffers go back to the thread.
 #[derive(Debug)]
 pub(super) struct Buffers {
-    pair: Pair,
+    pair: BufferPair,
     /// How many bytes of the input were read.
     filled: usize,
 }
 
 #[derive(Debug, Default)]
-struct Pair {
+struct BufferPair {
     input: Box<[u8]>,
     output: Vec<u8>,
 }
@@ -40,12 +40,12 @@ struct Pair {
 impl Buffers {
     /// The thread's buffers, or new ones if another round uses them.
     pub(super) fn take_from_thread() -> Self {
-        let new = || Pair {
+        let new = || BufferPair {
             input: vec![0; READ_LEN].into_boxed_slice(),
             output: Vec::with_capacity(READ_LEN),
         };
         Self {
-            pair: OF_THREAD.take().unwrap_or_else(new),
+            pair: THREAD_BUFFERS.take().unwrap_or_else(new),
             filled: 0,
         }
     }
@@ -63,7 +63,7 @@ impl Buffers {
         }
         let (input, _) = self.split();
         Self {
-            pair: Pair {
+            pair: BufferPair {
                 input: input.into(),
                 output: Vec::new(),
             },
@@ -73,7 +73,7 @@ impl Buffers {
 
     /// The input that was read, and the empty response buffer.
     pub(super) fn split(&mut self) -> (&[u8], &mut Vec<u8>) {
-        let Pair { input, output } = &mut self.pair;
+        let BufferPair { input, output } = &mut self.pair;
         (input.get(..self.filled).unwrap_or_default(), output)
     }
 }
@@ -86,7 +86,7 @@ impl Drop for Buffers {
             pair.output.clear();
             pair.output.shrink_to(KEPT_OUTPUT_LEN);
             // `try_with` fails while the thread exits; then the buffers are freed.
-            let _kept = OF_THREAD.try_with(|own| own.set(Some(pair)));
+            let _kept = THREAD_BUFFERS.try_with(|own| own.set(Some(pair)));
         }
     }
 }

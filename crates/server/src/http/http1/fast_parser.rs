@@ -53,7 +53,7 @@ pub(crate) fn parse_request<'a>(
     };
     let target = request.path?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    if !path.starts_with('/') || !target.bytes().all(is_ordinary) {
+    if !path.starts_with('/') || !target.bytes().all(is_unambiguous) {
         return None;
     }
     let length = body_len(request.headers)?;
@@ -65,7 +65,7 @@ pub(crate) fn parse_request<'a>(
     }
     let len = head.checked_add(length)?;
     let headers = if bounds.reads_headers(path) {
-        map(request.headers)?
+        header_map(request.headers)?
     } else {
         HeaderMap::new()
     };
@@ -80,7 +80,7 @@ pub(crate) fn parse_request<'a>(
 }
 
 /// Bytes of a request target that every HTTP implementation reads alike.
-const fn is_ordinary(byte: u8) -> bool {
+const fn is_unambiguous(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
@@ -113,8 +113,8 @@ fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
                 let digits = field.value;
                 let is_number =
                     matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
-                let said = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
-                if length.replace(said.parse().ok()?).is_some() {
+                let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+                if length.replace(text.parse().ok()?).is_some() {
                     return None;
                 }
             }
@@ -130,7 +130,7 @@ fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
     Some(length.unwrap_or(0))
 }
 
-fn map(fields: &[httparse::Header<'_>]) -> Option<HeaderMap> {
+fn header_map(fields: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut map = HeaderMap::with_capacity(fields.len());
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;

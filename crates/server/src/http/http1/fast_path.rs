@@ -23,7 +23,7 @@ use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
 use crate::http::response::HttpResponse;
 use crate::listen::counters::ListenerCounters;
 use crate::listen::{Peer, ShutdownOrTimeout, ShutdownSignal, send_available};
-use tollgate_service::WaitPermit as Place;
+use tollgate_service::WaitPermit;
 
 /// Serves plain requests until the connection ends. Returns the unread bytes when a request is not plain.
 pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
@@ -49,12 +49,12 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(None);
         };
         let (input, output) = buffers.split();
-        let (consumed, late) = answer_all(handler, input, peer, output).await;
+        let (consumed, delayed) = answer_pipelined(handler, input, peer, output).await;
         let rest = input.get(consumed..).unwrap_or_default().to_vec();
         let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
-        let unsent = (!sent.is_flushed || late.is_some()).then(|| {
+        let unsent = (!sent.is_flushed || delayed.is_some()).then(|| {
             let now = output.get(sent.sent..).unwrap_or_default();
-            Unsent::new(now.to_vec(), late)
+            UnsentResponses::new(now.to_vec(), delayed)
         });
         // Release the buffers before anything is awaited.
         drop(buffers);
@@ -83,24 +83,28 @@ impl<A: HttpHandler> RequestBounds for A {
 }
 
 /// Responses that could not be sent immediately.
-struct Unsent {
+struct UnsentResponses {
     now: Vec<u8>,
     /// The delay of the last response.
     wait: Nanos,
-    late: Vec<u8>,
+    delayed: Vec<u8>,
     /// The wait permit of the delayed response.
-    _place: Option<Place>,
+    _wait_permit: Option<WaitPermit>,
 }
 
-impl Unsent {
+impl UnsentResponses {
     /// Responses to send now, and a delayed response.
-    fn new(now: Vec<u8>, late: Option<Late>) -> Box<Self> {
-        let Late { wait, bytes, place } = late.unwrap_or_default();
+    fn new(now: Vec<u8>, delayed: Option<DelayedResponse>) -> Box<Self> {
+        let DelayedResponse {
+            wait,
+            bytes,
+            wait_permit,
+        } = delayed.unwrap_or_default();
         Box::new(Self {
             now,
             wait,
-            late: bytes,
-            _place: place,
+            delayed: bytes,
+            _wait_permit: wait_permit,
         })
     }
 
@@ -115,8 +119,8 @@ impl Unsent {
         if !self.wait.is_zero() {
             stream.flush().await?;
             let _held = counters.hold_response();
-            hold(stream, self.wait, &mut more).await?;
-            stream.write_all(&self.late).await?;
+            wait_for_delay(stream, self.wait, &mut more).await?;
+            stream.write_all(&self.delayed).await?;
         }
         stream.flush().await?;
         Ok(more)
@@ -125,7 +129,7 @@ impl Unsent {
 
 /// Waits, unless the client disconnects; then its wait permit is released. Bytes that arrive meanwhile are kept up to the
 /// buffer size.
-async fn hold<S: AsyncRead + Unpin>(
+async fn wait_for_delay<S: AsyncRead + Unpin>(
     stream: &mut S,
     wait: Nanos,
     more: &mut Vec<u8>,
@@ -151,10 +155,10 @@ async fn hold<S: AsyncRead + Unpin>(
 
 /// A response that is delayed.
 #[derive(Default)]
-struct Late {
+struct DelayedResponse {
     wait: Nanos,
     bytes: Vec<u8>,
-    place: Option<Place>,
+    wait_permit: Option<WaitPermit>,
 }
 
 /// Reads the bytes that have arrived. `None` at the end of the stream.
@@ -171,12 +175,12 @@ fn poll_read<S: AsyncRead + Unpin>(
 }
 
 /// Answers the plain requests at the start of the input and returns how many bytes they had. It stops after a delayed response.
-async fn answer_all<A: HttpHandler>(
+async fn answer_pipelined<A: HttpHandler>(
     handler: &A,
     input: &[u8],
     peer: &Peer,
     out: &mut Vec<u8>,
-) -> (usize, Option<Late>) {
+) -> (usize, Option<DelayedResponse>) {
     let mut consumed = 0_usize;
     let mut now = None;
     while let Some(rest @ [_, ..]) = input.get(consumed..)
@@ -195,19 +199,30 @@ async fn answer_all<A: HttpHandler>(
         let wait = reply.delay();
         let now = *now.get_or_insert_with(Instant::now);
         if wait.is_zero() {
-            drop(write(&mut reply, now, out));
+            drop(write_and_take_permit(&mut reply, now, out));
         } else {
             let mut bytes = Vec::new();
-            let place = write(&mut reply, now, &mut bytes);
-            return (consumed, Some(Late { wait, bytes, place }));
+            let wait_permit = write_and_take_permit(&mut reply, now, &mut bytes);
+            return (
+                consumed,
+                Some(DelayedResponse {
+                    wait,
+                    bytes,
+                    wait_permit,
+                }),
+            );
         }
     }
     (consumed, None)
 }
 
 /// Writes a response and returns its wait permit, which has to live until the response is sent.
-fn write(reply: &mut HttpResponse, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
-    let place = reply.take_wait_permit();
+fn write_and_take_permit(
+    reply: &mut HttpResponse,
+    now: Instant,
+    out: &mut Vec<u8>,
+) -> Option<WaitPermit> {
+    let wait_permit = reply.take_wait_permit();
     write_response(reply, now, out);
-    place
+    wait_permit
 }

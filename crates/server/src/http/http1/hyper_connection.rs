@@ -73,7 +73,7 @@ async fn respond<A: HttpHandler>(
     let (head, body) = request.into_parts();
     let body = match handler.max_body_len(&head.method, head.uri.path()) {
         0 => Ok(Bytes::new()),
-        most => read(limits, body, most).await,
+        max_len => read_body(limits, body, max_len).await,
     };
     let body = match body {
         Ok(body) => body,
@@ -91,16 +91,20 @@ async fn respond<A: HttpHandler>(
 }
 
 /// Reads the body, or returns the response that explains why it cannot be read.
-async fn read(limits: HttpLimits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
+async fn read_body(
+    limits: HttpLimits,
+    body: Incoming,
+    max_len: usize,
+) -> Result<Bytes, HttpResponse> {
     let too_long = || {
-        let detail = format!("body: it is longer than {most} bytes");
+        let detail = format!("body: it is longer than {max_len} bytes");
         HttpResponse::status_problem(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
     // Check the declared length before reading, so that the client need not send a body that is too long.
-    if body.size_hint().lower() > most as u64 {
+    if body.size_hint().lower() > max_len as u64 {
         return Err(too_long());
     }
-    match timeout(limits.body_timeout, Limited::new(body, most).collect()).await {
+    match timeout(limits.body_timeout, Limited::new(body, max_len).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
         Ok(Err(_)) => Err(HttpResponse::status_problem(

@@ -14,18 +14,18 @@ use crate::listen::{ShutdownOrTimeout, WakeReason};
 /// A connection that is ready for a request.
 #[derive(Debug)]
 pub(crate) struct IdleConnection<'v, F> {
-    vigil: ShutdownOrTimeout<'v, F>,
+    wake_events: ShutdownOrTimeout<'v, F>,
     since: Instant,
-    most: Duration,
+    timeout: Duration,
 }
 
 impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
     /// Starts the idle timeout now. The timer of `vigil` has to be set to it.
-    pub(crate) fn new(vigil: ShutdownOrTimeout<'v, F>, most: Duration) -> Self {
+    pub(crate) fn new(wake_events: ShutdownOrTimeout<'v, F>, timeout: Duration) -> Self {
         Self {
-            vigil,
+            wake_events,
             since: Instant::now(),
-            most,
+            timeout,
         }
     }
 
@@ -39,9 +39,13 @@ impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
         &mut self,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> io::Result<Option<T>> {
-        let Self { vigil, since, most } = self;
+        let Self {
+            wake_events,
+            since,
+            timeout,
+        } = self;
         poll_fn(|context| {
-            let woken = vigil.poll_wake(context);
+            let woken = wake_events.poll_wake(context);
             // Input that has arrived is answered before a shutdown or timeout ends the connection.
             if let Poll::Ready(arrived) = poll(context) {
                 return Poll::Ready(arrived.map(Some));
@@ -51,12 +55,12 @@ impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
                 Some(WakeReason::Shutdown) => Poll::Ready(Ok(None)),
                 Some(WakeReason::Timeout) => {
                     // The timer is not restarted for every request, so it may have been set for an earlier one.
-                    let ends = *since + *most;
+                    let ends = *since + *timeout;
                     if ends <= Instant::now() {
                         return Poll::Ready(Ok(None));
                     }
-                    vigil.wake_at(ends);
-                    let _told = vigil.poll_wake(context);
+                    wake_events.wake_at(ends);
+                    let _registered = wake_events.poll_wake(context);
                     Poll::Pending
                 }
             }

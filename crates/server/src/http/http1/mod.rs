@@ -51,14 +51,14 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
 mod tests {
     use super::*;
     use crate::listen::{LocalEndpoint, ShutdownTrigger};
-    use crate::{App, demo_policy};
+    use crate::{HttpApi, demo_policy};
     use tollgate_store::SystemClock;
 
     /// Ten thousand idle connections have to fit into 100 MB, which is 10 kB each. The runtime adds little to the task, and the
     /// buffers belong to the thread.
     #[test]
     fn an_idle_connection_is_small() {
-        let app = App::new(&demo_policy().unwrap(), 1, SystemClock::new()).unwrap();
+        let app = HttpApi::new(&demo_policy().unwrap(), 1, SystemClock::new()).unwrap();
         let address = ([127, 0, 0, 1], 80).into();
         let peer = Peer {
             address: Some(address),

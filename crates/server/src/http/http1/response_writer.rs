@@ -39,7 +39,7 @@ pub(crate) fn write_response(reply: &HttpResponse, now: Instant, out: &mut Vec<u
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"date: ");
-    out.extend_from_slice(&date(now));
+    out.extend_from_slice(&cached_date(now));
     out.extend_from_slice(b"\r\n\r\n");
     out.extend_from_slice(body);
 }
@@ -63,14 +63,14 @@ pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
 }
 
 /// The current date. Each thread formats it once a second.
-fn date(now: Instant) -> [u8; DATE_LEN] {
+fn cached_date(now: Instant) -> [u8; DATE_LEN] {
     thread_local! {
         static LAST: Cell<Option<(Instant, [u8; DATE_LEN])>> = const { Cell::new(None) };
     }
     match LAST.get() {
         Some((until, date)) if now < until => date,
         _ => {
-            let (date, ends_in) = read_date();
+            let (date, ends_in) = current_date();
             LAST.set(Some((now + ends_in, date)));
             date
         }
@@ -81,7 +81,7 @@ fn date(now: Instant) -> [u8; DATE_LEN] {
     clippy::disallowed_types,
     reason = "a date is the machine's, whatever clock decides; nothing is decided by it"
 )]
-fn read_date() -> ([u8; DATE_LEN], Duration) {
+fn current_date() -> ([u8; DATE_LEN], Duration) {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::SystemTime::UNIX_EPOCH);
     let begun = since.map_or(0, |since| since.subsec_nanos());
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_date_is_written_anew_when_its_second_is_over() {
-        let (date, ends_in) = read_date();
+        let (date, ends_in) = current_date();
         assert_eq!(date.len(), DATE_LEN);
         assert!(ends_in <= Duration::from_secs(1));
     }

@@ -8,51 +8,54 @@ use crate::http::check_request::CheckRequest;
 /// Parses the request. Returns `None` if it is not plain or not valid.
 pub(super) fn parse_plain_check_request(body: &[u8]) -> Option<CheckRequest> {
     // Validate UTF-8 once, so that every slice between quotes is text.
-    let mut rest = Rest(std::str::from_utf8(body).ok()?);
-    let mut asked = CheckRequest::default();
+    let mut rest = JsonCursor(std::str::from_utf8(body).ok()?);
+    let mut request = CheckRequest::default();
     let mut has_attributes = false;
-    rest.members(|name, rest| match name {
+    rest.read_object(|name, rest| match name {
         "attributes" if !has_attributes => {
             has_attributes = true;
-            rest.members(|name, rest| {
-                let value = rest.text()?;
-                asked.set_attribute(name, value.into()).ok()
+            rest.read_object(|name, rest| {
+                let value = rest.read_string()?;
+                request.set_attribute(name, value.into()).ok()
             })
         }
         "key" => {
-            let value = rest.text()?;
-            asked.set_attribute("key", value.into()).ok()
+            let value = rest.read_string()?;
+            request.set_attribute("key", value.into()).ok()
         }
-        "cost" => asked.set_cost(rest.number()?).ok(),
-        "peek" => asked.set_peek(rest.truth()?).ok(),
+        "cost" => request.set_cost(rest.read_number()?).ok(),
+        "peek" => request.set_peek(rest.read_bool()?).ok(),
         _ => None,
     })?;
-    rest.skip_blanks();
-    rest.0.is_empty().then_some(asked)
+    rest.skip_whitespace();
+    rest.0.is_empty().then_some(request)
 }
 
 /// The unread part of the body.
-struct Rest<'a>(&'a str);
+struct JsonCursor<'a>(&'a str);
 
-impl<'a> Rest<'a> {
+impl<'a> JsonCursor<'a> {
     /// Reads an object. `member` is called with each name and reads its value.
-    fn members(&mut self, mut member: impl FnMut(&'a str, &mut Self) -> Option<()>) -> Option<()> {
-        self.take(b'{')?;
-        if self.take(b'}').is_some() {
+    fn read_object(
+        &mut self,
+        mut member: impl FnMut(&'a str, &mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.expect_byte(b'{')?;
+        if self.expect_byte(b'}').is_some() {
             return Some(());
         }
         loop {
-            let name = self.text()?;
-            self.take(b':')?;
+            let name = self.read_string()?;
+            self.expect_byte(b':')?;
             member(name, self)?;
-            if self.take(b',').is_none() {
-                return self.take(b'}');
+            if self.expect_byte(b',').is_none() {
+                return self.expect_byte(b'}');
             }
         }
     }
 
-    fn text(&mut self) -> Option<&'a str> {
-        self.take(b'"')?;
+    fn read_string(&mut self) -> Option<&'a str> {
+        self.expect_byte(b'"')?;
         let is_end = |byte: &u8| matches!(byte, b'"' | b'\\' | ..=0x1f);
         let end = self.0.as_bytes().iter().position(is_end)?;
         let (text, rest) = self.0.split_at_checked(end)?;
@@ -61,8 +64,8 @@ impl<'a> Rest<'a> {
         Some(text)
     }
 
-    fn number(&mut self) -> Option<u64> {
-        self.skip_blanks();
+    fn read_number(&mut self) -> Option<u64> {
+        self.skip_whitespace();
         let is_digit = |byte: &u8| byte.is_ascii_digit();
         let end = self.0.as_bytes().iter().position(|byte| !is_digit(byte))?;
         let (digits, rest) = self.0.split_at_checked(end)?;
@@ -74,8 +77,8 @@ impl<'a> Rest<'a> {
         Some(number)
     }
 
-    fn truth(&mut self) -> Option<bool> {
-        self.skip_blanks();
+    fn read_bool(&mut self) -> Option<bool> {
+        self.skip_whitespace();
         for (word, truth) in [("true", true), ("false", false)] {
             if let Some(rest) = self.0.strip_prefix(word) {
                 self.0 = rest;
@@ -85,8 +88,8 @@ impl<'a> Rest<'a> {
         None
     }
 
-    fn take(&mut self, wanted: u8) -> Option<()> {
-        self.skip_blanks();
+    fn expect_byte(&mut self, wanted: u8) -> Option<()> {
+        self.skip_whitespace();
         if *self.0.as_bytes().first()? != wanted {
             return None;
         }
@@ -94,7 +97,7 @@ impl<'a> Rest<'a> {
         Some(())
     }
 
-    fn skip_blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         if let Some(b' ' | b'\n' | b'\r' | b'\t') = self.0.as_bytes().first() {
             self.0 = self.0.trim_start_matches([' ', '\n', '\r', '\t']);
         }

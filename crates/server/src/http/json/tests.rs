@@ -4,8 +4,8 @@ use tollgate_policy::attributes::{Attribute, Attributes as _};
 
 use super::*;
 
-fn named<'a>(asked: &'a CheckRequest, name: &str) -> Option<&'a [u8]> {
-    asked.attributes.get(&Attribute::parse(name).unwrap())
+fn named<'a>(request: &'a CheckRequest, name: &str) -> Option<&'a [u8]> {
+    request.attributes.get(&Attribute::parse(name).unwrap())
 }
 
 #[test]
@@ -13,9 +13,9 @@ fn every_field_is_optional() {
     assert_eq!(parse_check_request(b"{}"), Ok(CheckRequest::default()));
     let body =
         r#" {"attributes": {"header.x-plan": "\u00e9", "ip": "::1"}, "cost": 0, "peek": true} "#;
-    let asked = parse_check_request(body.as_bytes()).unwrap();
-    assert_eq!(named(&asked, "header.x-plan"), Some("é".as_bytes()));
-    assert_eq!((asked.cost, asked.is_peek()), (Some(0), true));
+    let request = parse_check_request(body.as_bytes()).unwrap();
+    assert_eq!(named(&request, "header.x-plan"), Some("é".as_bytes()));
+    assert_eq!((request.cost, request.is_peek()), (Some(0), true));
     let most = parse_check_request(br#"{"cost":18446744073709551615}"#).unwrap();
     assert_eq!(most.cost, Some(u64::MAX));
 }
@@ -30,8 +30,8 @@ fn a_whole_number_may_be_written_with_a_point() {
         (r#"{"cost":1.5e1}"#, 15),
         (r#"{"cost":1e16}"#, 10_000_000_000_000_000),
     ] {
-        let asked = parse_check_request(body.as_bytes()).unwrap();
-        assert_eq!(asked.cost, Some(cost), "{body}");
+        let request = parse_check_request(body.as_bytes()).unwrap();
+        assert_eq!(request.cost, Some(cost), "{body}");
     }
 }
 

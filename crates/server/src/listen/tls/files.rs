@@ -20,7 +20,7 @@ use super::invalid_tls::InvalidTls;
 use super::validity::{Validity, format_utc};
 
 /// Five times the size of a bundle with all certificate authorities that browsers trust.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_FILE_LEN: u64 = 1 << 20;
 
 /// The files of a TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,10 +77,10 @@ impl TlsFiles {
     ) -> Result<TlsMaterial, InvalidTls> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(&self.certificate, &contents.certificate)?;
-        let expires = self.check_time(&chain, now)?;
+        let expires = self.check_validity(&chain, now)?;
         let key = private_key(&self.key, &contents.key)?;
         let identity = CertifiedKey::from_der(chain, key, &provider)
-            .map_err(|error| self.wrong_pair(&error))?;
+            .map_err(|error| self.key_pair_error(&error))?;
         let clients = match (&self.client_authorities, &contents.client_authorities) {
             (Some(file), Some(bytes)) => Some(verifier(file, bytes, &provider)?),
             _ => None,
@@ -94,29 +94,29 @@ impl TlsFiles {
     }
 
     /// The expiry of the certificate. Fails if the certificate is not valid now.
-    fn check_time(
+    fn check_validity(
         &self,
         chain: &[CertificateDer<'_>],
         now: Timestamp,
     ) -> Result<Timestamp, InvalidTls> {
-        let wrong = |reason: String| Err(InvalidTls::new(&self.certificate, reason));
+        let invalid = |reason: String| Err(InvalidTls::new(&self.certificate, reason));
         let Some(validity) = chain.first().and_then(|first| Validity::parse(first)) else {
-            return wrong("its certificate cannot be understood: it is not X.509".to_owned());
+            return invalid("its certificate cannot be understood: it is not X.509".to_owned());
         };
         if validity.until <= now {
-            return wrong(format!(
+            return invalid(format!(
                 "the certificate expired on {}",
                 format_utc(validity.until)
             ));
         }
         if validity.from > now {
             let from = format_utc(validity.from);
-            return wrong(format!("the certificate is valid only from {from}"));
+            return invalid(format!("the certificate is valid only from {from}"));
         }
         Ok(validity.until)
     }
 
-    fn wrong_pair(&self, error: &rustls::Error) -> InvalidTls {
+    fn key_pair_error(&self, error: &rustls::Error) -> InvalidTls {
         match error {
             rustls::Error::InconsistentKeys(_) => {
                 let certificate = self.certificate.display();
@@ -137,9 +137,9 @@ fn read(path: &Path) -> Result<Vec<u8>, InvalidTls> {
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     // One byte more than the limit distinguishes a file of this size from a longer one.
-    let mut bounded = file.take(MOST_BYTES + 1);
+    let mut bounded = file.take(MAX_FILE_LEN + 1);
     bounded.read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_FILE_LEN {
         return Err(InvalidTls::new(path, "it is longer than 1 MiB"));
     }
     Ok(bytes)
@@ -158,15 +158,15 @@ fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
 }
 
 fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidTls> {
-    let wrong = |reason: String| InvalidTls::new(path, reason);
+    let invalid = |reason: String| InvalidTls::new(path, reason);
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound if is_encrypted(bytes) => {
-            wrong("the key is encrypted; it must be kept in plain PEM, readable by this program only".to_owned())
+            invalid("the key is encrypted; it must be kept in plain PEM, readable by this program only".to_owned())
         }
         rustls::pki_types::pem::Error::NoItemsFound => {
-            wrong("there is no private key in it; it must be PEM, with a line `-----BEGIN PRIVATE KEY-----`".to_owned())
+            invalid("there is no private key in it; it must be PEM, with a line `-----BEGIN PRIVATE KEY-----`".to_owned())
         }
-        other => wrong(format!("it is not PEM: {other}")),
+        other => invalid(format!("it is not PEM: {other}")),
     })
 }
 

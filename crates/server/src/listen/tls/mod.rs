@@ -28,33 +28,33 @@ use server_config::ServerConfigs;
 use validity::format_utc;
 
 /// The log warns about the expiry of the certificate from this long before it, once a day.
-const NOTICE: Nanos = Nanos::from_secs(14 * 24 * 3_600);
+const EXPIRY_WARNING: Nanos = Nanos::from_secs(14 * 24 * 3_600);
 const DAY: Nanos = Nanos::from_secs(24 * 3_600);
 
 /// The TLS configuration of the listeners, reloaded from its files.
 pub struct ServerTls {
     files: TlsFiles,
-    current: ArcSwap<Current>,
+    current: ArcSwap<LoadedTls>,
     /// Locked during a reload, so that an older reload never replaces a newer one.
-    seen: Mutex<Seen>,
+    state: Mutex<ReloadState>,
     hasher: RandomState,
     loads: AtomicU64,
     refusals: AtomicU64,
 }
 
 /// The configuration that is in use.
-struct Current {
+struct LoadedTls {
     configs: ServerConfigs,
     expires: Timestamp,
 }
 
-struct Seen {
+struct ReloadState {
     /// Hash of the files when they were last read; `None` if that failed.
-    last: Option<u64>,
-    in_force: u64,
+    last_read: Option<u64>,
+    loaded: u64,
     /// Whether the files on disk are the ones in use.
-    is_right: bool,
-    warned: Option<Timestamp>,
+    is_current: bool,
+    warned_at: Option<Timestamp>,
 }
 
 /// The result of a reload.
@@ -76,31 +76,31 @@ impl ServerTls {
         let hasher = RandomState::new();
         let contents = files.read()?;
         let hash = hasher.hash_one(&contents);
-        let current = Current::make(&files, &contents, now)?;
+        let current = LoadedTls::load(&files, &contents, now)?;
         let tls = Self {
             files,
             current: ArcSwap::from_pointee(current),
-            seen: Mutex::new(Seen {
-                last: Some(hash),
-                in_force: hash,
-                is_right: true,
-                warned: None,
+            state: Mutex::new(ReloadState {
+                last_read: Some(hash),
+                loaded: hash,
+                is_current: true,
+                warned_at: None,
             }),
             hasher,
             loads: AtomicU64::new(1),
             refusals: AtomicU64::new(0),
         };
-        tls.say_loaded();
-        tls.warn(&mut tls.seen(), now);
+        tls.log_loaded();
+        tls.warn(&mut tls.lock_state(), now);
         Ok(tls)
     }
 
     /// Reads the files and uses them if they have changed and are valid.
     pub fn reload_if_changed(&self, now: Timestamp) -> TlsReload {
-        let mut seen = self.seen();
-        let looked = self.look_at(&mut seen, now);
-        self.warn(&mut seen, now);
-        looked
+        let mut state = self.lock_state();
+        let outcome = self.reload(&mut state, now);
+        self.warn(&mut state, now);
+        outcome
     }
 
     /// The TLS settings of a listener for this protocol.
@@ -132,60 +132,64 @@ impl ServerTls {
         self.files.paths()
     }
 
-    fn look_at(&self, seen: &mut Seen, now: Timestamp) -> TlsReload {
+    fn reload(&self, state: &mut ReloadState, now: Timestamp) -> TlsReload {
         let contents = match self.files.read() {
             Ok(contents) => contents,
             Err(error) => {
                 // With no hash, the next readable files count as changed.
-                let was_unreadable = seen.last.take().is_none();
-                return self.refuse(seen, &error, !was_unreadable);
+                let was_unreadable = state.last_read.take().is_none();
+                return self.reject(state, &error, !was_unreadable);
             }
         };
         let hash = self.hasher.hash_one(&contents);
-        if seen.last.replace(hash) == Some(hash) {
+        if state.last_read.replace(hash) == Some(hash) {
             return TlsReload::Unchanged;
         }
-        if hash == seen.in_force {
+        if hash == state.loaded {
             // The files on disk are again the ones in use.
-            seen.is_right = true;
+            state.is_current = true;
             return TlsReload::Unchanged;
         }
-        match Current::make(&self.files, &contents, now) {
+        match LoadedTls::load(&self.files, &contents, now) {
             Ok(current) => {
                 self.current.store(Arc::new(current));
-                seen.in_force = hash;
-                seen.is_right = true;
-                seen.warned = None;
+                state.loaded = hash;
+                state.is_current = true;
+                state.warned_at = None;
                 increment(&self.loads);
-                self.say_loaded();
+                self.log_loaded();
                 TlsReload::Reloaded
             }
-            Err(error) => self.refuse(seen, &error, true),
+            Err(error) => self.reject(state, &error, true),
         }
     }
 
-    fn refuse(&self, seen: &mut Seen, error: &InvalidTls, is_news: bool) -> TlsReload {
-        if is_news {
-            seen.is_right = false;
+    fn reject(&self, state: &mut ReloadState, error: &InvalidTls, is_new: bool) -> TlsReload {
+        if is_new {
+            state.is_current = false;
             increment(&self.refusals);
             tracing::error!(%error, "TLS files refused, the last good ones stay in force");
         }
         TlsReload::Rejected
     }
 
-    fn say_loaded(&self) {
+    fn log_loaded(&self) {
         let certificate = self.files.certificate.display();
         let expires = format_utc(self.current.load().expires);
         tracing::info!(%certificate, %expires, "TLS certificate loaded");
     }
 
     /// Logs that the certificate expires soon or has expired, at most once a day.
-    fn warn(&self, seen: &mut Seen, now: Timestamp) {
+    fn warn(&self, state: &mut ReloadState, now: Timestamp) {
         let expires = self.current.load().expires;
-        if expires.since(now) > NOTICE || seen.warned.is_some_and(|last| now.since(last) < DAY) {
+        if expires.since(now) > EXPIRY_WARNING
+            || state
+                .warned_at
+                .is_some_and(|last_read| now.since(last_read) < DAY)
+        {
             return;
         }
-        seen.warned = Some(now);
+        state.warned_at = Some(now);
         let certificate = self.files.certificate.display();
         let until = format_utc(expires);
         if expires <= now {
@@ -195,14 +199,14 @@ impl ServerTls {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn lock_state(&self) -> MutexGuard<'_, ReloadState> {
         // A poisoned lock is safe to use: the state is written last.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Current {
-    fn make(
+impl LoadedTls {
+    fn load(
         files: &TlsFiles,
         contents: &TlsFileContents,
         now: Timestamp,

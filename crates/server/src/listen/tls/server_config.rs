@@ -26,7 +26,7 @@ pub enum ApplicationProtocol {
 
 impl ApplicationProtocol {
     /// The ALPN id.
-    const fn name(self) -> Option<&'static [u8]> {
+    const fn alpn_id(self) -> Option<&'static [u8]> {
         match self {
             Self::Http1 => Some(b"http/1.1"),
             Self::Http2 => Some(b"h2"),
@@ -44,21 +44,21 @@ pub(super) struct ServerConfigs {
 
 impl ServerConfigs {
     pub(super) fn new(material: TlsMaterial) -> Result<Self, rustls::Error> {
-        let base = base(material)?;
-        let speaking = |spoken: ApplicationProtocol| {
+        let base = base_config(material)?;
+        let config_for = |protocol: ApplicationProtocol| {
             let mut config = base.clone();
-            config.alpn_protocols = spoken.name().map(<[u8]>::to_vec).into_iter().collect();
+            config.alpn_protocols = protocol.alpn_id().map(<[u8]>::to_vec).into_iter().collect();
             Arc::new(config)
         };
         Ok(Self {
-            http1: speaking(ApplicationProtocol::Http1),
-            http2: speaking(ApplicationProtocol::Http2),
-            redis: speaking(ApplicationProtocol::Redis),
+            http1: config_for(ApplicationProtocol::Http1),
+            http2: config_for(ApplicationProtocol::Http2),
+            redis: config_for(ApplicationProtocol::Redis),
         })
     }
 
-    pub(super) const fn for_protocol(&self, spoken: ApplicationProtocol) -> &Arc<ServerConfig> {
-        match spoken {
+    pub(super) const fn for_protocol(&self, protocol: ApplicationProtocol) -> &Arc<ServerConfig> {
+        match protocol {
             ApplicationProtocol::Http1 => &self.http1,
             ApplicationProtocol::Http2 => &self.http2,
             ApplicationProtocol::Redis => &self.redis,
@@ -67,7 +67,7 @@ impl ServerConfigs {
 }
 
 /// The settings that all protocols share: TLS 1.2 and 1.3.
-fn base(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
+fn base_config(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
     let TlsMaterial {
         provider,
         identity,
@@ -93,22 +93,22 @@ fn base(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
 #[derive(Clone)]
 pub struct ListenerTls {
     tls: Arc<ServerTls>,
-    spoken: ApplicationProtocol,
+    protocol: ApplicationProtocol,
 }
 
 impl ListenerTls {
-    pub(super) const fn new(tls: Arc<ServerTls>, spoken: ApplicationProtocol) -> Self {
-        Self { tls, spoken }
+    pub(super) const fn new(tls: Arc<ServerTls>, protocol: ApplicationProtocol) -> Self {
+        Self { tls, protocol }
     }
 
     pub(in crate::listen) fn acceptor(&self) -> TlsAcceptor {
         let current = self.tls.current.load();
-        TlsAcceptor::from(Arc::clone(current.configs.for_protocol(self.spoken)))
+        TlsAcceptor::from(Arc::clone(current.configs.for_protocol(self.protocol)))
     }
 }
 
 impl fmt::Debug for ListenerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Secured").field(&self.spoken).finish()
+        f.debug_tuple("Secured").field(&self.protocol).finish()
     }
 }

@@ -21,17 +21,17 @@ const VERSION: u8 = 0xa0;
 impl Validity {
     /// Reads the validity of a DER certificate. Returns `None` if the bytes are not one.
     pub(super) fn parse(certificate: &[u8]) -> Option<Self> {
-        let mut certificate = Der(certificate).inside(SEQUENCE)?;
-        let mut signed = certificate.inside(SEQUENCE)?;
+        let mut certificate = Der(certificate).read(SEQUENCE)?;
+        let mut signed = certificate.read(SEQUENCE)?;
         // The version is optional.
         signed.skip(VERSION);
-        signed.inside(INTEGER)?; // The serial number,
-        signed.inside(SEQUENCE)?; // how it is signed,
-        signed.inside(SEQUENCE)?; // and by whom.
-        let mut validity = signed.inside(SEQUENCE)?;
+        signed.read(INTEGER)?; // The serial number,
+        signed.read(SEQUENCE)?; // how it is signed,
+        signed.read(SEQUENCE)?; // and by whom.
+        let mut validity = signed.read(SEQUENCE)?;
         Some(Self {
-            from: validity.time()?,
-            until: validity.time()?,
+            from: validity.read_time()?,
+            until: validity.read_time()?,
         })
     }
 }
@@ -41,7 +41,7 @@ struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
     /// Reads the next value if it has this tag.
-    fn inside(&mut self, tag: u8) -> Option<Self> {
+    fn read(&mut self, tag: u8) -> Option<Self> {
         let (&found, rest) = self.0.split_first()?;
         if found != tag {
             return None;
@@ -68,29 +68,29 @@ impl<'a> Der<'a> {
     fn skip(&mut self, tag: u8) {
         if self.0.first() == Some(&tag) {
             // If it cannot be skipped, the next read fails.
-            let _passed = self.inside(tag);
+            let _skipped = self.read(tag);
         }
     }
 
     /// Reads the next value as a time, in either encoding.
-    fn time(&mut self) -> Option<Timestamp> {
+    fn read_time(&mut self) -> Option<Timestamp> {
         let tag = *self.0.first()?;
-        let Self(text) = self.inside(tag)?;
+        let Self(text) = self.read(tag)?;
         let digits = text.strip_suffix(b"Z")?;
         let (year, rest) = match tag {
             UTC_TIME => {
                 let (year, rest) = digits.split_at_checked(2)?;
-                let year = number(year)?;
+                let year = parse_digits(year)?;
                 // Two digits mean 1950 to 2049, RFC 5280 4.1.2.5.1.
                 (if year < 50 { 2_000 } else { 1_900 } + year, rest)
             }
             GENERALIZED_TIME => {
                 let (year, rest) = digits.split_at_checked(4)?;
-                (number(year)?, rest)
+                (parse_digits(year)?, rest)
             }
             _ => return None,
         };
-        let mut parts = rest.chunks(2).map(number);
+        let mut parts = rest.chunks(2).map(parse_digits);
         let mut next = || parts.next().flatten();
         let (month, day) = (next()?, next()?);
         let (hour, minute, second) = (next()?, next()?, next()?);
@@ -100,13 +100,14 @@ impl<'a> Der<'a> {
         if hour > 23 || minute > 59 || second > 60 {
             return None;
         }
-        let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+        let seconds =
+            days_since_epoch(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
         // A time before 1970 becomes 1970: such certificates have expired either way.
         Some(Timestamp::from_secs(u64::try_from(seconds).unwrap_or(0)))
     }
 }
 
-fn number(digits: &[u8]) -> Option<i64> {
+fn parse_digits(digits: &[u8]) -> Option<i64> {
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -114,7 +115,7 @@ fn number(digits: &[u8]) -> Option<i64> {
 }
 
 /// Days from 1970-01-01 to a date. Years start in March here, so that the leap day comes last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let months = (month + 9) % 12;
     let of_year = (153 * months + 2) / 5 + day - 1;
@@ -129,14 +130,14 @@ pub(super) fn format_utc(at: Timestamp) -> String {
     let day = i64::try_from(day).unwrap_or(i64::MAX / 2);
     // Start from a year that is not too late: no year has more than 366 days.
     let mut year = 1_970 + day / 366;
-    while days(year + 1, 1, 1) <= day {
+    while days_since_epoch(year + 1, 1, 1) <= day {
         year += 1;
     }
     let mut month = 1;
-    while month < 12 && days(year, month + 1, 1) <= day {
+    while month < 12 && days_since_epoch(year, month + 1, 1) <= day {
         month += 1;
     }
-    let of_month = day - days(year, month, 1) + 1;
+    let of_month = day - days_since_epoch(year, month, 1) + 1;
     let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
     format!("{year:04}-{month:02}-{of_month:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
@@ -145,26 +146,26 @@ pub(super) fn format_utc(at: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    fn time(tag: u8, text: &str) -> Option<u64> {
+    fn read_time(tag: u8, text: &str) -> Option<u64> {
         let mut der = vec![tag, u8::try_from(text.len()).unwrap()];
         der.extend_from_slice(text.as_bytes());
-        let time = Der(&der).time()?;
+        let time = Der(&der).read_time()?;
         Some(time.as_nanos() / 1_000_000_000)
     }
 
     #[test]
     fn both_spellings_of_a_time_are_read() {
-        assert_eq!(time(UTC_TIME, "700101000000Z"), Some(0));
-        assert_eq!(time(UTC_TIME, "491231235959Z"), Some(2_524_607_999));
+        assert_eq!(read_time(UTC_TIME, "700101000000Z"), Some(0));
+        assert_eq!(read_time(UTC_TIME, "491231235959Z"), Some(2_524_607_999));
         assert_eq!(
-            time(GENERALIZED_TIME, "20500101000000Z"),
+            read_time(GENERALIZED_TIME, "20500101000000Z"),
             Some(2_524_608_000)
         );
         assert_eq!(
-            time(GENERALIZED_TIME, "20240229120000Z"),
+            read_time(GENERALIZED_TIME, "20240229120000Z"),
             Some(1_709_208_000)
         );
-        assert_eq!(time(UTC_TIME, "500101000000Z"), Some(0), "1950");
+        assert_eq!(read_time(UTC_TIME, "500101000000Z"), Some(0), "1950");
     }
 
     #[test]
@@ -181,9 +182,9 @@ mod tests {
             "700101240000Z",
             "70010100+000Z",
         ] {
-            assert_eq!(time(UTC_TIME, text), None, "{text}");
+            assert_eq!(read_time(UTC_TIME, text), None, "{text}");
         }
-        assert_eq!(time(SEQUENCE, "700101000000Z"), None);
+        assert_eq!(read_time(SEQUENCE, "700101000000Z"), None);
     }
 
     #[test]
@@ -194,7 +195,7 @@ mod tests {
             ("241231000001Z", "2024-12-31 00:00:01 UTC"),
             ("250301101112Z", "2025-03-01 10:11:12 UTC"),
         ] {
-            let seconds = time(UTC_TIME, text).unwrap();
+            let seconds = read_time(UTC_TIME, text).unwrap();
             assert_eq!(format_utc(Timestamp::from_secs(seconds)), told);
         }
     }
