@@ -97,9 +97,9 @@ impl AdminAuth {
             Some(right) if right >= required => Ok(()),
             Some(_) => {
                 let detail = if self.tokens.can_operate() {
-                    "this token may only read; operating takes the operate token"
+                    "this token may only read; use the operate token"
                 } else {
-                    "there is no operate token, so nobody may operate; start with --admin-operate-token-file"
+                    "no operate token is set, so operating is disabled; start with --admin-operate-token-file"
                 };
                 let reply = HttpResponse::status_problem(StatusCode::FORBIDDEN, detail);
                 reject(AdminRejection::Forbidden, reply)
@@ -107,10 +107,10 @@ impl AdminAuth {
             None => {
                 // A request without a token is not a guess.
                 let (detail, error) = match shown {
-                    None => ("show a token: Authorization: Bearer …", ""),
+                    None => ("a token is required: Authorization: Bearer …", ""),
                     Some(_) => {
                         self.record_wrong_token(peer, now);
-                        ("this token is not known", ", error=\"invalid_token\"")
+                        ("unknown token", ", error=\"invalid_token\"")
                     }
                 };
                 let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
@@ -217,7 +217,7 @@ fn require_local_host(headers: &HeaderMap) -> Result<(), Rejection> {
     if is_address || name == "localhost" || name.ends_with(".localhost") {
         return Ok(());
     }
-    let detail = "host: without tokens this server is reached by an address or as localhost; set tokens to use a name";
+    let detail = "host: without tokens this server accepts only an address or localhost; set tokens to use a name";
     let reply = HttpResponse::status_problem(StatusCode::MISDIRECTED_REQUEST, detail);
     reject(AdminRejection::Origin, reply)
 }

@@ -15,7 +15,7 @@ pub(super) fn index_page() -> HttpResponse {
         page.push_str(&format!("{:<15} {}\n", route.path, route.description));
     }
     page.push_str(
-        "\nWhat changes something takes JSON (content-type: application/json) with who and why:\n\
+        "\nChanges take JSON (content-type: application/json) with who and why:\n\
          curl -X PUT --json '{\"limit\": \"*\", \"to\": \"shadow\", \"who\": \"ada\", \"why\": \"incident 7\"}' …/v1/switches\n",
     );
     HttpResponse::text(page)

@@ -63,7 +63,7 @@ pub enum InvalidAdmin {
 }
 
 impl<C: Clock + 'static> AdminApi<C> {
-    /// The admin endpoints of `app`, to be served at `place`.
+    /// The admin endpoints of `app`, to be served at `address`.
     ///
     /// Other machines could connect, and there are no tokens.
     pub fn new(
@@ -240,20 +240,23 @@ impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
             return reply;
         }
         let Some(route) = route else {
-            let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
+            let detail = format!(
+                "there is no endpoint at {:?}",
+                echo(request.path.as_bytes())
+            );
             return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
         };
         if !route.allows(request.method) {
             let method = echo(request.method.as_str().as_bytes());
             let detail = format!(
-                "{method} is not possible here; possible are {}",
+                "{method} is not allowed here; allowed are {}",
                 route.methods
             );
             return HttpResponse::status_problem(StatusCode::METHOD_NOT_ALLOWED, detail)
                 .allow(route.methods);
         }
         if !request.query.is_empty() {
-            let detail = "query: everything is said in the body here";
+            let detail = "query: parameters belong in the body";
             return HttpResponse::status_problem(StatusCode::BAD_REQUEST, detail);
         }
         self.dispatch(route.endpoint, request).await

@@ -45,7 +45,8 @@ impl<C: Clock + 'static> AdminApi<C> {
         let signed = action.signature(&operator_address(request.peer))?;
         let (limit, to) = (action.limit_or_all()?, action.switch()?);
         if self.app.envoy.is_by_files() && to.enforce.is_some() {
-            let reason = "files of envoyproxy/ratelimit are enforced for every key or in shadow";
+            let reason =
+                "envoyproxy/ratelimit configuration is enforced for every key or in shadow mode";
             return Err(BadInput::new("enforce", b"", reason));
         }
         Ok(change_response(self.app.envoy.switch(
@@ -111,9 +112,8 @@ impl<C: Clock + 'static> AdminApi<C> {
             Ok(found) => HttpResponse::json(to_json_string(&ResetBody { done: true, found })),
             Err(ResetError::Refused(why)) => error_response(&why),
             Err(error) => {
-                tracing::warn!(%error, "a reset did not reach the shared store");
-                let detail =
-                    "it is forgotten on this node, and the shared store did not answer; try again";
+                tracing::warn!(%error, "reset failed in the shared store");
+                let detail = "the key was reset on this node, but the shared store did not answer; try again";
                 HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
             }
         })
@@ -124,11 +124,11 @@ impl<C: Clock + 'static> AdminApi<C> {
         let action = OperatorRequest::parse(request.body, &[])?;
         let (who, why) = action.signature(&operator_address(request.peer))?;
         let Some(reloader) = self.app.envoy.reloader() else {
-            let detail = "the policy comes from no file; start with --config";
+            let detail = "the policy does not come from a file; start with --config";
             return Ok(HttpResponse::status_problem(StatusCode::CONFLICT, detail));
         };
         // The reload logs its result; this logs who requested it.
-        tracing::info!(%who, %why, "the policy is read again");
+        tracing::info!(%who, %why, "policy reload requested");
         Ok(match reloader.reload_now() {
             ReloadOutcome::Reloaded(generation) => {
                 HttpResponse::json(to_json_string(&ReloadedBody {
@@ -140,7 +140,7 @@ impl<C: Clock + 'static> AdminApi<C> {
                 let status = reloader.status();
                 let problems = status.error.map(|problems| problems.to_string());
                 let detail = format!(
-                    "the file is wrong, and what was in force still is:\n{}",
+                    "the file is invalid, the previous policy stays in use:\n{}",
                     problems.unwrap_or_default()
                 );
                 HttpResponse::status_problem(StatusCode::UNPROCESSABLE_ENTITY, detail)

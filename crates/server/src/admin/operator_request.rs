@@ -53,7 +53,7 @@ impl OperatorRequest {
             if let Some(value) = value.as_ref().filter(|_| !fields.contains(&name)) {
                 let known = fields.iter().chain(&["who", "why"]).copied();
                 let known = known.collect::<Vec<_>>().join(", ");
-                let reason = format!("it does not belong here; there are {known}");
+                let reason = format!("this field is not allowed here; allowed are {known}");
                 return Err(BadInput::new(name, value.to_string().as_bytes(), reason));
             }
         }
@@ -65,7 +65,7 @@ impl OperatorRequest {
         let who = text("who", self.who.as_ref())?.trim();
         let why = text("why", self.why.as_ref())?;
         if who.is_empty() || who.len() > MAX_WHO_LEN {
-            let reason = format!("say who does this, in at most {MAX_WHO_LEN} bytes");
+            let reason = format!("it must name the operator, in at most {MAX_WHO_LEN} bytes");
             return Err(BadInput::new("who", who.as_bytes(), reason));
         }
         Ok((format!("{who} ({from})"), why.to_owned()))
@@ -78,7 +78,7 @@ impl OperatorRequest {
     /// A limit, or `None` for all of them. All has to be explicit, so that a forgotten field does not halt every limit.
     pub(super) fn limit_or_all(&self) -> Result<Option<&str>, BadInput> {
         let Some(value) = &self.limit else {
-            let reason = "say which, or \"*\" for everything";
+            let reason = "it must be the name of a limit, or \"*\" for all limits";
             return Err(BadInput::new("limit", b"", reason));
         };
         let name = text("limit", Some(value))?;
@@ -116,7 +116,7 @@ impl OperatorRequest {
         };
         for (name, other) in [("limit", &self.limit), ("key", &self.key)] {
             if let Some(other) = other {
-                let reason = "with an address nothing else is named";
+                let reason = "it must not be given together with an address";
                 return Err(BadInput::new(name, other.to_string().as_bytes(), reason));
             }
         }
@@ -136,7 +136,7 @@ impl OperatorRequest {
         let span = grammar::parse_duration(parsed)
             .map_err(|wrong| invalid_value("for", parsed, &wrong))?;
         if span.is_zero() {
-            let reason = "it must be longer than nothing";
+            let reason = "it must be longer than zero";
             return Err(BadInput::new("for", parsed.as_bytes(), reason));
         }
         Ok(Some(span))
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_fields_are_named() {
         let cases: [(&str, FieldCheck, &str); 12] = [
             ("{}", |parsed| parsed.limit().err(), "limit: "),
             (
@@ -278,11 +278,11 @@ mod tests {
         }
         let error = OperatorRequest::parse(br#"{"quota": "1/s"}"#, &["limit"]).unwrap_err();
         assert_eq!(error.field, "quota");
-        assert!(error.to_string().contains("there are limit, who, why"));
+        assert!(error.to_string().contains("allowed are limit, who, why"));
     }
 
     #[test]
-    fn what_is_right_is_understood() {
+    fn valid_fields_are_parsed() {
         let body = r#"{"limit": "*", "key": "a", "for": "90s", "to": "shadow", "enforce": "2.5%", "who": " ada ", "why": "test"}"#;
         let parsed = parsed(body);
         assert_eq!(parsed.limit_or_all().unwrap(), None);

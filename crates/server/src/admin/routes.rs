@@ -80,13 +80,13 @@ pub(super) const ROUTES: &[AdminRoute] = &[
         "/readyz",
         READ_METHODS,
         AdminEndpoint::Ready,
-        "200 while requests should be sent here, 503 while it stops",
+        "200 while ready for requests, 503 during shutdown",
     ),
     route(
         "/metrics",
         READ_METHODS,
         AdminEndpoint::Metrics,
-        "Prometheus text, or OpenMetrics for those who ask for it",
+        "Prometheus text format, or OpenMetrics if Accept asks for it",
     ),
     route(
         "/v1/limits",
@@ -98,61 +98,61 @@ pub(super) const ROUTES: &[AdminRoute] = &[
         "/v1/state",
         READ_METHODS,
         AdminEndpoint::State,
-        "what the server has done, how candidates compare, how full the store is",
+        "connections, tickets, store usage, and how candidates compare",
     ),
     route(
         "/fleet",
         READ_METHODS,
         AdminEndpoint::Fleet,
-        "who else is there, who differs, and what of operators' words got round",
+        "the nodes of the fleet, their mismatches, and whether operator changes have spread",
     ),
     route(
         "/v1/policy",
         READ_METHODS,
         AdminEndpoint::Policy,
-        "where the policy comes from and what it says",
+        "the source of the policy and its limits",
     ),
     route(
         "/v1/switches",
         "GET, HEAD, PUT",
         AdminEndpoint::Switches,
-        "how far limits are enforced; PUT limit, to, enforce",
+        "enforcement switches; PUT limit, to, enforce",
     ),
     route(
         "/v1/overrides",
         EDIT_METHODS,
         AdminEndpoint::Overrides,
-        "other quotas for single keys; PUT limit, key, quota, for; DELETE limit, key",
+        "quota overrides of single keys; PUT limit, key, quota, for; DELETE limit, key",
     ),
     route(
         "/v1/blocks",
         EDIT_METHODS,
         AdminEndpoint::Blocks,
-        "who is refused; PUT limit and key, or address, for; DELETE the same",
+        "blocked keys and addresses; PUT limit and key, or address, for; DELETE the same",
     ),
     route(
         "/v1/resets",
         "POST",
         AdminEndpoint::Resets,
-        "forgets what a key has used; limit, key",
+        "resets the usage of a key; POST limit, key",
     ),
     route(
         "/v1/audit",
         READ_METHODS,
         AdminEndpoint::Audit,
-        "what operators did, the latest first",
+        "the audit log, newest first",
     ),
     route(
         "/v1/reload",
         "POST",
         AdminEndpoint::Reload,
-        "reads the policy's file again",
+        "reloads the policy file; POST",
     ),
     route(
         "/openapi.json",
         READ_METHODS,
         AdminEndpoint::OpenApi,
-        "the description of all this",
+        "the OpenAPI document",
     ),
 ];
 
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_is_there_once_and_says_what_it_is() {
+    fn every_path_is_listed_once_with_a_description() {
         for route in ROUTES {
             let same = ROUTES.iter().filter(|other| other.path == route.path);
             assert_eq!(same.count(), 1, "{}", route.path);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_something_takes_the_right_to_operate() {
+    fn every_write_needs_the_operate_permission() {
         for route in ROUTES {
             for method in ["PUT", "POST", "DELETE", "PATCH"] {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();

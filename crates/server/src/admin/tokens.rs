@@ -77,9 +77,9 @@ impl Token {
                 Err("it is shorter than 16 characters and can be guessed")
             }
             len if len > MAX_TOKEN_LEN => Err("it is longer than 512 characters"),
-            _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Err("it has characters that a header cannot carry: use letters, digits and marks")
-            }
+            _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => Err(
+                "it has characters that a header cannot carry: use letters, digits and punctuation",
+            ),
             _ => Ok(Self(text.as_bytes().into())),
         }
     }

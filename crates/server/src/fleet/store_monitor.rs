@@ -75,7 +75,7 @@ impl StoreMonitor {
         loop {
             if catch_panic(self.check(&mut state, &now)).await.is_none() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!("looking after the shared store panicked; it goes on");
+                tracing::error!("store monitor panicked, continuing");
             }
             sleep(state.next_delay()).await;
         }
@@ -129,12 +129,12 @@ impl MonitorState {
                 tracing::warn!(
                     part,
                     parts,
-                    "the shared store is away: this node decides by itself"
+                    "shared store unavailable, this node decides alone"
                 );
             } else {
                 // Another server may have taken over.
                 self.should_inspect = true;
-                tracing::info!(part, parts, "the shared store is back");
+                tracing::info!(part, parts, "shared store recovered");
             }
         }
     }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tries_are_spread_over_a_span_that_grows_to_a_second() {
+    fn probe_delays_are_random_and_grow_to_a_second() {
         let mut state = MonitorState {
             was_unavailable: Vec::new(),
             failed_probes: 0,

@@ -68,7 +68,7 @@ impl Call {
             return None;
         }
         let Some(method) = GrpcMethod::from_path(head.uri.path()) else {
-            let message = "there is no such method; ask the reflection service which there are";
+            let message = "there is no such method; the reflection service lists all methods";
             send_error(
                 &mut respond,
                 &GrpcStatus::new(GrpcCode::Unimplemented, message),
@@ -128,7 +128,7 @@ impl Call {
                 match answer.poll(context) {
                     Poll::Ready(answer) => self.complete(answer),
                     Poll::Pending => {
-                        let message = "the answer was awaited, and no fleet decides";
+                        let message = "the reply was not ready although no fleet decides";
                         self.complete(Err(GrpcStatus::new(GrpcCode::Internal, message)))
                     }
                 }
@@ -171,8 +171,12 @@ impl Call {
                 None => break,
             }
         }
-        let missing =
-            || GrpcStatus::new(GrpcCode::InvalidArgument, "the call has no whole message");
+        let missing = || {
+            GrpcStatus::new(
+                GrpcCode::InvalidArgument,
+                "the call has no complete message",
+            )
+        };
         Poll::Ready(Some(match self.message.take() {
             Some(message) if self.decoder.is_empty() => Ok(message),
             _ => Err(missing()),
@@ -186,7 +190,7 @@ impl Call {
         }
         self.message = self.decoder.next_message()?;
         if self.message.is_some() && !self.decoder.is_empty() {
-            let message = "there is something after the message";
+            let message = "there are bytes after the message";
             return Err(GrpcStatus::new(GrpcCode::InvalidArgument, message));
         }
         Ok(())
@@ -287,7 +291,7 @@ pub(super) async fn finish_call<S: GrpcHandler>(
                     call.complete(answer)
                 }
                 Err(_) => {
-                    let message = "the question was not complete in time";
+                    let message = "the request was not complete in time";
                     let status = GrpcStatus::new(GrpcCode::DeadlineExceeded, message);
                     return send_error(&mut call.respond, &status);
                 }

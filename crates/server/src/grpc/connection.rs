@@ -43,7 +43,7 @@ pub(super) async fn serve_connection<T, S>(
 {
     let handshake = http2_builder(&limits).handshake(io);
     let Ok(Ok(mut http2)) = timeout(limits.preface_timeout, handshake).await else {
-        tracing::debug!("a connection did not begin as HTTP/2 does");
+        tracing::debug!("HTTP/2 handshake failed");
         return;
     };
     let keep_alive = http2
@@ -114,7 +114,7 @@ where
                 }
                 Poll::Ready(Some(Err(error))) => {
                     // The client caused this: it disconnected, or does not speak HTTP/2.
-                    tracing::debug!(%error, "a connection ended early");
+                    tracing::debug!(%error, "connection ended early");
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),

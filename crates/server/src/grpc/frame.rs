@@ -53,13 +53,13 @@ impl MessageDecoder {
         };
         let [compressed, length @ ..] = *prefix;
         if compressed != 0 {
-            let message = "messages cannot be compressed here; send them as they are";
+            let message = "compressed messages are not supported";
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > self.max_len {
             let max_len = self.max_len;
-            let message = format!("the message has {length} bytes; it may have {max_len}");
+            let message = format!("the message has {length} bytes; at most {max_len} are allowed");
             return Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message));
         }
         if rest.len() < length {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_found_however_they_are_cut() {
+    fn messages_are_decoded_however_they_are_split() {
         let both = both();
         for cut in 0..both.len() {
             let mut decoder = MessageDecoder::new(64);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_before_it_is_there() {
+    fn a_too_long_message_is_refused_before_it_has_arrived() {
         let mut decoder = MessageDecoder::new(64);
         decoder.push(Bytes::from_static(&[0, 0, 0, 0, 65]));
         assert_eq!(

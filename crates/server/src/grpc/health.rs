@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found_and_may_be_waited_for() {
+    fn an_unknown_service_is_not_found_but_may_be_watched() {
         assert_eq!(
             check(GrpcMethod::HealthCheck, "nobody", false),
             Err(GrpcCode::NotFound)

@@ -78,7 +78,7 @@ pub(crate) trait GrpcHandler: Send + Sync + 'static {
 
     /// Opens a quota stream.
     fn open_quota_stream(&self) -> Result<Box<dyn QuotaStream>, GrpcStatus> {
-        let message = "quotas are not given out here";
+        let message = "this server assigns no quotas";
         Err(GrpcStatus::new(GrpcCode::Unimplemented, message))
     }
 

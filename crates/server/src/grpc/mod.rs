@@ -62,7 +62,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
         }
     }
 
-    /// Reports not ready once `leaving` triggers.
+    /// Reports not ready once `drain_signal` triggers.
     #[must_use]
     pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
         self.drain_signal = Some(drain_signal);
@@ -170,13 +170,13 @@ impl<C: Clock + 'static> GrpcHandler for GrpcServer<C> {
     fn open_quota_stream(&self) -> Result<Box<dyn QuotaStream>, GrpcStatus> {
         if self.envoy.is_by_files() {
             let message =
-                "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
+                "quotas need a policy, and this server runs envoyproxy/ratelimit configuration";
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
         match RlqsSession::open(Arc::clone(&self.envoy)) {
             Some(session) => Ok(Box::new(session)),
             None => {
-                let message = "there are too many streams of quotas";
+                let message = "there are too many quota streams";
                 Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
             }
         }
@@ -199,8 +199,8 @@ impl<C: Clock + 'static> GrpcHandler for GrpcServer<C> {
         let answered = catch_panic(self.dispatch(method, message, is_stopping)).await;
         answered.unwrap_or_else(|| {
             increment(&self.counters.panics);
-            tracing::error!(?method, "a call panicked");
-            let message = "the server failed to answer this call; it is not the call's fault";
+            tracing::error!(?method, "call panicked");
+            let message = "internal error while answering this call";
             Err(GrpcStatus::new(GrpcCode::Internal, message))
         })
     }

@@ -73,7 +73,7 @@ async fn send_due_assignments(
         let slow = || {
             GrpcStatus::new(
                 GrpcCode::ResourceExhausted,
-                "assignments are not taken in time",
+                "the client does not read assignments in time",
             )
         };
         let room = timeout(SEND_TIMEOUT, reserve_capacity(stream, message.len())).await;

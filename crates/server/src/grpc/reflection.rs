@@ -41,7 +41,11 @@ pub(super) fn respond(message: &[u8], out: &mut Vec<u8>) -> Result<(), GrpcStatu
             }
         }),
         ReflectionRequest::Nothing => {
-            write_error(GrpcCode::InvalidArgument, "nothing is asked", &mut writer);
+            write_error(
+                GrpcCode::InvalidArgument,
+                "the request is empty",
+                &mut writer,
+            );
         }
     }
     Ok(())
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_listed_and_their_files_come_with_all_that_they_need() {
+    fn services_are_listed_and_files_come_with_their_imports() {
         let listed = reflect(7, "");
         assert_eq!((listed[1].0, count(&listed[1].1)), (6, 5));
         let files = reflect(4, "envoy.service.ratelimit.v3.RateLimitService");
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error_in_the_answer() {
+    fn an_unknown_symbol_is_an_error_in_the_response() {
         for (field, text) in [(3, "nowhere.proto"), (4, "no.such.Symbol"), (1, "host")] {
             let said = reflect(field, text);
             assert_eq!(said.last().unwrap().0, 7, "{text}");

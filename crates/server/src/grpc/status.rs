@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_are_sent_so_that_no_byte_is_taken_for_something_else() {
+    fn messages_are_percent_encoded() {
         let mut fields = HeaderMap::new();
         let status = GrpcStatus::new(GrpcCode::InvalidArgument, "100 % of\r\nü");
         status.write(&mut fields);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_codes() {
+    fn code_values_are_the_numbers_of_the_codes() {
         for code in [
             GrpcCode::Ok,
             GrpcCode::InvalidArgument,

@@ -103,7 +103,7 @@ async fn serve_health_watch<S: GrpcHandler>(
         Ok(Ok(None)) => Bytes::new(),
         Ok(Err(status)) => return Some(Err(status)),
         Err(_) => {
-            let message = "the question was not complete in time";
+            let message = "the request was not complete in time";
             return Some(Err(GrpcStatus::new(GrpcCode::DeadlineExceeded, message)));
         }
     };
@@ -159,6 +159,6 @@ async fn serve_reflection<S: GrpcHandler>(
             Err(status) => return Some(Err(status)),
         }
     }
-    let message = "there were too many questions on this stream";
+    let message = "there were too many requests on this stream";
     Some(Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message)))
 }

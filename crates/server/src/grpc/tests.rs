@@ -103,7 +103,7 @@ fn request_message(seconds: u8) -> Bytes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_has_to_wait_is_held_back_and_no_other() {
+async fn only_a_reply_with_a_delay_is_delayed() {
     let (send, _stop, _tasks) = connected().await;
     let began = Instant::now();
     let (slow, mut body) = begin(&send).await;
@@ -122,7 +122,7 @@ async fn an_answer_that_has_to_wait_is_held_back_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_never_complete_is_given_up_after_ten_seconds() {
+async fn a_request_that_is_never_complete_fails_after_ten_seconds() {
     let (send, _stop, _tasks) = connected().await;
     let began = Instant::now();
     let (response, mut body) = begin(&send).await;
@@ -133,7 +133,7 @@ async fn a_question_that_is_never_complete_is_given_up_after_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_in_pieces_is_answered_and_one_that_is_given_up_is_forgotten() {
+async fn a_fragmented_request_is_answered_and_a_cancelled_one_is_dropped() {
     let (send, stop, mut tasks) = connected().await;
     let (response, mut body) = begin(&send).await;
     for byte in request_message(0) {
@@ -157,7 +157,7 @@ async fn a_question_in_pieces_is_answered_and_one_that_is_given_up_is_forgotten(
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_begin_is_cut_off_after_five_seconds() {
+async fn a_connection_without_a_preface_is_closed_after_five_seconds() {
     let mut connection = connect_raw();
     let began = Instant::now();
     let mut said = Vec::new();
@@ -166,7 +166,7 @@ async fn whoever_does_not_begin_is_cut_off_after_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_asked_after_a_minute_whether_anybody_is_there() {
+async fn a_connection_is_pinged_after_a_minute_and_closed_without_a_pong() {
     let (send, _stop, _tasks) = connected().await;
     // A client that answers pings stays connected.
     for _ in 0..10 {

@@ -100,7 +100,7 @@ impl<C: Clock> HttpApi<C> {
     ) -> Result<HttpResponse, BadInput> {
         if !self.gateways.is_trusted(request.peer.ip()) {
             let detail = format!(
-                "{} is not among the gateways whose word is taken; see --trusted-proxies",
+                "{} is not a trusted gateway; see --trusted-proxies",
                 request.peer.ip()
             );
             return Ok(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
@@ -172,13 +172,13 @@ fn reject_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
     if request.query.is_empty() {
         return Ok(());
     }
-    let reason = "with POST everything is said in the body";
+    let reason = "with POST all parameters belong in the body";
     Err(BadInput::new("query", request.query.as_bytes(), reason))
 }
 
 fn reject_peek(parsed: CheckRequest) -> Result<CheckRequest, BadInput> {
     if parsed.is_peek() {
-        let reason = "what is only looked at cannot be held; see /v1/check";
+        let reason = "a peek cannot hold a lease; use /v1/check";
         return Err(BadInput::new("peek", b"true", reason));
     }
     Ok(parsed)

@@ -53,16 +53,16 @@ impl<C: Clock> HttpApi<C> {
     /// with their own HTTP server, and for benchmarks.
     ///
     /// ```
-    /// use tollgate_server::{App, demo_policy, listen::{Peer, LocalEndpoint}};
+    /// use tollgate_server::{HttpApi, demo_policy, listen::{Peer, LocalEndpoint}};
     /// use tollgate_store::SystemClock;
     ///
-    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let api = HttpApi::new(&demo_policy()?, 1_000, SystemClock::new())?;
     /// let address = ([127, 0, 0, 1], 8080).into();
     /// let peer = Peer { address: Some(address), local: LocalEndpoint::Tcp(address) };
     /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {
-    /// assert_eq!(app.respond(&request, &peer).await.status(), 200);
+    /// assert_eq!(api.respond(&request, &peer).await.status(), 200);
     /// # });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -113,14 +113,18 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
 
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let Some(route) = ApiRoute::find(request.path) else {
-            let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
+            let detail = format!(
+                "there is no endpoint at {:?}",
+                echo(request.path.as_bytes())
+            );
             return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
         };
         if !route.allows(request.method) {
             return wrong_method(request.method, route.methods);
         }
         if self.envoy.is_by_files() && !route.works_with_envoy_files() {
-            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
+            let detail =
+                "this server runs envoyproxy/ratelimit configuration; use gRPC or POST /json";
             return HttpResponse::status_problem(StatusCode::NOT_IMPLEMENTED, detail);
         }
         let began = route.endpoint.is_decision().then(|| self.service.now());
@@ -161,6 +165,6 @@ fn bad_request(bad: &BadInput) -> HttpResponse {
 
 fn wrong_method(method: &Method, allowed: &'static str) -> HttpResponse {
     let method = echo(method.as_str().as_bytes());
-    let detail = format!("{method} is not possible here; possible are {allowed}");
+    let detail = format!("{method} is not allowed here; allowed are {allowed}");
     HttpResponse::status_problem(StatusCode::METHOD_NOT_ALLOWED, detail).allow(allowed)
 }

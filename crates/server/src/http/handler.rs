@@ -61,7 +61,7 @@ pub(crate) async fn handle_or_500<A: HttpHandler>(
 #[cold]
 fn panic_response<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
     increment(&handler.counters().panics);
-    tracing::error!(path = request.path, "a request panicked");
-    let detail = "the server failed to answer this request; it is not the request's fault";
+    tracing::error!(path = request.path, "request panicked");
+    let detail = "internal error while answering this request";
     HttpResponse::status_problem(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }

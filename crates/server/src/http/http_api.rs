@@ -129,7 +129,7 @@ impl<C: Clock> HttpApi<C> {
         self.configure_envoy(|envoy| envoy.with_quota_bounds(bounds))
     }
 
-    /// Reports not ready once `leaving` triggers.
+    /// Reports not ready once `drain_signal` triggers.
     #[must_use]
     pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
         self.drain_signal = Some(drain_signal);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_is_nothing_given() {
+    fn an_empty_query_is_an_empty_request() {
         for query in ["", "&", "&&"] {
             assert_eq!(parse_query(query), Ok(CheckRequest::default()));
         }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_input_is_named() {
         let broken = "a % must be followed by two hexadecimal digits";
         let unknown = "there is no such attribute; there are ip,";
         let cases = [

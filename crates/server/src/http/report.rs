@@ -116,12 +116,12 @@ fn settled_response(id: u128, settled: bool) -> HttpResponse {
 }
 
 fn unknown_ticket(id: u128) -> HttpResponse {
-    let detail = format!("ticket: \"{id:032x}\" is not open: it has expired, or was never given");
+    let detail = format!("ticket: \"{id:032x}\" is not open: it has expired or was never issued");
     HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
 }
 
 fn store_failed(error: &StoreError) -> HttpResponse {
-    tracing::warn!(%error, "the store did not settle a ticket");
-    let detail = "the store did not carry out all of it; places return when their leases end";
+    tracing::warn!(%error, "ticket settlement failed");
+    let detail = "the store failed; leases that are still held end when they expire";
     HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
 }

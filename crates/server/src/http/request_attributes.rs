@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_what_policies_expect_of_them() {
+    fn attributes_are_normalised_as_policies_expect() {
         let given = [
             ("ip", "2001:db8::1"),
             ("method", "post"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_input_is_named() {
         let cases = [
             (
                 [("ip", "1.2.3"), ("method", "GET")],
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_told_from_addresses() {
+    fn ports_are_separated_from_ipv6_addresses() {
         for (host, name) in [
             ("a.example", "a.example"),
             ("a.example:80", "a.example"),

@@ -143,7 +143,7 @@ pub async fn accept<P: ConnectionHandler>(
 /// Runs the TLS handshake within `time`.
 async fn tls_handshake(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<Stream> {
     let handshake = stream.accept_tls(tls.acceptor());
-    let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the handshake takes too long");
+    let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake timed out");
     timeout(time, handshake).await.map_err(slow)?
 }
 
@@ -165,7 +165,7 @@ async fn serve_tls<P: ConnectionHandler>(
         Ok(stream) => protocol.serve(stream, peer, stopping).await,
         Err(error) => {
             increment(&protocol.counters().failed_handshakes);
-            tracing::debug!(%error, peer = ?peer.address, "a TLS handshake failed");
+            tracing::debug!(%error, peer = ?peer.address, "TLS handshake failed");
         }
     }
 }
@@ -188,6 +188,6 @@ fn record_task_end(counters: &ListenerCounters, ended: &Result<(), JoinError>) {
         && error.is_panic()
     {
         increment(&counters.panics);
-        tracing::error!(%error, "a connection panicked");
+        tracing::error!(%error, "connection panicked");
     }
 }

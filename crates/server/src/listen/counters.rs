@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_held_back_until_it_is_sent_or_its_client_leaves() {
+    fn a_held_response_is_counted_until_its_guard_is_dropped() {
         let counters = ListenerCounters::default();
         let held = (counters.hold_response(), counters.hold_response());
         assert_eq!(counters.waiting(), 2);

@@ -149,14 +149,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn an_address_is_displayed_as_it_was_parsed() {
         for text in ["off", "127.0.0.1:8080", "[::1]:0", "unix:/run/a b.sock"] {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_addresses_are_refused() {
         for text in ["", "on", "localhost:80", "127.0.0.1", ":80", "unix:"] {
             assert_eq!(
                 text.parse::<ListenAddress>(),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_others_can_reach_is_not_on_this_machine() {
+    fn only_loopback_and_unix_addresses_are_local() {
         let is_local = |text: &str| text.parse::<ListenAddress>().unwrap().is_local_only();
         assert!(
             is_local("127.0.0.9:1") && is_local("[::1]:1") && is_local("unix:a") && is_local("off")

@@ -110,7 +110,7 @@ impl Listener {
                 let (stream, address) = listener.accept().await?;
                 // Responses are written whole, so Nagle's algorithm would only delay them.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "could not set TCP_NODELAY");
+                    tracing::debug!(%error, "setting TCP_NODELAY failed");
                 }
                 let peer = Peer {
                     address: Some(address),

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_is_heard_by_those_who_wait_and_by_those_who_come_later() {
+    async fn the_signal_reaches_current_and_later_waiters() {
         let (stop, stopping) = ShutdownTrigger::new();
         assert!(!stopping.is_triggered());
         tokio::join!(stopping.wait(), async { stop.trigger() });
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_gone_has_stopped() {
+    async fn a_dropped_trigger_counts_as_triggered() {
         let (stop, stopping) = ShutdownTrigger::new();
         drop(stop);
         stopping.wait().await;

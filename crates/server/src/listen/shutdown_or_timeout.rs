@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_is_woken_by_the_timer_as_often_as_it_is_set_and_by_the_end() {
+    async fn a_waiter_is_woken_by_every_timeout_and_by_shutdown() {
         let (stop, stopping) = ShutdownTrigger::new();
         let second = Duration::from_secs(1);
         let (stopped, timer) = (

@@ -91,7 +91,7 @@ impl Stream {
         match stall_timer.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
-                let reason = "the client takes nothing of what it is sent";
+                let reason = "the client reads none of the bytes sent to it";
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
             }
         }
@@ -188,14 +188,14 @@ mod tests {
 
     /// Slow readers once kept a connection, its buffers and its slot for as long as they liked.
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_is_given_up_on() {
+    async fn a_client_that_reads_nothing_times_out() {
         let (mut stream, _client) = pair().await;
         let sent = stream.write_all(&vec![0; 64 << 20]).await;
         assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
-    async fn a_client_that_takes_a_little_now_and_then_is_not() {
+    async fn a_client_that_reads_slowly_does_not_time_out() {
         let (mut stream, mut client) = pair().await;
         let taking = async move {
             let mut buffer = vec![0; 1 << 16];

@@ -66,7 +66,7 @@ impl Drop for UnixSocketListener {
         if file_id(&self.path).is_ok_and(|found| found == self.bound_file)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(%error, path = %self.path.display(), "could not remove the socket's file");
+            tracing::warn!(%error, path = %self.path.display(), "removing the socket file failed");
         }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_killed_server_left_is_replaced() {
+    async fn the_file_of_a_killed_server_is_replaced() {
         let directory = Directory::new("killed");
         let path = directory.0.join("a.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

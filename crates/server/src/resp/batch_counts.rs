@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_counted_once_and_then_forgotten() {
+    fn a_batch_is_counted_once_and_then_reset() {
         let metrics = Metrics::new();
         let mut counts = BatchCounts::default();
         for is_limited in [false, false, true] {

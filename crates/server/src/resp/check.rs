@@ -279,9 +279,7 @@ impl InvalidCheck<'_> {
                     "ERR attributes come as pairs: {name} {usage}, {MAX_ARGUMENTS} arguments at most"
                 ));
             }
-            Self::Peek => reply.error(format_args!(
-                "ERR what is only looked at cannot be held; see TG.CHECK"
-            )),
+            Self::Peek => reply.error(format_args!("ERR a peek cannot hold a lease; use TG.CHECK")),
             Self::Cost(cost) => reply.error(format_args!(
                 "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
                 EchoedInput(cost)

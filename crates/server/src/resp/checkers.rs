@@ -23,7 +23,7 @@ impl<S: StateStore> Checker for Engine<S> {
         render: &mut dyn FnMut(&CheckReply<'_>),
     ) -> Option<CheckFuture<'a, CheckReply<'static>>> {
         if command.is_acquire {
-            let reason = "this server keeps no tickets; see TG.CHECK";
+            let reason = "this server issues no tickets; use TG.CHECK";
             render(&CheckReply::Failed(reason));
             return None;
         }
@@ -178,7 +178,7 @@ impl<'a> CommandAttributes<'a> {
             };
             if !is_attribute_name(name) {
                 return wrong(
-                    "there is no such one; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \
+                    "there is no such attribute; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \
                      cookie.NAME, claim.NAME, descriptor.NAME",
                 );
             }
@@ -190,7 +190,7 @@ impl<'a> CommandAttributes<'a> {
                 let text = std::str::from_utf8(value).ok();
                 ip = text.and_then(|text| text.parse().ok());
                 if ip.is_none() {
-                    return wrong("it is not an address");
+                    return wrong("it is not an IP address");
                 }
             }
         }

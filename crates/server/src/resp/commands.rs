@@ -57,41 +57,41 @@ macro_rules! command_specs {
 /// All commands, in alphabetical order.
 pub(super) const COMMANDS: &[CommandSpec] = command_specs! {
     "auth" -2 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] ["username?" "password"]
-        "Shows the password of this server.";
+        "Authenticates the connection.";
     "cl.throttle" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "count" "period" "quantity?"]
-        "Takes tokens of a key, as redis-cell answers.";
+        "Takes tokens of a key. Replies like redis-cell.";
     "client" -2 0 "connection" ["noscript" "loading" "stale"] ["subcommand" "argument?"]
-        "Names a connection and tells about it.";
+        "Gets and sets properties of the connection.";
     "command" -1 0 "server" ["loading" "stale"] ["subcommand?" "argument?"]
-        "Tells which commands there are.";
+        "Lists the commands.";
     "config" -2 0 "server" ["admin" "noscript" "loading" "stale"] ["subcommand" "parameter"]
-        "Tells what tools ask before they measure.";
+        "Returns the parameters that benchmark tools read.";
     "echo" 2 0 "connection" ["fast"] ["message"]
-        "Says the same.";
+        "Returns its argument.";
     "gcra" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "tokens_per_period" "period" "TOKENS?" "count?"]
-        "Takes tokens of a key, as the command that Redis has not released.";
+        "Takes tokens of a key. Replies like the unreleased Redis command.";
     "hello" -1 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] ["protover?" "argument?"]
-        "Chooses the version of the protocol.";
+        "Switches the protocol version.";
     "info" -1 0 "server" ["loading" "stale"] ["section?"]
-        "Tells about this server.";
+        "Returns information about the server.";
     "ping" -1 0 "connection" ["fast"] ["message?"]
-        "Says that the server is there.";
+        "Returns PONG.";
     "quit" -1 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] []
-        "Ends the connection.";
+        "Closes the connection.";
     "reset" 1 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] []
-        "Makes the connection as it was when it began.";
+        "Resets the connection.";
     "select" 2 0 "connection" ["loading" "stale" "fast"] ["index"]
-        "Chooses database 0, the only one.";
+        "Selects database 0, the only one.";
     "tg.acquire" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "attribute" "value"]
-        "Decides on a request that will be worked on for a while.";
+        "Checks a request and acquires its leases.";
     "tg.check" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "PEEK?" "attribute" "value"]
-        "Decides on a request by the policy of this server.";
+        "Checks a request against the policy.";
     "tg.release" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
-        "Gives back the places of a request that is done.";
+        "Releases the leases of a request.";
     "tg.renew" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
-        "Keeps the places of a request that goes on.";
+        "Renews the leases of a request.";
     "throttle" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "count_per_period" "period" "quantity?"]
-        "Takes tokens of a key, answered in the order of throttlecrab.";
+        "Takes tokens of a key. Replies like throttlecrab.";
 };
 
 /// Runs a command and appends its reply, or puts the awaited decision into the pipeline.

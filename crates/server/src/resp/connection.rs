@@ -106,7 +106,7 @@ impl<C: Clock> RespConnection<C> {
         let ended = self.serve(&server, limits, &stopping).await;
         if let Err(error) = ended {
             // The client disconnected.
-            tracing::debug!(%error, "a connection ended early");
+            tracing::debug!(%error, "connection ended early");
         } else if self.is_closing {
             // The connection ends whether or not this succeeds.
             let _gone = timeout(LINGER, self.linger()).await.is_ok();

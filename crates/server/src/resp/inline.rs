@@ -119,21 +119,21 @@ mod tests {
     }
 
     #[test]
-    fn blanks_separate_and_marks_join() {
+    fn spaces_separate_and_quotes_join() {
         let line = br#"  GET "a b"   'c "d'  "" e "#;
         let expected: [&[u8]; 5] = [b"GET", b"a b", b"c \"d", b"", b"e"];
         assert_eq!(words(line).unwrap(), expected);
     }
 
     #[test]
-    fn escapes_mean_what_they_mean_in_redis_cli() {
+    fn escapes_are_those_of_redis_cli() {
         let line = br#""\n\r\t\b\a\\\"\x41\xg" '\'\n'"#;
         let expected: [&[u8]; 2] = [b"\n\r\t\x08\x07\\\"Axg", b"'\\n"];
         assert_eq!(words(line).unwrap(), expected);
     }
 
     #[test]
-    fn marks_that_do_not_close_are_refused() {
+    fn unclosed_quotes_are_refused() {
         for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"\"a\\\"", b"\"", b"a \""] {
             assert_eq!(
                 words(line),

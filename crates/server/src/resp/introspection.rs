@@ -296,6 +296,6 @@ pub(super) fn info<C: Clock>(
 fn unknown(family: &str, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let subcommand = EchoedInput(command.argument(1));
     reply.error(format_args!(
-        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. {family} here knows less than in Redis."
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. This server supports only some {family} subcommands."
     ));
 }

@@ -74,17 +74,17 @@ pub enum ProtocolError {
     UnbalancedQuotes,
 }
 
-/// Parses the command at the start of `input` and puts the spans of its arguments into `words`.
+/// Parses the command at the start of `input` and puts the spans of its arguments into `spans`.
 ///
 /// ```
 /// use tollgate_server::resp::{RespCommand, ParseOutcome, ArgumentSpans, parse};
 ///
 /// let mut bytes = *b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING";
-/// let mut words = ArgumentSpans::new();
-/// assert_eq!(parse(&mut bytes, &mut words), ParseOutcome::RespCommand(22));
-/// let command = RespCommand::new(&bytes, &words);
-/// assert_eq!((command.word(0), command.word(1), command.word(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
-/// assert_eq!(parse(&mut bytes[22..], &mut words), ParseOutcome::More);
+/// let mut spans = ArgumentSpans::new();
+/// assert_eq!(parse(&mut bytes, &mut spans), ParseOutcome::Command(22));
+/// let command = RespCommand::new(&bytes, &spans);
+/// assert_eq!((command.argument(0), command.argument(1), command.argument(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
+/// assert_eq!(parse(&mut bytes[22..], &mut spans), ParseOutcome::Incomplete);
 /// ```
 pub fn parse(input: &mut [u8], spans: &mut ArgumentSpans) -> ParseOutcome {
     spans.len = 0;
@@ -310,7 +310,7 @@ impl fmt::Display for ProtocolError {
             Self::MissingCrlf => f.write_str("expected CRLF after a bulk string"),
             Self::CommandTooLong => f.write_str("too big command"),
             Self::InlineTooLong => f.write_str("too big inline request"),
-            Self::TooManyInlineArguments => f.write_str("too many words in an inline request"),
+            Self::TooManyInlineArguments => f.write_str("too many arguments in an inline request"),
             Self::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
         }
     }
@@ -338,14 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn words_may_hold_any_bytes() {
+    fn arguments_may_hold_any_bytes() {
         let (outcome, spans) = parsed(b"*3\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n$1\r\n\0\r\nrest");
         assert_eq!(outcome, ParseOutcome::Command(27));
         assert_eq!(spans, [&b""[..], b"\r\n\r\n", b"\0"]);
     }
 
     #[test]
-    fn every_beginning_of_a_command_waits_for_the_rest() {
+    fn every_prefix_of_a_command_is_incomplete() {
         let whole = b"*2\r\n$11\r\nCL.THROTTLE\r\n$3\r\nkey\r\n";
         for cut in 0..whole.len() {
             assert_eq!(outcome(&whole[..cut]), ParseOutcome::Incomplete, "{cut}");
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_and_lines_without_words_ask_for_nothing() {
+    fn empty_arrays_and_lines_are_no_commands() {
         assert_eq!(outcome(b"*0\r\nPING"), ParseOutcome::Empty(4));
         assert_eq!(outcome(b"*-1\r\n"), ParseOutcome::Empty(5));
         assert_eq!(outcome(b"\r\n"), ParseOutcome::Empty(2));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_refused_before_anything_is_waited_for() {
+    fn invalid_lengths_are_refused_immediately() {
         let cases: [(&[u8], ProtocolError); 14] = [
             (b"*65\r\n", ProtocolError::InvalidArrayLen),
             (b"*9223372036854775808\r\n", ProtocolError::InvalidArrayLen),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_the_same_in_their_words() {
+    fn both_protocol_versions_have_their_own_encoding() {
         type Case = (fn(&mut ReplyWriter<'_>), &'static str, &'static str);
         let cases: [Case; 10] = [
             (|r| r.ok(), "+OK\r\n", "+OK\r\n"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stays_on_its_line_whatever_the_client_sent() {
+    fn an_error_stays_on_one_line() {
         let bytes: Vec<u8> = (0..=255).collect();
         let text = written(false, |reply| {
             reply.error(format_args!("ERR a\r\n+b '{}'", EchoedInput(&bytes)));

@@ -34,8 +34,8 @@ pub(super) const MAX_UNSENT_REPLY_LEN: usize = 64 * 1_024;
 /// let mut session = server.session(None);
 /// let mut input = *b"CL.THROTTLE alice 15 30 60\r\n";
 /// let mut out = Vec::new();
-/// let fed = server.feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
-/// assert_eq!((fed.consumed, fed.then), (input.len(), NextAction::Read));
+/// let outcome = server.feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
+/// assert_eq!((outcome.consumed, outcome.next), (input.len(), NextAction::Read));
 /// assert_eq!(out, b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_admitted_by_a_burst_of_nothing() {
+    fn a_burst_of_zero_admits_nothing() {
         let (throttle, _clock) = throttle();
         let none = quota(0, 1, 1);
         let told = take(&throttle, &none, 1);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_is_never_more_than_a_full_bucket() {
+    fn returned_tokens_never_exceed_a_full_bucket() {
         let (throttle, _clock) = throttle();
         let five = quota(5, 1, 1);
         assert_eq!(take(&throttle, &five, 3).remaining, 2);

@@ -46,7 +46,7 @@ impl fmt::Display for ThrottleError<'_> {
             Self::Negative(quantity) => write!(f, "ERR negative quantity: {quantity}"),
             Self::Key(error) => write!(
                 f,
-                "ERR key: it has {} bytes, the most is {}",
+                "ERR key: it has {} bytes, at most {} are allowed",
                 error.len,
                 tollgate_store::MAX_KEY_LEN
             ),

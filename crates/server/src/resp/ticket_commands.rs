@@ -70,11 +70,11 @@ fn render(outcome: TicketOutcome, ticket: &[u8], reply: &mut ReplyWriter<'_>) {
         TicketOutcome::Done => reply.integer(1),
         TicketOutcome::NothingToDo => reply.integer(0),
         TicketOutcome::UnknownTicket => reply.error(format_args!(
-            "ERR ticket: '{}' is not open: it has expired, or was never given",
+            "ERR ticket: '{}' is not open: it has expired or was never issued",
             EchoedInput(ticket)
         )),
         TicketOutcome::StoreFailed => reply.error(format_args!(
-            "ERR the store did not carry out all of it; places return when their leases end"
+            "ERR the store failed; leases that are still held end when they expire"
         )),
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_thirty_two_digits_and_nothing_else() {
+    fn a_ticket_id_is_thirty_two_hexadecimal_digits() {
         assert_eq!(
             parse_ticket_id(b"000000000000000000000000000000Ff"),
             Some(255)

@@ -1,4 +1,4 @@
-//! What a policy with several limits answers: all of them are told, one binds, and each refuses in its own words.
+//! A policy with several limits: all are reported, one binds, and each has its own refusal.
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
@@ -33,7 +33,7 @@ fn by(user: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_limit_is_told_and_the_tightest_named() {
+async fn every_limit_is_reported_and_the_tightest_named() {
     let server = serve_policy(SEVERAL).await;
     let mut client = server.connect().await;
     let answer = client.post("/v1/check", &by("anna")).await;
@@ -92,7 +92,7 @@ async fn a_refusal_has_the_status_and_the_message_of_its_limit() {
 }
 
 #[tokio::test]
-async fn a_limit_in_shadow_says_what_it_would_have_done() {
+async fn a_limit_in_shadow_mode_reports_its_decision() {
     let server = serve_policy(SEVERAL).await;
     let mut client = server.connect().await;
     for n in 0..6 {
@@ -143,7 +143,7 @@ async fn a_batch_is_answered_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_wait_is_said_in_milliseconds() {
+async fn a_wait_is_reported_in_milliseconds() {
     let text = "limits: [{ name: paced, rate: 10/s, burst: 1, wait: 300ms }]";
     let server = serve_policy(text).await;
     let mut client = server.connect().await;
@@ -155,7 +155,7 @@ async fn a_wait_is_said_in_milliseconds() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
+async fn a_changed_file_is_reported_and_an_invalid_one_is_not() {
     let name = format!("tollgate-server-{}.yaml", std::process::id());
     let path = std::env::temp_dir().join(name);
     let write = |text: &str| std::fs::write(&path, text).unwrap();
@@ -206,7 +206,7 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
 }
 
 #[tokio::test]
-async fn another_policy_is_put_in_force_and_states_stay() {
+async fn a_new_policy_applies_and_keeps_states() {
     let server = serve_policy("limits: [{ name: a, key: header.x-api-key, rate: 10/h }]").await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?key=x&cost=8").await.status, 200);

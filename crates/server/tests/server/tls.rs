@@ -1,5 +1,4 @@
-//! Connections inside TLS: every protocol, clients with the wrong certificate or none, files that change, and handshakes that
-//! never end.
+//! TLS connections: every protocol, clients with a wrong certificate or none, files that change, and handshakes that never end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +28,7 @@ use tollgate_testkit::certificates::{Authority, Pair};
 
 use crate::harness::{HttpClient, policy};
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Far above any duration here; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const GET: &[u8] = b"GET /v1/check?key=a HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
@@ -91,7 +90,7 @@ impl TlsServer {
         }
     }
 
-    /// A client that trusts our authority, and shows a certificate if it has one.
+    /// Connects a client that trusts our authority and presents a certificate if it has one.
     async fn connect(
         &self,
         address: SocketAddr,
@@ -159,7 +158,7 @@ async fn connect(
     timeout(DEADLINE, handshake).await.unwrap()
 }
 
-/// Says something and reads until the end.
+/// Sends bytes and reads until the end.
 async fn ask(stream: &mut TlsStream<TcpStream>, bytes: &[u8]) -> io::Result<String> {
     stream.write_all(bytes).await?;
     let mut answer = Vec::new();
@@ -191,7 +190,7 @@ async fn http_and_redis_clients_are_answered_inside_tls() {
     let mut client = connect(&secure.authority, secure.redis, None, &[])
         .await
         .unwrap();
-    // More than TLS sends in one record, both ways.
+    // More than one TLS record, both ways.
     let many = b"CL.THROTTLE user 15 30 60\r\n".repeat(2_000);
     let answer = ask(&mut client, &[many.as_slice(), b"QUIT\r\n"].concat())
         .await
@@ -203,7 +202,7 @@ async fn http_and_redis_clients_are_answered_inside_tls() {
 }
 
 #[tokio::test]
-async fn clients_without_a_certificate_that_is_trusted_are_turned_away() {
+async fn clients_without_a_trusted_certificate_are_refused() {
     let secure = TlsServer::start("mutual", true, ListenerLimits::default()).await;
     let stranger = Authority::new("ours").client("alice");
     for (address, question) in [(secure.http, GET), (secure.redis, b"PING\r\nQUIT\r\n")] {
@@ -212,7 +211,7 @@ async fn clients_without_a_certificate_that_is_trusted_are_turned_away() {
             Some(&stranger),
             Some(&secure.authority.server("server")),
         ] {
-            // In TLS 1.3 a client has finished its part before it hears that it was not enough.
+            // In TLS 1.3 a client completes its handshake before it learns that its certificate was rejected.
             let refused = match secure.connect(address, shows).await {
                 Ok(mut client) => ask(&mut client, question).await,
                 Err(error) => Err(error),
@@ -228,7 +227,7 @@ async fn clients_without_a_certificate_that_is_trusted_are_turned_away() {
 }
 
 #[tokio::test]
-async fn changed_files_are_for_new_connections_and_open_ones_stay() {
+async fn changed_files_apply_to_new_connections_and_open_ones_stay() {
     let secure = TlsServer::start("reload", true, ListenerLimits::default()).await;
     let alice = secure.authority.client("alice");
     let mut open = secure.connect(secure.redis, Some(&alice)).await.unwrap();
@@ -260,7 +259,7 @@ async fn changed_files_are_for_new_connections_and_open_ones_stay() {
         "+PONG\r\n+OK\r\n"
     );
 
-    // A wrong pair changes nothing.
+    // A mismatched pair changes nothing.
     std::fs::write(secure.folder.join("key.pem"), alice.key).unwrap();
     assert_eq!(
         secure.tls.reload_if_changed(SystemClock::new().now()),
@@ -271,10 +270,10 @@ async fn changed_files_are_for_new_connections_and_open_ones_stay() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_never_ends_is_cut_after_five_seconds_and_keeps_nobody_waiting() {
+async fn an_endless_handshake_times_out_after_five_seconds_and_delays_no_client() {
     let secure = TlsServer::start("slow", false, ListenerLimits::default()).await;
     let mut slow = TcpStream::connect(secure.http).await.unwrap();
-    // The beginning of a hello.
+    // The start of a ClientHello.
     slow.write_all(&[0x16, 3, 1]).await.unwrap();
     let mut client = secure.connect(secure.http, None).await.unwrap();
     assert!(
@@ -283,7 +282,7 @@ async fn a_handshake_that_never_ends_is_cut_after_five_seconds_and_keeps_nobody_
             .unwrap()
             .starts_with("HTTP/1.1 200 OK\r\n")
     );
-    // Whoever came later was served, so the slow one is being waited for.
+    // A later client was served, so the server is waiting for the slow one.
     pause();
     let begun = Instant::now();
     let mut rest = Vec::new();
@@ -312,7 +311,7 @@ async fn stopping_does_not_wait_for_handshakes() {
 }
 
 #[tokio::test]
-async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_plain() {
+async fn a_client_without_tls_is_closed_and_counted_and_gets_no_plain_text() {
     let mut bounds = ListenerLimits::default();
     bounds.max_connections = 1;
     let secure = TlsServer::start("plain", false, bounds).await;
@@ -320,12 +319,12 @@ async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_pla
         let mut plain = TcpStream::connect(secure.redis).await.unwrap();
         plain.write_all(question).await.unwrap();
         let mut answer = Vec::new();
-        // The end may come as a reset, because what was sent was not all read.
+        // The close may be a reset, because not all bytes were read.
         let _ended = timeout(DEADLINE, plain.read_to_end(&mut answer))
             .await
             .unwrap()
             .is_ok();
-        // At most an alert of TLS, which begins like this.
+        // At most a TLS alert, which starts like this.
         assert!(
             answer.is_empty() || answer.starts_with(&[0x15, 3]),
             "{answer:?}"
@@ -346,7 +345,7 @@ async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_pla
     drop(first);
 }
 
-/// Sends back what it is sent.
+/// Echoes bytes.
 #[derive(Default)]
 struct Echo(ListenerCounters);
 
@@ -407,9 +406,9 @@ async fn a_listener_for_http2_names_it_and_nothing_else() {
     assert_eq!(echo.0.failed_handshakes(), 1);
 }
 
-/// A certificate that nobody renewed ends everything at once; so its end is a number that can be watched.
+/// An expired certificate stops all clients at once, so its expiry is a metric.
 #[tokio::test]
-async fn until_when_the_certificate_is_good_is_a_metric() {
+async fn the_expiry_of_the_certificate_is_a_metric() {
     let secure = TlsServer::start("metric", false, ListenerLimits::default()).await;
     let place = "127.0.0.1:0".parse().unwrap();
     let admin = AdminApi::new(Arc::clone(&secure.app), &place, AdminTokens::default()).unwrap();

@@ -133,7 +133,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// Fails if a `.proto` file was changed without running `cargo xtask protos`.
 #[test]
-fn the_set_names_what_the_sources_name_and_nothing_else() {
+fn the_descriptor_set_names_exactly_what_the_sources_name() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let mut paths = Vec::new();
     sources(&root, &mut paths);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nginx_says_is_what_policies_see() {
+    fn the_fields_of_nginx_become_attributes() {
         let mut fields = FROM_NGINX.to_vec();
         fields.push(("X-Api-Key", "carol"));
         fields.push(("cookie", "a=1; session=s3; sessions=no"));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_must_say_and_does_not_is_named() {
+    fn missing_gateway_fields_are_named() {
         for missing in 0..4 {
             let mut fields = FROM_NGINX.to_vec();
             let (name, _) = fields.remove(missing);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_names_nobody_is_an_error_and_nobody_is_counted_as_the_gateway() {
+    fn a_field_without_a_client_address_is_an_error() {
         let mut nginx = FROM_NGINX.to_vec();
         let mut others = vec![
             ("x-forwarded-uri", "/"),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_taken_apart() {
+    fn targets_are_split_into_path_and_query() {
         for (uri, expected) in [
             ("/a/b?c=d", ("/a/b", "c=d")),
             ("/a?b?c", ("/a", "b?c")),

@@ -68,7 +68,7 @@ impl Gateways {
 impl Gateway {
     /// The refusal of a request that would have to wait while the wait queue is full.
     pub(crate) fn respond_queue_full(self, refusal: Refusal) -> HttpResponse {
-        let detail = "the request would have to wait, and too many do already";
+        let detail = "the request would have to wait, and the wait queue is full";
         let sent = Refusal {
             status: self.denial_status(refusal.status),
             ..refusal

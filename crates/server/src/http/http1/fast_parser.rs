@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_is_taken_apart_and_what_follows_is_left() {
+    fn a_plain_request_is_parsed_and_the_next_one_is_left() {
         let input = b"POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}GET";
         let plain = parse_request(input, &Any).unwrap();
         assert_eq!(plain.method, Method::POST);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_there_for_those_who_look_at_them() {
+    fn header_fields_are_collected_where_the_endpoint_reads_them() {
         let input = b"GET /fields HTTP/1.1\r\nX-A: 1\r\nx-a: 2\r\nconnection: Keep-Alive\r\n\r\n";
         let plain = parse_request(input, &Any).unwrap();
         let values: Vec<_> = plain.headers.get_all("x-a").iter().collect();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_beginning_of_a_request_is_plain() {
+    fn no_incomplete_request_is_plain() {
         let whole = "POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}";
         for cut in 0..whole.len() {
             assert!(!is_plain(&whole[..cut]), "{cut}");
@@ -188,7 +188,7 @@ mod tests {
 
     /// hyper handles each of these: another proxy may read it differently, or it needs special handling.
     #[test]
-    fn whatever_is_not_plain_is_left_to_others() {
+    fn requests_that_are_not_plain_are_left_to_hyper() {
         let post = |fields: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n{{}}");
         for request in [
             post("content-length: 2\r\ncontent-length: 2\r\n"),

@@ -60,7 +60,7 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
     };
     if let Err(error) = ended {
         // The client caused this: it disconnected, was too slow, or does not speak HTTP.
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended early");
     }
 }
 

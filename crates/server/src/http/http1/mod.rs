@@ -43,7 +43,7 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
             .await;
         }
         // The client disconnected.
-        Err(error) => tracing::debug!(%error, "a connection ended early"),
+        Err(error) => tracing::debug!(%error, "connection ended early"),
     }
 }
 

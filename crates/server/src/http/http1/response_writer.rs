@@ -79,7 +79,7 @@ fn cached_date(now: Instant) -> [u8; DATE_LEN] {
 
 #[expect(
     clippy::disallowed_types,
-    reason = "a date is the machine's, whatever clock decides; nothing is decided by it"
+    reason = "the Date header uses the system time; no decision depends on it"
 )]
 fn current_date() -> ([u8; DATE_LEN], Duration) {
     let now = std::time::SystemTime::now();

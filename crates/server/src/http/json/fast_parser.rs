@@ -110,7 +110,7 @@ mod tests {
     use crate::http::json::parse_any_check_request;
 
     #[test]
-    fn what_is_plain_is_read_as_the_other_reader_reads_it() {
+    fn plain_requests_are_parsed_as_by_the_full_parser() {
         for body in [
             "{}",
             " { } \n",
@@ -132,7 +132,7 @@ mod tests {
 
     /// This parser gives up on all of these, so it accepts nothing that the full parser rejects.
     #[test]
-    fn what_is_not_plain_or_wrong_is_left_to_the_reader_that_explains() {
+    fn other_requests_are_left_to_the_full_parser() {
         for body in [
             "",
             "[]",
@@ -171,7 +171,7 @@ mod tests {
 
     /// Both parsers agree about every request that is plain up to one damaged byte.
     #[test]
-    fn no_damaged_question_is_read_differently() {
+    fn no_damaged_request_is_parsed_differently() {
         let body = br#"{"attributes":{"ip":"::1","header.a":"b c"},"cost":12,"peek":true}"#;
         for at in 0..body.len() {
             for byte in *b"{}[]\":,\\ 01atx\n" {

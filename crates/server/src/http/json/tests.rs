@@ -36,7 +36,7 @@ fn a_whole_number_may_be_written_with_a_point() {
 }
 
 #[test]
-fn what_is_not_understood_is_named() {
+fn invalid_input_is_named() {
     let whole = "it must be a whole number";
     let cases = [
         (r#"{"key":null}"#, "key", "null", "it must be a string"),
@@ -125,7 +125,7 @@ fn bodies_that_are_not_such_an_object_are_refused() {
 }
 
 #[test]
-fn a_batch_says_which_of_its_questions_is_wrong() {
+fn an_error_in_a_batch_names_its_request() {
     let batch = parse_check_requests(br#"{"requests": [{}, {"cost": 2}]}"#).unwrap();
     assert_eq!(batch.len(), 2);
     assert_eq!(batch[1].cost, Some(2));

@@ -101,7 +101,7 @@ impl TlsFiles {
     ) -> Result<Timestamp, InvalidTls> {
         let invalid = |reason: String| Err(InvalidTls::new(&self.certificate, reason));
         let Some(validity) = chain.first().and_then(|first| Validity::parse(first)) else {
-            return invalid("its certificate cannot be understood: it is not X.509".to_owned());
+            return invalid("the certificate is not valid X.509".to_owned());
         };
         if validity.until <= now {
             return invalid(format!(
@@ -111,7 +111,7 @@ impl TlsFiles {
         }
         if validity.from > now {
             let from = format_utc(validity.from);
-            return invalid(format!("the certificate is valid only from {from}"));
+            return invalid(format!("the certificate is not valid before {from}"));
         }
         Ok(validity.until)
     }
@@ -124,7 +124,7 @@ impl TlsFiles {
                 InvalidTls::new(&self.key, reason)
             }
             rustls::Error::InvalidCertificate(error) => {
-                let reason = format!("its certificate cannot be understood: {error}");
+                let reason = format!("the certificate is invalid: {error}");
                 InvalidTls::new(&self.certificate, reason)
             }
             other => InvalidTls::new(&self.key, format!("the key cannot be used: {other}")),
@@ -161,7 +161,7 @@ fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Inva
     let invalid = |reason: String| InvalidTls::new(path, reason);
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound if is_encrypted(bytes) => {
-            invalid("the key is encrypted; it must be kept in plain PEM, readable by this program only".to_owned())
+            invalid("the key is encrypted; it must be unencrypted PEM, readable only by this program".to_owned())
         }
         rustls::pki_types::pem::Error::NoItemsFound => {
             invalid("there is no private key in it; it must be PEM, with a line `-----BEGIN PRIVATE KEY-----`".to_owned())
@@ -183,7 +183,7 @@ fn verifier(
     let mut roots = RootCertStore::empty();
     for authority in certificates(path, bytes)? {
         roots.add(authority).map_err(|error| {
-            let reason = format!("a certificate in it cannot be an authority: {error}");
+            let reason = format!("it contains a certificate that cannot be an authority: {error}");
             InvalidTls::new(path, reason)
         })?;
     }

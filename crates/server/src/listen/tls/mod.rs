@@ -168,7 +168,7 @@ impl ServerTls {
         if is_new {
             state.is_current = false;
             increment(&self.refusals);
-            tracing::error!(%error, "TLS files refused, the last good ones stay in force");
+            tracing::error!(%error, "TLS files refused, previous certificate stays in use");
         }
         TlsReload::Rejected
     }
@@ -193,9 +193,9 @@ impl ServerTls {
         let certificate = self.files.certificate.display();
         let until = format_utc(expires);
         if expires <= now {
-            tracing::error!(%certificate, expired = %until, "the TLS certificate has expired");
+            tracing::error!(%certificate, expired = %until, "TLS certificate expired");
         } else {
-            tracing::warn!(%certificate, expires = %until, "the TLS certificate expires soon");
+            tracing::warn!(%certificate, expires = %until, "TLS certificate expires soon");
         }
     }
 

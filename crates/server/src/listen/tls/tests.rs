@@ -53,7 +53,7 @@ impl Drop for Dir {
 }
 
 #[test]
-fn what_is_wrong_at_the_start_is_said_with_the_file() {
+fn load_errors_name_the_file() {
     let (dir, authority) = (Dir::new("start"), Authority::new("ours"));
     let gone = "it cannot be read: No such file or directory (os error 2)";
     assert_eq!(dir.load_error(), format!("cert.pem: {gone}"));
@@ -77,7 +77,7 @@ fn what_is_wrong_at_the_start_is_said_with_the_file() {
     );
     assert_eq!(
         dir.load_error(),
-        "cert.pem: its certificate cannot be understood: it is not X.509"
+        "cert.pem: the certificate is not valid X.509"
     );
     dir.pair(&authority, 2020, 2040);
     dir.write("key.pem", "nothing");
@@ -121,7 +121,7 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
     dir.pair(&authority, 2030, 2040);
     assert_eq!(
         dir.load_error(),
-        "cert.pem: the certificate is valid only from 2030-01-01 00:00:00 UTC"
+        "cert.pem: the certificate is not valid before 2030-01-01 00:00:00 UTC"
     );
     dir.write("cert.pem", &"x".repeat((1 << 20) + 1));
     assert_eq!(dir.load_error(), "cert.pem: it is longer than 1 MiB");
@@ -144,7 +144,7 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
 }
 
 #[test]
-fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
+fn changed_files_are_loaded_and_invalid_ones_change_nothing() {
     let (dir, authority) = (Dir::new("change"), Authority::new("ours"));
     dir.pair(&authority, 2020, 2040);
     let tls = ServerTls::open(dir.files(), NOW).unwrap();
@@ -184,7 +184,7 @@ fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
 }
 
 #[test]
-fn that_a_certificate_expires_is_said_from_two_weeks_before_once_a_day() {
+fn expiry_warnings_start_two_weeks_before_and_come_once_a_day() {
     let (dir, authority) = (Dir::new("expiry"), Authority::new("ours"));
     dir.pair(&authority, 2020, 2040);
     let tls = ServerTls::open(dir.files(), NOW).unwrap();

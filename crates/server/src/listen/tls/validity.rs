@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_refused() {
         for text in [
             "",
             "Z",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_told_as_it_was_read() {
+    fn a_time_is_formatted_as_it_was_parsed() {
         for (text, told) in [
             ("700101000000Z", "1970-01-01 00:00:00 UTC"),
             ("240229235959Z", "2024-02-29 23:59:59 UTC"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_beginning_of_a_certificate_and_no_noise_is_one() {
+    fn truncated_certificates_and_noise_are_refused() {
         // The smallest value with a validity at the place where certificates have it.
         let inner = |bytes: &[u8]| {
             let mut der = vec![SEQUENCE, u8::try_from(bytes.len()).unwrap()];

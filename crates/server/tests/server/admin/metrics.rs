@@ -1,4 +1,4 @@
-//! Metrics: what they count is what happened, every scraper can read them, and there are never too many.
+//! Metrics count what happened, every scraper can parse them, and their number is bounded.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn feed(managed: &TestAdmin, commands: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_each_limit_decides_is_counted_under_its_name() {
+async fn the_decisions_of_each_limit_are_counted_under_its_name() {
     let managed = serve_admin(POLICY).await;
     let admitted = (0..7).filter(|_| managed.check("a")).count();
     assert_eq!(admitted, 5);
@@ -96,7 +96,7 @@ async fn what_each_limit_decides_is_counted_under_its_name() {
 }
 
 #[tokio::test]
-async fn both_formats_say_the_same() {
+async fn both_formats_have_the_same_values() {
     let managed = serve_admin(POLICY).await;
     managed.check("a");
     managed.app.metrics().record_degradation(
@@ -121,7 +121,7 @@ async fn both_formats_say_the_same() {
         open.samples.keys().collect::<Vec<_>>(),
         plain.samples.keys().collect::<Vec<_>>()
     );
-    // What the process and the admin listener do meanwhile aside.
+    // Ignore what the process and the admin listener add meanwhile.
     let is_ours =
         |series: &&String| !series.starts_with("process_") && !series.contains("\"admin\"");
     for series in open.samples.keys().filter(is_ours) {
@@ -135,7 +135,7 @@ async fn both_formats_say_the_same() {
 }
 
 #[tokio::test]
-async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
+async fn commands_of_redis_clients_are_counted_by_outcome() {
     let managed = serve_admin(POLICY).await;
     feed(
         &managed,
@@ -172,7 +172,7 @@ async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
 }
 
 #[tokio::test]
-async fn questions_over_http_are_counted_by_what_came_of_them() {
+async fn http_requests_are_counted_by_outcome() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
     let server = serve_app(app, clock, HttpLimits::default()).await;
@@ -231,7 +231,7 @@ async fn counters_survive_another_policy_where_the_limit_stays() {
 }
 
 #[tokio::test]
-async fn what_operators_have_done_can_be_seen() {
+async fn operator_changes_are_visible_in_metrics() {
     let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     operator
@@ -259,7 +259,7 @@ async fn what_operators_have_done_can_be_seen() {
     );
 }
 
-/// I-06: the number of series is that of the policy, however many keys there are, and has a bound for any policy.
+/// I-06: the number of series depends on the policy, not on keys, and is bounded for any policy.
 #[tokio::test]
 async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_limits() {
     let limits = |count: usize| -> String {
@@ -315,9 +315,9 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
     assert_eq!(of_limits(&scraped(&managed).await), 501 * 7);
 }
 
-/// Files of envoyproxy/ratelimit in the place of a policy: their rules are counted by name, and halted together.
+/// With envoyproxy/ratelimit configuration instead of a policy: rules are counted by name and halted together.
 #[tokio::test]
-async fn rules_of_envoys_files_are_counted_switched_and_told() {
+async fn rules_of_envoy_files_are_counted_switched_and_listed() {
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }]";
     let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));

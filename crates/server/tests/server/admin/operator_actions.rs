@@ -1,4 +1,4 @@
-//! What operators can do, and what they read.
+//! Operator actions, and the pages that operators read.
 
 use serde_json::json;
 use tollgate_core::Nanos;
@@ -15,7 +15,7 @@ limits:
 "#;
 
 #[tokio::test]
-async fn everything_there_is_is_on_the_front_page_and_in_the_description() {
+async fn every_endpoint_is_on_the_index_page_and_in_the_openapi_document() {
     let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     let page = operator.get("/").await;
@@ -42,7 +42,7 @@ async fn everything_there_is_is_on_the_front_page_and_in_the_description() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_is_not_ready_but_still_there() {
+async fn a_stopping_server_is_alive_but_not_ready() {
     let mut managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     assert_eq!(operator.get("/readyz").await.status, 200);
@@ -113,7 +113,7 @@ async fn a_key_gets_another_quota_for_a_while() {
 }
 
 #[tokio::test]
-async fn keys_and_networks_are_blocked_until_the_time_is_up_or_somebody_lets_them_through() {
+async fn keys_and_networks_are_blocked_until_expiry_or_until_they_are_unblocked() {
     let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     let body = r#""limit": "api", "key": "a", "for": "1min""#;
@@ -136,7 +136,7 @@ async fn keys_and_networks_are_blocked_until_the_time_is_up_or_somebody_lets_the
 }
 
 #[tokio::test]
-async fn what_a_key_has_used_is_forgotten() {
+async fn a_reset_forgets_the_usage_of_a_key() {
     let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     assert!(managed.check("a") && managed.check("a") && !managed.check("a"));
@@ -150,7 +150,7 @@ async fn what_a_key_has_used_is_forgotten() {
 }
 
 #[tokio::test]
-async fn everything_is_signed_and_can_be_read_again() {
+async fn every_change_is_signed_and_in_the_audit_log() {
     let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     let json = [("content-type", "application/json")];
@@ -191,8 +191,8 @@ async fn everything_is_signed_and_can_be_read_again() {
     assert_eq!(events[1]["what"], "limit `api` switched to shadow");
 }
 
-/// What is asked, and which status and words it is refused with.
-const NONSENSE: &[(&str, &str, &str, u16, &str)] = &[
+/// The request, and the status and message of its refusal.
+const INVALID_REQUESTS: &[(&str, &str, &str, u16, &str)] = &[
     (
         "PUT",
         "/v1/switches",
@@ -271,15 +271,15 @@ const NONSENSE: &[(&str, &str, &str, u16, &str)] = &[
         "/v1/reload",
         "",
         409,
-        "the policy comes from no file",
+        "the policy does not come from a file",
     ),
 ];
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_and_named() {
+async fn invalid_operator_requests_are_refused_by_field() {
     let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
-    for (method, path, body, status, words) in NONSENSE {
+    for (method, path, body, status, words) in INVALID_REQUESTS {
         let answer = operator.change(method, path, body).await;
         assert_eq!(answer.status, *status, "{path} {body}");
         assert!(answer.problem().starts_with(words), "{}", answer.problem());
@@ -296,7 +296,7 @@ async fn what_makes_no_sense_is_refused_and_named() {
 }
 
 #[tokio::test]
-async fn the_policys_file_is_read_again_and_what_is_wrong_with_it_is_said() {
+async fn the_policy_file_is_reloaded_and_its_errors_are_reported() {
     let path = std::env::temp_dir().join(format!("tollgate-admin-{}.yaml", std::process::id()));
     std::fs::write(&path, POLICY).unwrap();
     let clock = std::sync::Arc::new(ManualClock::at(tollgate_core::Timestamp::from_secs(
@@ -345,7 +345,7 @@ async fn the_policys_file_is_read_again_and_what_is_wrong_with_it_is_said() {
 
 const SECRET: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
 
-/// Whoever may only read learns how things stand, and nobody's key.
+/// The read permission reveals the state of the server, but no keys.
 #[tokio::test]
 async fn s39_nothing_that_a_reader_sees_has_a_key_in_it() {
     let text = format!(

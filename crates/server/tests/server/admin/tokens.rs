@@ -1,4 +1,4 @@
-//! Who may read and who may operate.
+//! Read and operate permissions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn both() -> AdminTokens {
 }
 
 #[tokio::test]
-async fn on_loopback_without_tokens_everybody_on_this_machine_may_do_everything() {
+async fn on_loopback_without_tokens_every_local_client_may_operate() {
     let managed = serve_admin(POLICY).await;
     let mut operator = managed.operator().await;
     assert_eq!(operator.get("/metrics").await.status, 200);
@@ -27,7 +27,7 @@ async fn on_loopback_without_tokens_everybody_on_this_machine_may_do_everything(
 }
 
 #[test]
-fn s39_where_others_can_reach_it_there_is_no_admin_without_tokens() {
+fn s39_an_admin_listener_that_other_machines_can_reach_needs_tokens() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1)));
     let app = Arc::new(App::new(&policy(POLICY), 10, clock).unwrap());
     for place in ["0.0.0.0:8088", "[::]:8088", "192.0.2.1:8088"] {
@@ -49,7 +49,7 @@ fn s39_where_others_can_reach_it_there_is_no_admin_without_tokens() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_set_are_asked_for_on_loopback_too_and_each_opens_its_own_doors() {
+async fn tokens_are_required_on_loopback_too_and_each_has_its_own_permission() {
     let managed = serve_admin_with_tokens(POLICY, both()).await;
     let mut stranger = managed.operator().await;
     for path in ["/", "/metrics", "/v1/state", "/v1/audit", "/nowhere"] {
@@ -57,7 +57,7 @@ async fn tokens_that_are_set_are_asked_for_on_loopback_too_and_each_opens_its_ow
         assert_eq!(answer.status, 401, "{path}");
         let challenge = answer.field("www-authenticate");
         assert_eq!(challenge, Some(r#"Bearer realm="tollgate admin""#));
-        assert!(answer.problem().starts_with("show a token"));
+        assert!(answer.problem().starts_with("a token is required"));
     }
     assert_eq!(stranger.put("/v1/switches", HALT).await.status, 401);
     for path in ["/healthz", "/readyz"] {
@@ -76,7 +76,7 @@ async fn tokens_that_are_set_are_asked_for_on_loopback_too_and_each_opens_its_ow
 }
 
 #[tokio::test]
-async fn without_an_operate_token_nobody_operates() {
+async fn without_an_operate_token_operating_is_disabled() {
     let managed =
         serve_admin_with_tokens(POLICY, AdminTokens::new(Some(READ), None).unwrap()).await;
     let mut reader = managed.operator().await.with_token(READ);
@@ -104,7 +104,7 @@ async fn tokens_cannot_be_guessed_for_long() {
         (answer.status, answer.field("retry-after")),
         (429, Some("6"))
     );
-    // From the same address the right one is not even looked at, or it could be found out.
+    // From the same address even the right token is refused, so that guessing cannot find it.
     let mut operator = managed.operator().await.with_token(OPERATE);
     assert_eq!(operator.get("/v1/state").await.status, 429);
     assert_eq!(operator.get("/readyz").await.status, 200);
@@ -115,7 +115,7 @@ async fn tokens_cannot_be_guessed_for_long() {
 }
 
 #[tokio::test]
-async fn what_is_no_bearer_token_is_none() {
+async fn other_authorization_schemes_are_no_tokens() {
     let managed = serve_admin_with_tokens(POLICY, both()).await;
     let mut client = managed.operator().await;
     let bearer = format!("Bearer {OPERATE}");

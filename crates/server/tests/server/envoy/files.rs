@@ -1,4 +1,4 @@
-//! A file of envoyproxy/ratelimit as its users have them, with most of what it knows, put under the same Envoy unchanged.
+//! A typical envoyproxy/ratelimit configuration with most of its features, used by the same Envoy unchanged.
 
 use tollgate_core::Nanos;
 use tollgate_testkit::envoy::Version;
@@ -40,7 +40,7 @@ descriptors:
       requests_per_unit: 1
 "#;
 
-/// The example's first route with other descriptors.
+/// The first route of the example with other descriptors.
 fn asking_for_more() -> String {
     let user = "- actions: [{ request_headers: { header_name: x-user, descriptor_key: user } }]";
     let more = "- actions: [{ request_headers: { header_name: x-plan, descriptor_key: plan } }, \
@@ -73,7 +73,7 @@ async fn the_most_specific_rule_decides_at_every_level() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn patterns_count_each_value_and_a_rule_in_shadow_refuses_nobody() {
+async fn patterns_count_each_value_and_a_rule_in_shadow_mode_refuses_nothing() {
     let mut rig = EnvoyHarness::with_config(Version::V1_40, &asking_for_more(), FILE).await;
     let root = on("gold", "root");
     for target in ["/api/beta1", "/api/beta2"] {

@@ -1,4 +1,4 @@
-//! The same Envoy, decided by a policy of ours: everything or nothing, and what is refused costs nothing.
+//! The same Envoy with a policy: all limits are charged or none, and refusals cost nothing.
 
 use tollgate_core::Nanos;
 use tollgate_testkit::envoy::Version;
@@ -36,12 +36,12 @@ async fn a_refused_request_takes_nothing_from_its_other_limits() {
     for _ in 0..10 {
         let denied = rig.get("/api", &BOB).await;
         assert_eq!((denied.status, remaining(&denied)), (429, Some(0)));
-        // A bucket: one comes back every half hour, and not all of them at once at the end of a window.
+        // A token bucket refills one token every half hour, not all at the end of a window.
         assert_eq!(denied.field("retry-after"), Some("1800"));
         let ours = denied.field("ratelimit").unwrap();
         assert!(ours.contains(r#""per-user";r=0;t=1800"#), "{ours}");
     }
-    // By files the address would have been charged twelve times. Here it was charged twice, and three are left.
+    // With files the address would have been charged twelve times. Here it was charged twice, and three are left.
     for (user, left) in [("carol", 1), ("dave", 1), ("erin", 0)] {
         assert_eq!(
             rig.remaining_after("/api", &[("x-user", user)]).await,
@@ -58,7 +58,7 @@ async fn a_refused_request_takes_nothing_from_its_other_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_paid_afterwards_may_go_into_debt_and_looking_says_so() {
+async fn costs_charged_afterwards_may_cause_debt_and_a_peek_shows_it() {
     let server = serve_policy(POLICY).await;
     let mut rig = EnvoyHarness::in_front_of(server, Version::V1_40, ENVOY).await;
     let using = [("x-user", "bob"), ("say-x-tokens-used", "60")];
@@ -66,7 +66,7 @@ async fn what_is_paid_afterwards_may_go_into_debt_and_looking_says_so() {
     rig.wait_for_calls(2);
     assert_eq!(rig.remaining_after("/chat", &using).await, 40);
     rig.wait_for_calls(4);
-    // Forty were left and sixty were used: twenty are owed, and one is there again when they are paid back.
+    // Forty were left and sixty were used: twenty are owed, and one is available when they are paid back.
     let denied = rig.get("/chat", &using).await;
     assert_eq!((denied.status, remaining(&denied)), (429, Some(0)));
     assert_eq!(denied.field("retry-after"), Some("756"));

@@ -1,4 +1,4 @@
-//! Yes and no, and the words that clients get with them.
+//! Admissions and refusals, with the header fields that clients get.
 
 use tollgate_core::Nanos;
 use tollgate_testkit::envoy::Version;
@@ -8,9 +8,9 @@ use super::harness::{ENVOY, EnvoyHarness, LIMITS, TO_THE_HOUR, remaining};
 const BOB: [(&str, &str); 1] = [("x-user", "bob")];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_go_through_until_the_limit_and_then_clients_see_429_with_its_words() {
+async fn requests_are_admitted_to_the_limit_and_then_get_429_with_its_fields() {
     let mut rig = EnvoyHarness::new().await;
-    // The draft's third version: the tightest limit first, then all of them.
+    // The third version of the draft: the tightest limit first, then all limits.
     let limits = r#"3, 1000;w=60, 3;w=3600;name="per-user""#;
     for left in [2, 1, 0] {
         let allowed = rig.get("/api/orders", &BOB).await;
@@ -36,9 +36,9 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429_with_its_w
     assert_eq!(denied.field("x-ratelimit-reset"), Some(&*until));
     assert_eq!(denied.field("retry-after"), Some(&*until));
 
-    // Another user has a quota of their own.
+    // Another user has their own quota.
     assert_eq!(rig.remaining_after("/api", &[("x-user", "carol")]).await, 2);
-    // What was promised is kept, and not a second earlier.
+    // A request is admitted when `Retry-After` says so, and not a second earlier.
     rig.clock.advance(Nanos::from_secs(TO_THE_HOUR - 1));
     let early = rig.get("/api", &BOB).await;
     assert_eq!((early.status, early.field("retry-after")), (429, Some("1")));
@@ -53,7 +53,7 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429_with_its_w
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_route_or_a_request_without_a_limit_is_not_asked_about() {
+async fn routes_and_requests_without_a_limit_cause_no_call() {
     let mut rig = EnvoyHarness::new().await;
     for (target, fields) in [("/elsewhere", BOB), ("/search", [("x-usr", "bob")])] {
         let allowed = rig.get(target, &fields).await;
@@ -66,7 +66,7 @@ async fn a_route_or_a_request_without_a_limit_is_not_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_upstream_says_about_its_own_limits_stays_beside_ours() {
+async fn rate_limit_fields_of_the_upstream_are_kept_besides_ours() {
     let mut rig = EnvoyHarness::new().await;
     let fields = "x-user: bob\r\nsay-ratelimit: \"theirs\";r=7\r\n";
     let lines = rig.lines("/api", fields).await;
@@ -78,9 +78,9 @@ async fn what_an_upstream_says_about_its_own_limits_stays_beside_ours() {
     assert_eq!(said, [r#""theirs";r=7"#, ours]);
 }
 
-/// Envoy can write `Retry-After` by itself. Then there is still one, and it is ours.
+/// Envoy can write `Retry-After` itself. Then there is still only one, and it is ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retry_after_is_there_once_whoever_writes_it() {
+async fn retry_after_occurs_once_even_if_envoy_writes_it_too() {
     let line = "enable_x_ratelimit_headers: DRAFT_VERSION_03";
     let both = ENVOY.replace(
         line,
@@ -91,14 +91,14 @@ async fn retry_after_is_there_once_whoever_writes_it() {
     for _ in 0..3 {
         rig.remaining_after("/api", &BOB).await;
     }
-    // A field that came twice would have stopped the test's client.
+    // The client of this test fails on a duplicate field.
     let denied = rig.get("/api", &BOB).await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.field("retry-after"), Some(&*TO_THE_HOUR.to_string()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limit_that_envoy_brings_along_takes_the_place_of_the_files() {
+async fn a_limit_override_from_envoy_replaces_the_limit_of_the_files() {
     let mut rig = EnvoyHarness::new().await;
     let rich = [("x-tenant", "acme"), ("x-tenant-limit", "5")];
     for left in (0..5).rev() {
@@ -114,7 +114,7 @@ async fn a_limit_that_envoy_brings_along_takes_the_place_of_the_files() {
     let denied = rig.get("/tenant", &rich).await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.field("retry-after"), Some(&*TO_THE_HOUR.to_string()));
-    // Without it the file's limit holds. As with envoyproxy/ratelimit both count in the same window.
+    // Without it the limit of the file applies. As in envoyproxy/ratelimit, both count in the same window.
     let plain = [("x-tenant", "acme")];
     assert_eq!(rig.get("/tenant", &plain).await.status, 429);
     let other = [("x-tenant", "globex")];

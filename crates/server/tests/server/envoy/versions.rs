@@ -1,4 +1,4 @@
-//! The oldest Envoy that is promised, by the same example without what it does not know.
+//! The oldest supported Envoy, with the same example without the features that it lacks.
 
 use tollgate_testkit::envoy::Version;
 
@@ -6,7 +6,7 @@ use super::harness::{ENVOY, EnvoyHarness, LIMITS, TO_THE_HOUR, remaining};
 
 const BOB: [(&str, &str); 1] = [("x-user", "bob")];
 
-/// What the example says to do.
+/// The changes that the example documents for older versions.
 fn before_1_38() -> String {
     let kept = ENVOY
         .lines()
@@ -15,7 +15,7 @@ fn before_1_38() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn envoy_1_36_asks_charges_and_words_as_1_40_does() {
+async fn envoy_1_36_behaves_as_1_40_does() {
     let older = before_1_38();
     assert_eq!(ENVOY.lines().count() - older.lines().count(), 3);
     let mut rig = EnvoyHarness::with_config(Version::V1_36, &older, LIMITS).await;

@@ -1,4 +1,4 @@
-//! Several servers with one Redis: they see each other, and what operators say on one holds on all.
+//! Several servers with one Redis: they see each other, and operator changes on one apply to all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::running_server::RunningServer;
 
 const POLICY: &str = "limits: [{ name: api, key: header.x-api-key, rate: 2/h }]";
 const SECRET: &str = "the secret of this fleet";
-/// Far above what anything here takes; only what never happens reaches it.
+/// Far above any duration here; only a hang reaches it.
 const PATIENT: Duration = Duration::from_secs(60);
 
 /// A server whose task can be killed.
@@ -115,7 +115,7 @@ impl FleetMember {
     }
 }
 
-/// Asks until it is so, and fails after a long time.
+/// Polls until the condition holds, and fails after a long time.
 async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let mut looks = tokio::time::interval(Duration::from_millis(20));
     let waiting = async {
@@ -128,7 +128,7 @@ async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all() {
+async fn three_servers_see_each_other_and_operator_changes_apply_to_all() {
     let redis = Server::start(Kind::Redis);
     let url = redis.url();
     let one = FleetMember::start(&url).await;
@@ -170,7 +170,7 @@ async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all
         "{audit}"
     );
 
-    // Taken back on a node that does not know it by name.
+    // Revoked on a node that does not know the limit by name.
     three.change("DELETE", "/v1/blocks", block).await;
     until("it is gone where it was said", || async {
         one.get("/v1/blocks").await["blocks"] == json!([])
@@ -190,7 +190,7 @@ async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_ready() {
+async fn operator_changes_outlive_all_servers_and_apply_before_the_next_is_ready() {
     let redis = Server::start(Kind::Redis);
     let first = FleetMember::start(&redis.url()).await;
     let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
@@ -206,7 +206,7 @@ async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_r
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
+async fn the_kill_switch_over_envoy_files_applies_to_all_servers() {
     let redis = Server::start(Kind::Redis);
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 1 } }]";
     let mut members = Vec::new();
@@ -219,7 +219,7 @@ async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
     }
     let (one, two) = (&members[0], &members[1]);
     let grpc = GrpcServer::new(Arc::clone(two.app.envoy()));
-    // A RateLimitRequest: the domain, and one descriptor with one entry. The first field of the answer is the code.
+    // A RateLimitRequest: the domain and one descriptor with one entry. The first field of the response is the code.
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let is_admitted = async || {
         let mut out = Vec::new();
@@ -235,7 +235,7 @@ async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_another_secret_is_seen_and_told_of() {
+async fn a_server_with_another_secret_is_seen_and_reported() {
     let redis = Server::start(Kind::Redis);
     let one = FleetMember::start(&redis.url()).await;
     let stray = FleetMember::start_with(&redis.url(), "not the secret at all").await;
@@ -262,7 +262,7 @@ async fn a_server_with_another_secret_is_seen_and_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_back_empty() {
+async fn s_02_operator_changes_without_redis_apply_locally_and_everywhere_after_an_empty_restart() {
     let mut redis = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
     let (one, two) = (
         FleetMember::start(&redis.url()).await,

@@ -1,4 +1,4 @@
-//! While the store is there: one quota, whichever server is asked and however.
+//! With the store available: one quota, for all servers and protocols.
 
 use tollgate_server::App;
 use tollgate_store::SystemClock;
@@ -10,7 +10,7 @@ use crate::grpc::OK;
 const TEN: &str = "limits: [{ name: ten, key: header.x-api-key, rate: 10/h }]";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
+async fn two_servers_share_one_quota_over_every_protocol() {
     let redis = Node::start(Kind::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -52,7 +52,7 @@ async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_policy_counts() {
+async fn throttle_commands_are_shared_and_never_spend_policy_quota() {
     let redis = Node::start(Kind::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -72,7 +72,7 @@ async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_polic
         "{}",
         answer.body
     );
-    // A key that is not told apart by more than the letter before it.
+    // A key that differs from a policy's key only in the prefix.
     let said = one
         .send_commands(&["CL.THROTTLE t 0 1 3600", "CL.THROTTLE tt 0 1 3600"])
         .await;
@@ -80,7 +80,7 @@ async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_polic
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pipelined_commands_are_answered_in_order_however_many_are_decided_together() {
+async fn pipelined_commands_are_answered_in_order() {
     let redis = Node::start(Kind::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
     let mut commands = Vec::new();
@@ -101,7 +101,7 @@ async fn pipelined_commands_are_answered_in_order_however_many_are_decided_toget
     }
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let said = one.send_commands(&commands).await;
-    // The last number of each is when the bucket is full, which the server's clock moves.
+    // The last number of each reply is the reset time, which depends on the server's clock.
     let without_reset = said
         .replace("\r\n:-1\r\n:", "\r\n:-1\r\n~")
         .split("\r\n")
@@ -116,10 +116,10 @@ async fn pipelined_commands_are_answered_in_order_however_many_are_decided_toget
     );
 }
 
-/// Found in review: reading a quoted inline command rewrites it in place, and one that had to wait for a decision before it was
-/// read twice, the second time as nonsense.
+/// Found in review: parsing a quoted inline command rewrites it in place. A command that waited for an earlier decision was
+/// parsed twice, the second time as garbage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quoted_command_behind_a_decision_is_read_once() {
+async fn a_quoted_command_after_a_decision_is_parsed_once() {
     let redis = Node::start(Kind::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
     let said = one
@@ -133,7 +133,7 @@ async fn a_quoted_command_behind_a_decision_is_read_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_is_shared_and_its_ticket_is_released_by_another_protocol_of_the_same_server() {
+async fn a_lease_is_shared_and_its_ticket_can_be_released_by_another_protocol() {
     let redis = Node::start(Kind::Redis, &[]);
     let policy = "limits: [{ name: one, key: header.x-api-key, concurrency: 1 }]";
     let (one, other) = (
@@ -160,7 +160,7 @@ async fn a_place_is_shared_and_its_ticket_is_released_by_another_protocol_of_the
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_estimated_and_settled_is_shared() {
+async fn estimates_and_settlements_are_shared() {
     let redis = Node::start(Kind::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -184,7 +184,7 @@ async fn what_is_estimated_and_settled_is_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store() {
+async fn a_reset_on_one_server_applies_to_all_and_metrics_show_the_store() {
     let redis = Node::start(Kind::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -213,7 +213,7 @@ async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_of_envoy_count_together_too() {
+async fn envoy_files_share_their_counters_too() {
     let redis = Node::start(Kind::Redis, &[]);
     let folder = std::env::temp_dir().join(format!("tollgate-fleet-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! While the store is away: nobody is answered with an error for it, and once it is back it decides again.
+//! While the store is unavailable no client gets an error, and afterwards the store decides again.
 
 use tokio::net::TcpListener;
 use tollgate_testkit::redis::{Kind, Node, Server};
@@ -14,7 +14,7 @@ limits:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_killed_costs_nobody_an_answer_and_decides_again_when_it_is_back() {
+async fn a_killed_store_causes_no_errors_and_decides_again_after_its_restart() {
     let mut redis = Node::start(
         Kind::Redis,
         &["--appendonly", "yes", "--appendfsync", "always"],
@@ -35,7 +35,7 @@ async fn a_store_that_is_killed_costs_nobody_an_answer_and_decides_again_when_it
             other => panic!("{other}: {}", answer.body),
         }
     }
-    // Half of a hundred, of which thirty are spent, as far as this node knows.
+    // Half of a hundred, thirty of which are spent as far as this node knows.
     assert!(statuses[0] > 0 && statuses[1] > 0, "{statuses:?}");
     assert!(statuses[0] <= 50, "{statuses:?}");
     let answer = one.should_rate_limit("carol").await.unwrap();
@@ -59,7 +59,7 @@ async fn a_store_that_is_killed_costs_nobody_an_answer_and_decides_again_when_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_limit_that_is_closed_refuses_for_want_of_a_store_and_says_when_to_come_back() {
+async fn only_a_limit_that_fails_closed_refuses_without_a_store_and_sends_retry_after() {
     let mut redis = Node::start(Kind::Redis, &[]);
     let one = start_server(&redis.url(), LIMITS).await;
     redis.kill();
@@ -110,7 +110,7 @@ async fn only_a_limit_that_is_closed_refuses_for_want_of_a_store_and_says_when_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_starts_without_its_store_is_ready_and_heals_by_itself() {
+async fn a_server_that_starts_without_its_store_is_ready_and_recovers() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);

@@ -1,4 +1,4 @@
-//! Clients that send what nobody should (S-37): each is answered or cut off, and everybody else is served.
+//! Hostile clients (S-37): each is answered or disconnected, and all other clients are served.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The head of a call, without compression.
+/// The head of a call, without header compression.
 fn head(path: &str) -> Vec<u8> {
     let mut out = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     out.extend(path.as_bytes());
@@ -48,7 +48,7 @@ fn question() -> Vec<u8> {
     framed(&request("d", &[Descriptor::new(&[("a", "b")])], 0))
 }
 
-/// Sends bytes after a proper beginning, and reads until the server closes or has nothing more to say for now.
+/// Sends bytes after the connection preface, and reads until the server closes or is idle.
 async fn send(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut all = PREFACE.to_vec();
     all.extend(frame(SETTINGS, 0, 0, &[]));
@@ -61,9 +61,9 @@ async fn send_raw(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
     let (mut reader, mut writer) = stream.into_split();
     let mut said = Vec::new();
     let sending = async {
-        // The server may have heard enough before all is said.
+        // The server may close before all bytes are sent.
         let _sent = writer.write_all(bytes).await;
-        // A ping that is answered means that all before it was seen.
+        // The reply to a ping means that the server has processed everything before it.
         let _sent = writer.write_all(&frame(PING, 0, 0, b"the end!")).await;
     };
     let reading = async {
@@ -84,7 +84,7 @@ async fn send_raw(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
     (said, is_closed)
 }
 
-/// The kinds of frames that were sent, and what the last goodbye said.
+/// The error code of the last GOAWAY frame.
 fn goodbye(mut said: &[u8]) -> Option<u32> {
     let mut reason = None;
     while let Some((head, rest)) = said.split_at_checked(9) {
@@ -154,11 +154,11 @@ async fn s37_malformed_frames_end_their_connection_with_a_reason_and_no_other() 
         assert!(goodbye(&said).is_some_and(|reason| reason != 0), "{what}");
         still_answers(&serving).await;
     }
-    // A head within a head.
+    // A HEADERS frame inside a header block.
     let mut within = frame(HEADERS, 0, 1, &path);
     within.extend(frame(DATA, 0, 1, b"x"));
     assert!(send(&serving, &within).await.1);
-    // A stream that depends on itself concerns only itself.
+    // A stream that depends on itself affects only itself.
     send(&serving, &frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 9])).await;
     for garbage in [
         &b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..],
@@ -171,7 +171,7 @@ async fn s37_malformed_frames_end_their_connection_with_a_reason_and_no_other() 
 }
 
 #[tokio::test]
-async fn s37_a_flood_of_calls_that_are_given_up_at_once_ends_the_connection() {
+async fn s37_a_flood_of_cancelled_calls_ends_the_connection() {
     let serving = serve_policy(POLICY).await;
     let path = head(SHOULD_RATE_LIMIT);
     let mut flood = Vec::new();
@@ -190,19 +190,19 @@ async fn s37_a_flood_of_calls_that_are_given_up_at_once_ends_the_connection() {
 async fn s37_floods_of_other_frames_are_survived() {
     let serving = serve_policy(POLICY).await;
     let path = head(SHOULD_RATE_LIMIT);
-    // A head that goes on and on.
+    // An endless header block.
     let mut endless = frame(HEADERS, 0, 1, &path);
     for _ in 0..2_000 {
         endless.extend(frame(CONTINUATION, 0, 1, &[0x40, 1, b'x', 1, b'y']));
     }
     assert!(send(&serving, &endless).await.1);
-    // A body of nothing, again and again.
+    // Endless empty DATA frames.
     let mut empty = frame(HEADERS, END_HEADERS, 1, &path);
     for _ in 0..20_000 {
         empty.extend(frame(DATA, 0, 1, &[]));
     }
     send(&serving, &empty).await;
-    // Pings, settings and priorities.
+    // Floods of PING, SETTINGS and PRIORITY.
     let mut noise = Vec::new();
     for _ in 0..5_000 {
         noise.extend(frame(PING, 0, 0, &[7; 8]));
@@ -222,7 +222,7 @@ async fn s37_a_head_that_is_too_large_costs_its_call() {
     let serving = serve_policy(POLICY).await;
     let mut large = head(SHOULD_RATE_LIMIT);
     for _ in 0..20 {
-        // A field of a name of one byte and a value of a thousand: lengths above 126 take three bytes.
+        // A field with a name of one byte and a value of a thousand bytes. Lengths above 126 take three bytes.
         large.extend([0x00, 1, b'x', 0x7f, 0xe9, 0x06]);
         large.extend([b'y'; 1_000]);
     }
@@ -242,7 +242,7 @@ async fn s37_more_calls_at_once_than_allowed_are_refused_and_the_others_answered
     let serving = super::serve_policy_with(POLICY, limits).await;
     let path = head(SHOULD_RATE_LIMIT);
     let mut bytes = Vec::new();
-    // Whoever has not seen the settings yet may open more; these are refused one by one.
+    // A client that has not seen the settings yet may open more streams. These are refused one by one.
     for number in 0..200_u32 {
         bytes.extend(frame(HEADERS, END_HEADERS, number * 2 + 1, &path));
     }

@@ -1,4 +1,4 @@
-//! gRPC over real sockets: the answers that Envoy gets, what others ask, and what nobody should send.
+//! gRPC over real sockets: replies to Envoy, other services, and hostile clients.
 
 mod any_bytes;
 mod calls;
@@ -26,14 +26,14 @@ pub(crate) const OVER: u64 = 2;
 
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// A server that speaks gRPC on a free port, on a clock that stands still.
+/// A gRPC server on a free port with a manual clock.
 pub(crate) struct TestGrpcServer {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) clock: Arc<ManualClock>,
     running: RunningServer,
 }
 
-/// By a policy of ours.
+/// With a policy.
 pub(crate) async fn serve_policy(text: &str) -> TestGrpcServer {
     serve_policy_with(text, GrpcLimits::default()).await
 }
@@ -44,7 +44,7 @@ pub(crate) async fn serve_policy_with(text: &str, limits: GrpcLimits) -> TestGrp
     serve(app, clock, limits).await
 }
 
-/// By a file of envoyproxy/ratelimit.
+/// With a file of envoyproxy/ratelimit.
 pub(crate) async fn serve_file(text: &str) -> TestGrpcServer {
     let clock = Arc::new(ManualClock::at(START));
     let files = tollgate_envoy::config::load(&[("edge.yaml", text)]).unwrap();
@@ -72,7 +72,7 @@ impl TestGrpcServer {
         Client::connect(self.address).await
     }
 
-    /// Tells the server to stop.
+    /// Starts the shutdown of the server.
     pub(crate) fn start_stopping(self) -> JoinHandle<DrainOutcome> {
         self.running.start_stopping()
     }

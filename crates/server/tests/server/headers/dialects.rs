@@ -1,4 +1,4 @@
-//! Each dialect, byte for byte, on answers to questions and to gateways.
+//! Every dialect, byte for byte, on responses to checks and to gateways.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tollgate_store::ManualClock;
 use super::{NOW, app, check, field, header_fields};
 use crate::harness::{HttpReply, TestServer, policy, serve_app};
 
-/// Of the first, two are there and one is back after half a minute; the second is everybody's, and has a unit.
+/// The first limit has two requests and refills one after half a minute. The second is shared by all clients and has a unit.
 const TWO: &str = "
 limits:
   - { name: per-key, key: header.x-api-key, rate: 2/m }
   - { name: bytes, rate: 1MB/h, unit: bytes, algorithm: fixed_window }
 ";
 
-/// What a dialect says of the first request, and of the third, which is refused.
+/// The fields of a dialect for the first request, and for the third, which is refused.
 type Golden = (
     &'static str,
     &'static [(&'static str, &'static str)],
@@ -225,7 +225,7 @@ async fn speaking(text: &str, dialects: &str) -> TestServer<ManualClock> {
     serve_app(app, clock, HttpLimits::default()).await
 }
 
-/// The fields about limits, without what is keyed by the process's secret.
+/// The rate limit fields, without values that depend on the secret of the process.
 fn about_limits(answer: &HttpReply) -> Vec<(String, String)> {
     let is_about = |name: &str| name.contains("ratelimit") || name == "retry-after";
     let mut fields: Vec<(String, String)> = answer
@@ -261,7 +261,7 @@ fn every_dialect_is_shown_here() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_in_every_dialect() {
+async fn a_check_is_answered_in_every_dialect() {
     for (dialect, admitted, refused) in GOLDEN {
         let server = speaking(TWO, dialect).await;
         let mut client = server.connect().await;
@@ -283,7 +283,7 @@ async fn a_question_is_answered_in_every_dialect() {
     }
 }
 
-/// The same words as anyone gets, beside what only gateways read.
+/// The same fields as for other clients, plus those that only gateways read.
 #[tokio::test]
 async fn gateways_are_answered_in_every_dialect_admitted_or_not() {
     let asks = [
@@ -329,7 +329,7 @@ async fn gateways_are_answered_in_every_dialect_admitted_or_not() {
 }
 
 #[tokio::test]
-async fn several_dialects_are_spoken_at_once() {
+async fn several_dialects_are_sent_together() {
     let server = speaking(TWO, "github,draft-03,draft-11").await;
     let answer = server.get("/v1/check?key=carol").await;
     let names: Vec<String> = about_limits(&answer)
@@ -351,9 +351,9 @@ async fn several_dialects_are_spoken_at_once() {
     assert_eq!(names, expected);
 }
 
-/// Whoever only looks is told where they stand, and not to come back.
+/// A status request gets the fields without `Retry-After`.
 #[tokio::test]
-async fn a_look_at_where_one_stands_has_the_fields_and_no_retry_after() {
+async fn a_status_request_has_the_fields_and_no_retry_after() {
     let server = speaking(TWO, "x-ratelimit").await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?key=carol&cost=2").await.status, 200);
@@ -367,7 +367,7 @@ async fn a_look_at_where_one_stands_has_the_fields_and_no_retry_after() {
 }
 
 #[test]
-fn discord_is_told_whose_limit_it_is_and_shared_buckets_have_one_name() {
+fn discord_fields_name_the_scope_and_shared_buckets_have_one_name() {
     let (app, _clock) = app("
 limits:
   - { name: mine, match: { path: /mine }, key: header.user, rate: 1/h }
@@ -402,9 +402,10 @@ limits:
     );
 }
 
-/// The same caller has one key under every limit that counts by the same, another caller another, everybody none.
+/// One client has the same key under all limits with the same key attributes, another client has another, and limits without
+/// keys have none.
 #[test]
-fn partitions_are_told_apart_by_digests_and_nobody_is_named() {
+fn partition_keys_are_digests_and_reveal_no_key() {
     let (app, _clock) = app("
 limits:
   - { name: all, rate: 100/s }
@@ -429,9 +430,9 @@ limits:
     assert_ne!(alice[1], bob[1]);
 }
 
-/// Jitter only ever adds, as much as was said at most, and differently for those who are denied one after another.
+/// Jitter only adds, at most the configured amount, and varies between denials.
 #[test]
-fn jitter_spreads_those_who_are_denied_and_nobody_comes_early() {
+fn jitter_spreads_retries_and_never_shortens_them() {
     let (app, _clock) = app("limits: [{ name: all, rate: 1/m }]");
     let app = app.with_retry_jitter(Nanos::from_secs(20));
     let admitted = header_fields(&app, &check(&app, &[], 1));

@@ -1,4 +1,4 @@
-//! `TG.CHECK` on a policy of its own, and on the engine of the HTTP API.
+//! `TG.CHECK` with its own policy, and with the engine of the HTTP API.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn by_policy(policy: &str) -> (RespServer<Manual>, Manual) {
     (server.with_checker(Arc::new(engine)), clock)
 }
 
-/// The answer of version 2 as words.
+/// The RESP2 reply as a list.
 fn words(answer: &str) -> Vec<&str> {
     let lines = answer.split("\r\n").filter(|line| !line.is_empty());
     lines
@@ -95,7 +95,7 @@ fn a_policy_decides_by_the_attributes_that_are_sent() {
 }
 
 #[test]
-fn costs_are_what_the_caller_says_and_headers_do_not_mind_their_case() {
+fn costs_come_from_the_client_and_header_names_ignore_case() {
     let (server, _clock) = by_policy(POLICY);
     let mut line = InMemoryClient::new(&server);
     let answer = line.line("TG.CHECK COST 7 header.X-Api-Key alice");
@@ -107,7 +107,7 @@ fn costs_are_what_the_caller_says_and_headers_do_not_mind_their_case() {
 }
 
 #[test]
-fn version_3_says_it_as_a_map_with_a_truth() {
+fn resp3_replies_with_a_map_and_a_boolean() {
     let (server, _clock) = by_policy(POLICY);
     let mut line = InMemoryClient::new(&server);
     line.line("HELLO 3");
@@ -125,7 +125,7 @@ fn version_3_says_it_as_a_map_with_a_truth() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_named() {
+fn invalid_arguments_are_named() {
     let (server, _clock) = by_policy(POLICY);
     let mut line = InMemoryClient::new(&server);
     let cases = [
@@ -142,11 +142,11 @@ fn what_cannot_be_understood_is_named() {
         ),
         (
             "TG.CHECK ip nowhere",
-            "-ERR attribute 'ip': it is not an address",
+            "-ERR attribute 'ip': it is not an IP address",
         ),
         (
             "TG.CHECK weather fine",
-            "-ERR attribute 'weather': there is no such one; there are ip, method,",
+            "-ERR attribute 'weather': there is no such attribute; there are ip, method,",
         ),
         (
             "TG.CHECK ip ::1 ip ::1",
@@ -169,7 +169,7 @@ fn what_cannot_be_understood_is_named() {
     );
 }
 
-/// One engine decides for both listeners, so a key has one quota whichever way it is asked for.
+/// One engine decides for both listeners, so a key has one quota for both.
 #[test]
 fn the_engine_of_the_http_api_answers_too() {
     let (server, _clock) = server();
@@ -193,10 +193,9 @@ fn the_engine_of_the_http_api_answers_too() {
     );
 }
 
-/// A place that a Redis client has taken is given back by its ticket, on this connection or another, and over HTTP too: the
-/// tickets are the same.
+/// A lease of a Redis client can be released by its ticket on any connection and over HTTP: all listeners share tickets.
 #[test]
-fn places_are_acquired_renewed_and_released_under_a_ticket() {
+fn leases_are_acquired_renewed_and_released_by_ticket() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
@@ -226,7 +225,7 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
         "once"
     );
     let gone =
-        format!("-ERR ticket: '{ticket}' is not open: it has expired, or was never given\r\n");
+        format!("-ERR ticket: '{ticket}' is not open: it has expired or was never issued\r\n");
     assert_eq!(line.line(&format!("TG.RENEW {ticket}")), gone);
     let again = line.line("TG.ACQUIRE header.x-api-key alice");
     assert!(
@@ -251,9 +250,9 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
     assert_eq!(verdict(&answer)[0], "1", "the place was free");
 }
 
-/// A report is carried out before the next command is, also where both arrive in one packet.
+/// A ticket command takes effect before the next command, even in the same packet.
 #[test]
-fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
+fn a_released_lease_is_free_for_the_next_command_of_the_same_packet() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
@@ -281,7 +280,7 @@ fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
 }
 
 #[test]
-fn wrong_reports_about_tickets_are_named() {
+fn invalid_ticket_commands_are_named() {
     let (server, _clock) = server();
     let unknown = "0".repeat(32);
     let release = format!("TG.RELEASE {unknown}");
@@ -303,7 +302,7 @@ fn wrong_reports_about_tickets_are_named() {
         (&release, &not_open),
         (
             "TG.ACQUIRE PEEK ip ::1",
-            "-ERR what is only looked at cannot be held; see TG.CHECK",
+            "-ERR a peek cannot hold a lease; use TG.CHECK",
         ),
         (
             "TG.ACQUIRE ip",

@@ -1,4 +1,4 @@
-//! The clients that people really use, against a listening server: redis-cli, redis-benchmark, redis-py.
+//! Common clients against a real server: redis-cli, redis-benchmark, redis-py.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ async fn listening() -> TestRespServer<Manual> {
     listen(server().0, RespLimits::default()).await
 }
 
-/// What a program says on standard output; it must end well.
+/// The standard output of a program, which must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -30,7 +30,7 @@ fn redis_cli(listening: &TestRespServer<Manual>, arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_cli_asks_in_both_versions() {
+async fn redis_cli_works_in_both_protocol_versions() {
     let listening = listening().await;
     for (index, version) in ["-2", "-3"].into_iter().enumerate() {
         let key = format!("user{index}");

@@ -1,9 +1,9 @@
-//! Every command's answer, byte for byte, in both versions of the protocol.
+//! The reply of every command, byte for byte, in both protocol versions.
 
 use super::{InMemoryClient, server};
 use tollgate_core::Nanos;
 
-/// A command and what it answers.
+/// A command and its reply.
 type Said = (&'static str, &'static str);
 
 fn hold(script: &[Said]) {
@@ -15,7 +15,7 @@ fn hold(script: &[Said]) {
 }
 
 #[test]
-fn cl_throttle_answers_as_redis_cell() {
+fn cl_throttle_replies_as_redis_cell() {
     hold(&[
         (
             "CL.THROTTLE user123 15 30 60",
@@ -29,17 +29,17 @@ fn cl_throttle_answers_as_redis_cell() {
             "Cl.Throttle user123 15 30 60 1",
             "*5\r\n:1\r\n:16\r\n:0\r\n:2\r\n:32\r\n",
         ),
-        // More than will ever fit: limited, and nothing to wait for.
+        // More than will ever fit: limited, and waiting does not help.
         (
             "CL.THROTTLE new 4 5 5 6",
             "*5\r\n:1\r\n:5\r\n:5\r\n:-1\r\n:0\r\n",
         ),
-        // A look.
+        // A peek.
         (
             "CL.THROTTLE new 4 5 5 0",
             "*5\r\n:0\r\n:5\r\n:5\r\n:-1\r\n:0\r\n",
         ),
-        // A rate that does not divide, and seconds that are not whole.
+        // A rate that does not divide evenly, and fractions of seconds.
         (
             "CL.THROTTLE thirds 2 3 1 3",
             "*5\r\n:0\r\n:3\r\n:0\r\n:-1\r\n:1\r\n",
@@ -48,17 +48,17 @@ fn cl_throttle_answers_as_redis_cell() {
             "CL.THROTTLE thirds 2 3 1",
             "*5\r\n:1\r\n:3\r\n:0\r\n:1\r\n:1\r\n",
         ),
-        // Rates that our own quotas would refuse.
+        // Rates that policies would reject.
         (
             "CL.THROTTLE fine 9 700000000 1",
             "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:0\r\n",
         ),
-        // What is put back.
+        // Returned tokens.
         (
             "CL.THROTTLE user123 15 30 60 -10",
             "*5\r\n:0\r\n:16\r\n:10\r\n:-1\r\n:12\r\n",
         ),
-        // A burst below nothing admits nothing.
+        // A negative burst admits nothing.
         (
             "CL.THROTTLE none -1 1 1",
             "*5\r\n:1\r\n:0\r\n:0\r\n:-1\r\n:0\r\n",
@@ -71,7 +71,7 @@ fn cl_throttle_answers_as_redis_cell() {
 }
 
 #[test]
-fn cl_throttle_refuses_in_the_words_of_redis_cell() {
+fn cl_throttle_has_the_errors_of_redis_cell() {
     hold(&[
         (
             "CL.THROTTLE k 1 1",
@@ -109,7 +109,7 @@ fn cl_throttle_refuses_in_the_words_of_redis_cell() {
 }
 
 #[test]
-fn throttle_answers_in_the_order_of_throttlecrab() {
+fn throttle_replies_as_throttlecrab() {
     hold(&[
         // Allowed, limit, remaining, reset, retry.
         ("THROTTLE k 2 1 10", "*5\r\n:1\r\n:2\r\n:1\r\n:10\r\n:0\r\n"),
@@ -148,7 +148,7 @@ fn throttle_answers_in_the_order_of_throttlecrab() {
             "THROTTLE k 1 1 -1",
             "-ERR invalid rate limit parameters\r\n",
         ),
-        // Said to end the original for everybody.
+        // Reported to crash the original.
         (
             "THROTTLE k2 4294967296 1 9223372036854775807",
             "*5\r\n:1\r\n:4294967296\r\n:0\r\n:4611686019\r\n:0\r\n",
@@ -157,7 +157,7 @@ fn throttle_answers_in_the_order_of_throttlecrab() {
 }
 
 #[test]
-fn gcra_answers_as_the_command_that_redis_has_not_released() {
+fn gcra_replies_as_the_unreleased_redis_command() {
     hold(&[
         (
             "GCRA api:user:123 5 10 60",
@@ -206,7 +206,7 @@ fn gcra_answers_as_the_command_that_redis_has_not_released() {
 }
 
 #[test]
-fn a_wait_that_was_told_is_enough_and_a_second_less_is_not() {
+fn the_reported_wait_is_enough_and_a_second_less_is_not() {
     let (server, clock) = server();
     let mut line = InMemoryClient::new(&server);
     for (ask, retry) in [
@@ -226,7 +226,7 @@ fn a_wait_that_was_told_is_enough_and_a_second_less_is_not() {
 }
 
 #[test]
-fn what_clients_say_on_connect_is_answered_in_version_2() {
+fn connection_commands_are_answered_in_resp2() {
     hold(&[
         ("PING", "+PONG\r\n"),
         ("ping hi", "$2\r\nhi\r\n"),
@@ -295,7 +295,7 @@ fn what_clients_say_on_connect_is_answered_in_version_2() {
 }
 
 #[test]
-fn what_tools_ask_is_answered_in_version_2() {
+fn introspection_commands_are_answered_in_resp2() {
     hold(&[
         (
             "CLIENT",
@@ -315,7 +315,7 @@ fn what_tools_ask_is_answered_in_version_2() {
         ("COMMAND GETKEYS GCRA k 1 1 1", "*1\r\n$1\r\nk\r\n"),
         (
             "COMMAND DOCS echo",
-            "*2\r\n$4\r\necho\r\n*8\r\n$7\r\nsummary\r\n$14\r\nSays the same.\r\n$5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n$9\r\narguments\r\n*1\r\n*4\r\n$4\r\nname\r\n$7\r\nmessage\r\n$4\r\ntype\r\n$6\r\nstring\r\n",
+            "*2\r\n$4\r\necho\r\n*8\r\n$7\r\nsummary\r\n$21\r\nReturns its argument.\r\n$5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n$9\r\narguments\r\n*1\r\n*4\r\n$4\r\nname\r\n$7\r\nmessage\r\n$4\r\ntype\r\n$6\r\nstring\r\n",
         ),
         (
             "INFO replication",
@@ -325,7 +325,7 @@ fn what_tools_ask_is_answered_in_version_2() {
 }
 
 #[test]
-fn version_3_has_maps_truths_and_nulls_of_its_own() {
+fn resp3_has_its_own_maps_booleans_and_nulls() {
     hold(&[
         (
             "HELLO 3 AUTH default any SETNAME me",
@@ -353,7 +353,7 @@ fn version_3_has_maps_truths_and_nulls_of_its_own() {
 }
 
 #[test]
-fn a_password_is_asked_for_before_anything_else() {
+fn a_password_is_required_before_any_command() {
     let (server, _clock) = server();
     let server = server.with_password("secret");
     let mut line = InMemoryClient::new(&server);
@@ -387,7 +387,7 @@ fn a_password_is_asked_for_before_anything_else() {
 }
 
 #[test]
-fn keys_are_any_bytes_up_to_the_bound() {
+fn keys_are_any_bytes_up_to_the_limit() {
     let (server, _clock) = server();
     let mut line = InMemoryClient::new(&server);
     let long = "k".repeat(1_024);
@@ -395,7 +395,7 @@ fn keys_are_any_bytes_up_to_the_bound() {
         line.command(&["GCRA", &long, "1", "1", "1"])
             .starts_with("*5\r\n:0")
     );
-    let error = "-ERR key: it has 1025 bytes, the most is 1024\r\n";
+    let error = "-ERR key: it has 1025 bytes, at most 1024 are allowed\r\n";
     assert_eq!(line.command(&["GCRA", &(long + "k"), "1", "1", "1"]), error);
     let binary = b"*5\r\n$4\r\nGCRA\r\n$3\r\n\0\r\xff\r\n$1\r\n0\r\n$1\r\n1\r\n$1\r\n1\r\n";
     assert!(line.send(binary).starts_with(b"*5\r\n:0"));

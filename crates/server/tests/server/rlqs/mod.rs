@@ -1,5 +1,4 @@
-//! Quotas for Envoy: what a client is told on a clock that the test moves, what nobody should send, and real Envoys that
-//! share a limit.
+//! RLQS: assignments on a clock that the test moves, hostile clients, and real Envoys that share a limit.
 
 mod assignments;
 mod client;
@@ -18,14 +17,14 @@ use crate::harness::policy;
 use crate::running_server::RunningServer;
 use client::RlqsClient;
 
-/// A server on a clock that stands still.
+/// A server with a manual clock.
 struct TestRlqsServer {
     app: Arc<App<Arc<ManualClock>>>,
     clock: Arc<ManualClock>,
     running: RunningServer,
 }
 
-/// One that was never there before, so that it may give out everything at once.
+/// The first start of a server, which may assign everything immediately.
 fn first_start() -> QuotaBounds {
     let mut bounds = QuotaBounds::default();
     bounds.is_first_process = true;
