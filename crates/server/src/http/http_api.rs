@@ -165,12 +165,12 @@ impl<C: Clock> HttpApi<C> {
         self.service.join(fleet)
     }
 
-    /// The policy in plain words and commands to try, for a server reached at `place`. `also` are further commands.
+    /// The policy in plain words and commands to try, for a server reached at `endpoint`. `also` are further commands.
     #[must_use]
-    pub fn welcome_text(&self, place: &LocalEndpoint, also: &[String]) -> String {
+    pub fn welcome_text(&self, endpoint: &LocalEndpoint, also: &[String]) -> String {
         match self.envoy.explain_rules() {
-            Some(rules) => envoy_welcome(place, &rules, also),
-            None => policy_welcome(place, &self.service.explanation().explanation, also),
+            Some(rules) => envoy_welcome(endpoint, &rules, also),
+            None => policy_welcome(endpoint, &self.service.explanation().explanation, also),
         }
     }
 }

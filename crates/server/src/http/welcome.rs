@@ -9,13 +9,13 @@ use crate::listen::LocalEndpoint;
 /// The page lists at most this many limits, and the number of all others.
 const MAX_LISTED: usize = 12;
 
-/// The welcome page of a server reached at `place`. `also` are further commands to try, one per line.
+/// The welcome page of a server reached at `endpoint`. `also` are further commands to try, one per line.
 pub(crate) fn policy_welcome(
-    place: &LocalEndpoint,
+    endpoint: &LocalEndpoint,
     policy: &Explanation,
     also: &[String],
 ) -> String {
-    let (curl, url) = (place.curl(), place.url());
+    let (curl, url) = (endpoint.curl(), endpoint.url());
     let check = format!("{url}/v1/check");
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
     let mut limits = String::new();
@@ -47,8 +47,8 @@ pub(crate) fn policy_welcome(
 }
 
 /// The welcome page of a server that decides by envoyproxy/ratelimit configuration.
-pub(crate) fn envoy_welcome(place: &LocalEndpoint, rules: &[String], also: &[String]) -> String {
-    let (curl, url) = (place.curl(), place.url());
+pub(crate) fn envoy_welcome(endpoint: &LocalEndpoint, rules: &[String], also: &[String]) -> String {
+    let (curl, url) = (endpoint.curl(), endpoint.url());
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
     let mut shown: String = rules
         .iter()
@@ -103,8 +103,8 @@ mod tests {
 
     fn welcome(text: &str) -> String {
         let policy = load(text, "a.yaml", SourceFormat::Yaml).unwrap();
-        let place = LocalEndpoint::Tcp(([127, 0, 0, 1], 80).into());
-        policy_welcome(&place, &explain(&policy).unwrap(), &[])
+        let endpoint = LocalEndpoint::Tcp(([127, 0, 0, 1], 80).into());
+        policy_welcome(&endpoint, &explain(&policy).unwrap(), &[])
     }
 
     #[test]

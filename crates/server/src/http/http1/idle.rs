@@ -20,7 +20,7 @@ pub(crate) struct IdleConnection<'v, F> {
 }
 
 impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
-    /// Starts the idle timeout now. The timer of `vigil` has to be set to it.
+    /// Starts the idle timeout now. The timer of `wake_events` has to be set to it.
     pub(crate) fn new(wake_events: ShutdownOrTimeout<'v, F>, timeout: Duration) -> Self {
         Self {
             wake_events,

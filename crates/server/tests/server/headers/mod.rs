@@ -1,6 +1,7 @@
 //! Header fields: every dialect over real sockets, and properties that hold for every policy.
 
 mod allocation;
+mod client_specific_values;
 mod dialects;
 mod documentation;
 mod problem_details;

@@ -6,6 +6,7 @@ mod checks;
 mod clients;
 mod connections;
 mod golden_replies;
+mod golden_throttle;
 mod hostile_clients;
 mod random_traces;
 mod split_packets;
