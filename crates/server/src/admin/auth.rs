@@ -37,7 +37,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(super) struct AdminAuth {
     tokens: AdminTokens,
     wrong_token_bucket: TokenBucket,
-    shown: Mutex<Box<[u64]>>,
+    token: Mutex<Box<[u64]>>,
     hasher: RandomState,
 }
 
@@ -51,7 +51,7 @@ impl AdminAuth {
             wrong_token_bucket: TokenBucket::builder(Rate::new(1, WRONG_TOKEN_INTERVAL))
                 .burst(MAX_WRONG_TOKENS)
                 .build()?,
-            shown: Mutex::new(vec![0; ADDRESS_SLOTS].into()),
+            token: Mutex::new(vec![0; ADDRESS_SLOTS].into()),
             hasher: RandomState::new(),
         })
     }
@@ -92,8 +92,8 @@ impl AdminAuth {
                 HttpResponse::refusal(refusal, detail),
             );
         }
-        let shown = bearer_token(request.headers);
-        match shown.and_then(|shown| self.tokens.permission_of(shown)) {
+        let token = bearer_token(request.headers);
+        match token.and_then(|token| self.tokens.permission_of(token)) {
             Some(right) if right >= required => Ok(()),
             Some(_) => {
                 let detail = if self.tokens.can_operate() {
@@ -106,7 +106,7 @@ impl AdminAuth {
             }
             None => {
                 // A request without a token is not a guess.
-                let (detail, error) = match shown {
+                let (detail, error) = match token {
                     None => ("a token is required: Authorization: Bearer …", ""),
                     Some(_) => {
                         self.record_wrong_token(peer, now);
@@ -149,8 +149,8 @@ impl AdminAuth {
         // The top bits of the hash fit into any `usize`.
         let slot = self.hasher.hash_one(network) >> 48;
         let slot = usize::try_from(slot).unwrap_or(0) % ADDRESS_SLOTS;
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.get_mut(slot).map(work).unwrap_or_default()
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.get_mut(slot).map(work).unwrap_or_default()
     }
 }
 

@@ -185,10 +185,10 @@ fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> 
     match value {
         Some(Value::String(text)) => Ok(text),
         Some(other) => {
-            let shown = other.to_string();
+            let value_text = other.to_string();
             Err(BadInput::new(
                 field,
-                shown.as_bytes(),
+                value_text.as_bytes(),
                 "it must be a string",
             ))
         }
@@ -262,8 +262,8 @@ mod tests {
                 "who: ",
             ),
         ];
-        for (body, asked, expected) in cases {
-            let error = asked(&parsed(body)).unwrap().to_string();
+        for (body, field_error, expected) in cases {
+            let error = field_error(&parsed(body)).unwrap().to_string();
             assert!(error.starts_with(expected), "{body}: {error}");
         }
         for body in [

@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn an_unknown_symbol_is_an_error_in_the_response() {
         for (field, text) in [(3, "nowhere.proto"), (4, "no.such.Symbol"), (1, "host")] {
-            let said = reflect(field, text);
-            assert_eq!(said.last().unwrap().0, 7, "{text}");
+            let response = reflect(field, text);
+            assert_eq!(response.last().unwrap().0, 7, "{text}");
         }
         assert!(respond(&[0x22, 9], &mut Vec::new()).is_err());
     }

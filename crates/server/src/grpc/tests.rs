@@ -160,8 +160,8 @@ async fn a_fragmented_request_is_answered_and_a_cancelled_one_is_dropped() {
 async fn a_connection_without_a_preface_is_closed_after_five_seconds() {
     let mut connection = connect_raw();
     let began = Instant::now();
-    let mut said = Vec::new();
-    connection.client.read_to_end(&mut said).await.unwrap();
+    let mut received = Vec::new();
+    connection.client.read_to_end(&mut received).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 5);
 }
 
@@ -180,7 +180,7 @@ async fn a_connection_is_pinged_after_a_minute_and_closed_without_a_pong() {
     let began = Instant::now();
     let beginning = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     connection.client.write_all(beginning).await.unwrap();
-    let mut said = Vec::new();
-    connection.client.read_to_end(&mut said).await.unwrap();
+    let mut received = Vec::new();
+    connection.client.read_to_end(&mut received).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 80);
 }

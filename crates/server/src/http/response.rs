@@ -96,26 +96,26 @@ impl HttpResponse {
     ///
     /// Values share a buffer of this thread. What remains to allocate is one buffer for some dozens of responses, and the list
     /// of fields.
-    pub(crate) fn with_header_fields(mut self, words: &HeaderFields) -> Self {
+    pub(crate) fn with_header_fields(mut self, fields: &HeaderFields) -> Self {
         thread_local! {
             static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
         }
         let mut values = VALUES.take();
-        for word in words.fields() {
-            let name = HeaderName::from_static(word.name);
+        for field in fields.fields() {
+            let name = HeaderName::from_static(field.name);
             let mut same = self.fields.iter().filter(|(other, _)| *other == name);
-            let is_there = match word.merge {
+            let is_there = match field.merge {
                 Merge::KeepExisting => same.next().is_some(),
                 // An identical value adds nothing.
-                Merge::Append => same.any(|(_, one)| one == word.value),
+                Merge::Append => same.any(|(_, one)| one == field.value),
             };
             if is_there {
                 continue;
             }
-            if values.capacity() < word.value.len() {
-                values.reserve(word.value.len().max(VALUES_LEN));
+            if values.capacity() < field.value.len() {
+                values.reserve(field.value.len().max(VALUES_LEN));
             }
-            values.extend_from_slice(word.value);
+            values.extend_from_slice(field.value);
             if let Ok(value) = HeaderValue::from_maybe_shared(values.split().freeze()) {
                 self.fields.push((name, value));
             }
@@ -198,7 +198,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    fn words(dialects: &str) -> HeaderFields {
+    fn header_fields(dialects: &str) -> HeaderFields {
         let policy = QuotaPolicy::new("api", 5, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
         let status = QuotaStatus {
             limit: 5,
@@ -209,10 +209,10 @@ mod tests {
             retry_after: Nanos::SECOND,
         };
         let standings = [RateLimitItem::new(&policy, denied, &status)];
-        let mut words = HeaderFields::new();
+        let mut fields = HeaderFields::new();
         RateLimitStatus::new(denied, &standings)
-            .write(dialects.parse::<Dialects>().unwrap(), &mut words);
-        words
+            .write(dialects.parse::<Dialects>().unwrap(), &mut fields);
+        fields
     }
 
     fn lines(reply: &HttpResponse, name: &str) -> Vec<String> {
@@ -228,7 +228,7 @@ mod tests {
             .with_header(theirs("ratelimit"), r#""upstream";r=1"#)
             .with_header(theirs("x-ratelimit-limit"), "7")
             .with_header(theirs("retry-after"), "99")
-            .with_header_fields(&words("draft-11, x-ratelimit"));
+            .with_header_fields(&header_fields("draft-11, x-ratelimit"));
         assert_eq!(
             lines(&reply, "ratelimit"),
             [r#""upstream";r=1"#, r#""api";r=0;t=1"#]
@@ -251,16 +251,16 @@ mod tests {
     /// The remaining allocations are the shared buffer, renewed now and then.
     #[test]
     fn fields_of_the_usual_dialect_hardly_allocate() {
-        let words = words("draft-11");
+        let fields = header_fields("draft-11");
         let plain = || drop(std::hint::black_box(HttpResponse::json("{}")));
-        let worded = || {
+        let with_fields = || {
             drop(std::hint::black_box(
-                HttpResponse::json("{}").with_header_fields(&words),
+                HttpResponse::json("{}").with_header_fields(&fields),
             ));
         };
-        worded();
+        with_fields();
         let without = calls(|| (0..1_000).for_each(|_| plain()));
-        let with = calls(|| (0..1_000).for_each(|_| worded()));
+        let with = calls(|| (0..1_000).for_each(|_| with_fields()));
         assert!(without > 0 && with - without < 200, "{with} {without}");
     }
 }

@@ -110,9 +110,9 @@ mod tests {
         );
         let mut wake_events = ShutdownOrTimeout::new(&stopping, stopped, timer);
         for _ in 0..3 {
-            let begun = Instant::now();
+            let started = Instant::now();
             assert_eq!(wait(&mut wake_events).await, WakeReason::Timeout);
-            assert_eq!(begun.elapsed(), second);
+            assert_eq!(started.elapsed(), second);
             wake_events.wake_at(Instant::now() + second);
         }
         wake_events.wake_at(Instant::now() + second);

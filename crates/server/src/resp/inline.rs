@@ -108,7 +108,7 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn arguments(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let mut line = line.to_vec();
         let mut places = Vec::new();
         split(&mut line, |span| {
@@ -122,21 +122,21 @@ mod tests {
     fn spaces_separate_and_quotes_join() {
         let line = br#"  GET "a b"   'c "d'  "" e "#;
         let expected: [&[u8]; 5] = [b"GET", b"a b", b"c \"d", b"", b"e"];
-        assert_eq!(words(line).unwrap(), expected);
+        assert_eq!(arguments(line).unwrap(), expected);
     }
 
     #[test]
     fn escapes_are_those_of_redis_cli() {
         let line = br#""\n\r\t\b\a\\\"\x41\xg" '\'\n'"#;
         let expected: [&[u8]; 2] = [b"\n\r\t\x08\x07\\\"Axg", b"'\\n"];
-        assert_eq!(words(line).unwrap(), expected);
+        assert_eq!(arguments(line).unwrap(), expected);
     }
 
     #[test]
     fn unclosed_quotes_are_refused() {
         for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"\"a\\\"", b"\"", b"a \""] {
             assert_eq!(
-                words(line),
+                arguments(line),
                 Err(ProtocolError::UnbalancedQuotes),
                 "{line:?}"
             );

@@ -30,7 +30,7 @@ pub(super) fn client(
         2 if is(b"getname") => reply.bulk(&session.name),
         3 if is(b"setname") => set_client_name(session, command.argument(2), reply),
         4 if is(b"setinfo") => {
-            set_library_info(session, command.argument(2), command.argument(3), reply)
+            set_library_info(session, command.argument(2), command.argument(3), reply);
         }
         3 if is(b"no-evict") || is(b"no-touch") => {
             match command.argument(2).to_ascii_lowercase().as_slice() {
@@ -99,7 +99,7 @@ pub(super) fn command(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
         1 => write_all_specs(reply, entry),
         2 if is(b"count") => reply.unsigned(COMMANDS.len() as u64),
         2 if is(b"list") => {
-            write_all_specs(reply, |entry, reply| reply.bulk(entry.name.as_bytes()))
+            write_all_specs(reply, |entry, reply| reply.bulk(entry.name.as_bytes()));
         }
         2 if is(b"info") => write_all_specs(reply, entry),
         _ if is(b"info") => {
@@ -182,10 +182,10 @@ fn write_docs(entry: &CommandSpec, reply: &mut ReplyWriter<'_>) {
     }
     reply.bulk(b"arguments");
     reply.array(entry.arguments.len());
-    for word in entry.arguments {
-        let (name, is_optional) = match word.strip_suffix('?') {
+    for argument in entry.arguments {
+        let (name, is_optional) = match argument.strip_suffix('?') {
             Some(name) => (name, true),
-            None => (*word, false),
+            None => (*argument, false),
         };
         reply.map(if is_optional { 3 } else { 2 });
         for (field, value) in [("name", name), ("type", "string")] {
@@ -212,8 +212,8 @@ pub(super) fn config(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
         return unknown("CONFIG", command, reply);
     }
     let is_requested = |(name, _): &&(&str, &str)| {
-        let mut words = command.arguments_from(2);
-        words.any(|word| word == b"*" || word.eq_ignore_ascii_case(name.as_bytes()))
+        let mut arguments = command.arguments_from(2);
+        arguments.any(|argument| argument == b"*" || argument.eq_ignore_ascii_case(name.as_bytes()))
     };
     reply.map(PARAMETERS.iter().filter(is_requested).count());
     for (name, value) in PARAMETERS.iter().filter(is_requested) {
@@ -229,13 +229,13 @@ pub(super) fn info<C: Clock>(
     reply: &mut ReplyWriter<'_>,
 ) {
     let wants = |section: &str| {
-        let mut words = command.arguments_from(1);
+        let mut arguments = command.arguments_from(1);
         let everything = [section, "all", "default", "everything"];
         command.len() == 1
-            || words.any(|word| {
+            || arguments.any(|argument| {
                 everything
                     .iter()
-                    .any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+                    .any(|name| argument.eq_ignore_ascii_case(name.as_bytes()))
             })
     };
     let mut text = String::new();

@@ -205,18 +205,18 @@ impl<C: Clock> Throttle<C> {
     }
 
     fn register_quota(&self, limit: &IdentifiedLimit, bucket: &TokenBucket) {
-        let words = [
+        let parts = [
             u64::from(limit.id.0.get()),
             bucket.interval().as_nanos(),
             bucket.refill_time().as_nanos(),
         ];
         // Any hash will do: a collision only registers a quota again.
-        let mix = |sum: u64, word: &u64| {
-            (sum ^ word)
+        let mix = |sum: u64, part: &u64| {
+            (sum ^ part)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(29)
         };
-        let fingerprint = words.iter().fold(0, mix) | 1;
+        let fingerprint = parts.iter().fold(0, mix) | 1;
         let slot = usize::try_from(fingerprint >> 56).unwrap_or(0);
         let Some(slot) = self.known_quotas.get(slot) else {
             return;
@@ -362,9 +362,9 @@ mod tests {
     fn a_burst_of_zero_admits_nothing() {
         let (throttle, _clock) = throttle();
         let none = quota(0, 1, 1);
-        let told = take(&throttle, &none, 1);
+        let denied = take(&throttle, &none, 1);
         assert_eq!(
-            (told.is_limited, told.remaining, told.retry_after),
+            (denied.is_limited, denied.remaining, denied.retry_after),
             (true, 0, None)
         );
         assert!(!take(&throttle, &none, 0).is_limited);

@@ -313,8 +313,8 @@ fn parse_period<'a>(word: &[u8]) -> Result<u128, ThrottleError<'a>> {
 /// Seconds as redis-cell rounds them since 0.3.1: up if at least one millisecond has begun, otherwise down.
 fn cell_seconds(span: Nanos) -> i64 {
     let nanos = span.as_nanos();
-    let begun = nanos % NANOS_PER_SEC >= NANOS_PER_MILLI;
-    to_i64(nanos / NANOS_PER_SEC + u64::from(begun))
+    let rounds_up = nanos % NANOS_PER_SEC >= NANOS_PER_MILLI;
+    to_i64(nanos / NANOS_PER_SEC + u64::from(rounds_up))
 }
 
 fn to_i64(number: u64) -> i64 {

@@ -14,7 +14,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::SourceFormat;
 use tollgate_server::listen::DrainOutcome;
-use tollgate_server::{App, HttpLimits, TrustedProxies};
+use tollgate_server::{HttpApi, HttpLimits, TrustedProxies};
 use tollgate_store::{Clock, ManualClock};
 
 use crate::running_server::RunningServer;
@@ -32,7 +32,7 @@ pub(crate) fn ready_now<T>(answer: impl Future<Output = T>) -> T {
 
 pub(crate) struct TestServer<C> {
     pub(crate) address: SocketAddr,
-    pub(crate) app: Arc<App<Arc<C>>>,
+    pub(crate) app: Arc<HttpApi<Arc<C>>>,
     pub(crate) clock: Arc<C>,
     running: RunningServer,
 }
@@ -74,13 +74,13 @@ pub(crate) async fn start_app<C: Clock + 'static>(
     trusted: TrustedProxies,
 ) -> TestServer<C> {
     let clock = Arc::new(clock);
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     serve_app(app.with_trusted_proxies(trusted), clock, limits).await
 }
 
 /// Any API on a free port.
 pub(crate) async fn serve_app<C: Clock + 'static>(
-    app: App<Arc<C>>,
+    app: HttpApi<Arc<C>>,
     clock: Arc<C>,
     limits: HttpLimits,
 ) -> TestServer<C> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::ReloadOutcome;
 use tollgate_store::ManualClock;
 
@@ -162,7 +162,7 @@ async fn a_changed_file_is_reported_and_an_invalid_one_is_not() {
     write("limits: [{ name: a, rate: 10/h }]");
     let now = tollgate_core::Timestamp::from_secs(1_700_000_000);
     let clock = std::sync::Arc::new(ManualClock::at(now));
-    let app = App::from_file(
+    let app = HttpApi::from_file(
         &path,
         1_000,
         std::sync::Arc::clone(&clock),
@@ -195,7 +195,7 @@ async fn a_changed_file_is_reported_and_an_invalid_one_is_not() {
     assert_eq!(client.get("/v1/check").await.json()["generation"], 2);
     std::fs::remove_file(&path).unwrap();
     assert!(
-        App::from_file(
+        HttpApi::from_file(
             &path,
             1_000,
             ManualClock::at(now),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tollgate_core::Timestamp;
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
 use crate::harness::{TestServer, serve_app, serve_policy};
@@ -35,7 +35,7 @@ async fn by_directory(name: &str) -> (TestServer<ManualClock>, Dir) {
     std::fs::write(dir.0.join("edge.yaml"), FILE).unwrap();
     std::fs::write(dir.0.join("other.yaml"), "domain: other\ndescriptors: []\n").unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::from_file(
+    let app = HttpApi::from_file(
         &dir.0,
         1_000,
         Arc::clone(&clock),
@@ -139,13 +139,12 @@ async fn a_policy_answers_json_requests_too() {
     let text = "limits: [{ name: per-user, key: descriptor.user, rate: 1/h }]";
     let server = serve_policy(text).await;
     let mut client = server.connect().await;
-    let question =
-        r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}"#;
-    let answer = client.post("/json", question).await;
+    let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}"#;
+    let answer = client.post("/json", body).await;
     assert_eq!(answer.status, 200);
     let limit = json!({ "requestsPerUnit": 1, "unit": "HOUR", "name": "per-user" });
     assert_eq!(answer.json()["statuses"][0]["currentLimit"], limit);
-    assert_eq!(client.post("/json", question).await.status, 429);
+    assert_eq!(client.post("/json", body).await.status, 429);
     assert_eq!(server.get("/v1/limits").await.status, 200);
 }
 
@@ -154,7 +153,7 @@ async fn a_policy_answers_json_requests_too() {
 async fn the_maximum_number_of_entries_can_have_their_own_limit() {
     let server = serve_policy("limits: [{ name: per-user, key: descriptor.k0, rate: 10/h }]").await;
     let mut client = server.connect().await;
-    let question = |domain: &str, count: usize| {
+    let body = |domain: &str, count: usize| {
         let entry = |index: usize| json!({ "key": format!("k{index}"), "value": "v" });
         let entries: Vec<_> = (0..count).map(entry).collect();
         let limit = json!({ "requests_per_unit": 1, "unit": "HOUR" });
@@ -164,10 +163,10 @@ async fn the_maximum_number_of_entries_can_have_their_own_limit() {
     // Each domain and each list of entries has its own counter, even if they are the same when joined.
     for (domain, count) in [("a", 16), ("b", 16), ("a", 15), ("ak", 16)] {
         for expected in [200, 429] {
-            let answer = client.post("/json", &question(domain, count)).await;
+            let answer = client.post("/json", &body(domain, count)).await;
             assert_eq!(answer.status, expected, "{domain} {count}: {}", answer.body);
         }
     }
-    let answer = client.post("/json", &question("a", 17)).await;
+    let answer = client.post("/json", &body("a", 17)).await;
     assert_eq!(answer.status, 400, "{}", answer.body);
 }

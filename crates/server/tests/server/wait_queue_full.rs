@@ -3,7 +3,7 @@
 use tokio::task::yield_now;
 use tokio::time::pause;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ async fn crowded(on_store_failure: &str) -> TestServer<ManualClock> {
          on_store_failure: {on_store_failure} }}]"
     );
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
     serve_app(app.with_max_waiting(1), clock, HttpLimits::default()).await
 }
 
@@ -76,8 +76,8 @@ async fn while_the_wait_queue_is_full_each_limit_decides_by_its_failure_policy()
         assert_eq!(answer.field("retry-after"), is_refused.then_some("3600"));
         if is_refused {
             assert_eq!(answer.field("x-ratelimit-reason"), reason);
-            let told = "the request would have to wait, and the wait queue is full";
-            assert_eq!(answer.problem(), told);
+            let detail = "the request would have to wait, and the wait queue is full";
+            assert_eq!(answer.problem(), detail);
         }
         let saturation = server.app.saturation();
         let counted = (saturation.refused(), saturation.let_through());
@@ -125,7 +125,7 @@ async fn refused_requests_are_not_charged_and_a_disconnect_frees_the_wait_permit
 async fn requests_sent_during_a_delay_are_answered_afterwards() {
     let text = "limits: [{ name: slow, key: header.x-user, rate: 1/s, wait: 5s }]";
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let server = serve_app(app, clock, HttpLimits::default()).await;
     let mut held = held(&server, "alice").await;
     held.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
@@ -144,13 +144,13 @@ async fn envoy_requests_wait_in_the_same_queue() {
             "limits: [{{ name: slow, key: descriptor.user, rate: 1/h, wait: 2h, on_store_failure: {word} }}]"
         );
         let clock = Arc::new(ManualClock::at(NOW));
-        let app = App::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
+        let app = HttpApi::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
         let server = serve_app(app.with_max_waiting(1), clock, HttpLimits::default()).await;
-        let question = |user: &str| {
+        let message = |user: &str| {
             let entry = format!(r#"{{"key": "user", "value": "{user}"}}"#);
             format!(r#"{{"domain": "d", "descriptors": [{{"entries": [{entry}]}}]}}"#)
         };
-        let alice = question("alice");
+        let alice = message("alice");
         assert_eq!(
             server.connect().await.post("/json", &alice).await.status,
             200
@@ -162,7 +162,7 @@ async fn envoy_requests_wait_in_the_same_queue() {
         while server.app.saturation().waiting() == 0 {
             yield_now().await;
         }
-        let bob = question("bob");
+        let bob = message("bob");
         assert_eq!(server.connect().await.post("/json", &bob).await.status, 200);
         for _ in 0..3 {
             let answer = server.connect().await.post("/json", &bob).await;

@@ -35,8 +35,8 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
     match served {
         Ok(None) => {}
         // Boxed, so that connections that stay on the fast path are small.
-        Ok(Some(begun)) => {
-            let stream = PrefixedStream::new(begun, stream);
+        Ok(Some(unread)) => {
+            let stream = PrefixedStream::new(unread, stream);
             Box::pin(hyper_connection::serve(
                 limits, handler, stream, peer, stopping,
             ))

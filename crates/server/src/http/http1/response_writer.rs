@@ -84,13 +84,13 @@ fn cached_date(now: Instant) -> [u8; DATE_LEN] {
 fn current_date() -> ([u8; DATE_LEN], Duration) {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::SystemTime::UNIX_EPOCH);
-    let begun = since.map_or(0, |since| since.subsec_nanos());
+    let subsec_nanos = since.map_or(0, |since| since.subsec_nanos());
     let mut date = [b' '; DATE_LEN];
     let text = httpdate::fmt_http_date(now);
     for (place, byte) in date.iter_mut().zip(text.bytes()) {
         *place = byte;
     }
-    let ends_in = Duration::from_nanos(u64::from(1_000_000_000_u32.saturating_sub(begun)));
+    let ends_in = Duration::from_nanos(u64::from(1_000_000_000_u32.saturating_sub(subsec_nanos)));
     (date, ends_in)
 }
 

@@ -189,14 +189,14 @@ mod tests {
 
     #[test]
     fn a_time_is_formatted_as_it_was_parsed() {
-        for (text, told) in [
+        for (text, formatted) in [
             ("700101000000Z", "1970-01-01 00:00:00 UTC"),
             ("240229235959Z", "2024-02-29 23:59:59 UTC"),
             ("241231000001Z", "2024-12-31 00:00:01 UTC"),
             ("250301101112Z", "2025-03-01 10:11:12 UTC"),
         ] {
             let seconds = read_time(UTC_TIME, text).unwrap();
-            assert_eq!(format_utc(Timestamp::from_secs(seconds)), told);
+            assert_eq!(format_utc(Timestamp::from_secs(seconds)), formatted);
         }
     }
 

@@ -12,8 +12,8 @@ fn halt() -> String {
 
 #[tokio::test]
 async fn a_page_of_another_site_cannot_operate() {
-    let managed = serve_admin(POLICY).await;
-    let mut browser = managed.operator().await;
+    let admin = serve_admin(POLICY).await;
+    let mut browser = admin.operator().await;
     let cases: [(&[(&str, &str)], u16); 12] = [
         (&[JSON, ("origin", "https://evil.example")], 403),
         (&[JSON, ("origin", "http://127.0.0.1:9999")], 403),
@@ -49,8 +49,8 @@ async fn a_page_of_another_site_cannot_operate() {
 
 #[tokio::test]
 async fn a_rebound_dns_name_gets_nothing() {
-    let managed = serve_admin(POLICY).await;
-    let mut browser = managed.operator().await;
+    let admin = serve_admin(POLICY).await;
+    let mut browser = admin.operator().await;
     for (host, status) in [
         ("evil.example", 421),
         ("evil.example:8088", 421),
@@ -74,8 +74,8 @@ async fn a_rebound_dns_name_gets_nothing() {
 #[tokio::test]
 async fn a_client_with_a_token_may_use_any_host_name() {
     let tokens = AdminTokens::new(None, Some(super::OPERATE)).unwrap();
-    let managed = serve_admin_with_tokens(POLICY, tokens).await;
-    let mut operator = managed.operator().await.with_token(super::OPERATE);
+    let admin = serve_admin_with_tokens(POLICY, tokens).await;
+    let mut operator = admin.operator().await.with_token(super::OPERATE);
     let named = [("host", "tollgate.internal:8088")];
     let answer = operator.request("GET", "/v1/state", &named, "").await;
     assert_eq!(answer.status, 200);

@@ -13,7 +13,7 @@ use tollgate_core::Timestamp;
 use tollgate_server::admin::{AdminApi, AdminTokens};
 use tollgate_server::listen::{ListenAddress, ShutdownTrigger};
 use tollgate_server::resp::{Pipeline, RespServer};
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::RateLimitService;
 use tollgate_store::{ManualClock, MemoryStore};
 
@@ -28,7 +28,7 @@ type SharedClock = Arc<ManualClock>;
 
 /// An API with its admin listener. Requests are decided without sockets.
 struct TestAdmin {
-    app: Arc<App<SharedClock>>,
+    app: Arc<HttpApi<SharedClock>>,
     resp: Arc<RespServer<SharedClock>>,
     clock: SharedClock,
     stop: Option<ShutdownTrigger>,
@@ -44,12 +44,12 @@ async fn serve_admin(text: &str) -> TestAdmin {
 
 async fn serve_admin_with_tokens(text: &str, tokens: AdminTokens) -> TestAdmin {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     serve_admin_of(app, clock, tokens).await
 }
 
 async fn serve_admin_of(
-    app: App<SharedClock>,
+    app: HttpApi<SharedClock>,
     clock: SharedClock,
     tokens: AdminTokens,
 ) -> TestAdmin {
@@ -101,10 +101,10 @@ impl TestAdmin {
             .resp
             .feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
         assert_eq!(fed.consumed, input.len());
-        let said = String::from_utf8(out).unwrap();
-        let (_, allowed) = said
+        let reply = String::from_utf8(out).unwrap();
+        let (_, allowed) = reply
             .split_once("allowed\r\n:")
-            .unwrap_or_else(|| panic!("{said}"));
+            .unwrap_or_else(|| panic!("{reply}"));
         allowed.starts_with('1')
     }
 }

@@ -110,8 +110,9 @@ pub(super) fn remaining(answer: &HttpReply) -> Option<u64> {
 
 /// The upstream returns the fields that the client requests as `say-…`.
 fn as_asked(seen: &Seen) -> Reply {
-    let said = ["x-tokens-used", "x-cached", "ratelimit"];
-    said.iter()
+    let names = ["x-tokens-used", "x-cached", "ratelimit"];
+    names
+        .iter()
         .filter_map(|name| Some((name, seen.field(&format!("say-{name}"))?)))
         .fold(Reply::new(200), |reply, (name, value)| {
             reply.with(name, value)

@@ -20,7 +20,7 @@ use tollgate_server::fleet::{FleetConnection, StoreMonitor};
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::listen::ListenAddress;
 use tollgate_server::resp::{Checker, RespLimits, RespServer};
-use tollgate_server::{App, HttpLimits, Secret};
+use tollgate_server::{HttpApi, HttpLimits, Secret};
 use tollgate_service::RateLimitService;
 use tollgate_store::{Clock as _, MemoryStore, SystemClock};
 
@@ -33,7 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// One server of a fleet with all its listeners.
 struct FleetServer {
-    app: Arc<App<SystemClock>>,
+    app: Arc<HttpApi<SystemClock>>,
     http: RunningServer,
     grpc: RunningServer,
     resp: RunningServer,
@@ -44,12 +44,16 @@ struct FleetServer {
 /// Starts a server that shares the Redis at this address.
 async fn start_server(url: &str, text: &str) -> FleetServer {
     let policy = policy(text);
-    let app = |secret| App::new_with_secret(&policy, 1_000, SystemClock::new(), secret).unwrap();
+    let app =
+        |secret| HttpApi::new_with_secret(&policy, 1_000, SystemClock::new(), secret).unwrap();
     start_server_of(url, app).await
 }
 
 /// The same for any API.
-async fn start_server_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) -> FleetServer {
+async fn start_server_of(
+    url: &str,
+    app: impl FnOnce(Secret) -> HttpApi<SystemClock>,
+) -> FleetServer {
     let secret = Secret::from_shared_text(b"the fleet's own secret").unwrap();
     let mut options = RedisOptions::new(
         url,
@@ -134,27 +138,27 @@ impl FleetServer {
 
     /// Sends commands in one write and returns all replies before `QUIT`.
     async fn send_commands(&self, commands: &[&str]) -> String {
-        say(self.resp.address, &commands.join("\r\n")).await
+        send_to(self.resp.address, &commands.join("\r\n")).await
     }
 }
 
-async fn say(address: SocketAddr, commands: &str) -> String {
-    let said = say_until_closed(address, commands).await;
-    said.strip_suffix("+OK\r\n").unwrap().to_owned()
+async fn send_to(address: SocketAddr, commands: &str) -> String {
+    let replies = send_until_closed(address, commands).await;
+    replies.strip_suffix("+OK\r\n").unwrap().to_owned()
 }
 
 /// The same, including the reply to `QUIT` or the error before the close.
-async fn say_until_closed(address: SocketAddr, commands: &str) -> String {
+async fn send_until_closed(address: SocketAddr, commands: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let bytes = format!("{commands}\r\nQUIT\r\n");
     stream.write_all(bytes.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    let read = stream.read_to_string(&mut said);
+    let mut replies = String::new();
+    let read = stream.read_to_string(&mut replies);
     timeout(DEADLINE, read)
         .await
         .expect("the end before the deadline")
         .unwrap();
-    said
+    replies
 }
 
 /// Polls until the condition holds.
@@ -170,9 +174,9 @@ async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 
 /// The `degraded` list of a response.
 fn degraded(answer: &HttpReply) -> Vec<String> {
-    let said = answer.json()["degraded"].as_array().cloned();
-    let words = said.unwrap_or_default().into_iter();
-    words
+    let replies = answer.json()["degraded"].as_array().cloned();
+    let names = replies.unwrap_or_default().into_iter();
+    names
         .map(|word| word.as_str().unwrap().to_owned())
         .collect()
 }

@@ -40,11 +40,11 @@ async fn a_killed_store_causes_no_errors_and_decides_again_after_its_restart() {
     assert!(statuses[0] <= 50, "{statuses:?}");
     let answer = one.should_rate_limit("carol").await.unwrap();
     assert_eq!(answer.overall, OK);
-    let said = one
+    let replies = one
         .send_commands(&["TG.CHECK header.x-api-key dora", "CL.THROTTLE k 9 1 60"])
         .await;
-    assert!(said.contains("allowed\r\n:1"), "{said}");
-    assert!(said.contains("*5\r\n:0\r\n"), "{said}");
+    assert!(replies.contains("allowed\r\n:1"), "{replies}");
+    assert!(replies.contains("*5\r\n:0\r\n"), "{replies}");
     assert!(one.app.service().fleet().unwrap().is_degraded());
     redis.restart();
     wait_until("the store decides again", async || {
@@ -80,23 +80,23 @@ async fn only_a_limit_that_fails_closed_refuses_without_a_store_and_sends_retry_
     );
     assert_eq!(one.check("alice").await.status, 200);
 
-    let asked = |key| {
+    let request_for = |key| {
         let entry = crate::grpc::client::Descriptor::new(&[(key, "a")]);
         crate::grpc::client::request("edge", &[entry], 0)
     };
     let mut client = crate::grpc::client::Client::connect(one.grpc.address).await;
-    let (code, message) = client.expect_error(&asked("header.x-shut")).await;
+    let (code, message) = client.expect_error(&request_for("header.x-shut")).await;
     assert_eq!(code, 14, "unavailable: {message}");
     assert_eq!(
         client
-            .should_rate_limit(&asked("header.x-free"))
+            .should_rate_limit(&request_for("header.x-free"))
             .await
             .overall,
         OK
     );
     assert_eq!(
         client
-            .should_rate_limit(&asked("header.x-api-key"))
+            .should_rate_limit(&request_for("header.x-api-key"))
             .await
             .overall,
         OK

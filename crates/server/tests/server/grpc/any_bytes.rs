@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tollgate_core::Timestamp;
 use tollgate_policy::source::SourceFormat;
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::grpc::GrpcServer;
 use tollgate_store::ManualClock;
 
@@ -50,8 +50,8 @@ impl Both {
         let text = "limits: [{ name: a, key: descriptor.a, rate: 9/m }, { name: in-flight, concurrency: 2 }, \
                     { name: later, key: descriptor.e, rate: 9/m, charge: always, overdraft: 9 }]";
         let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
-        let by_files = App::from_envoy_policy(files, 64, clock()).unwrap();
-        let by_policy = App::new(&policy, 64, clock()).unwrap();
+        let by_files = HttpApi::from_envoy_policy(files, 64, clock()).unwrap();
+        let by_policy = HttpApi::new(&policy, 64, clock()).unwrap();
         Self {
             by_files: GrpcServer::new(Arc::clone(by_files.envoy())),
             by_policy: GrpcServer::new(Arc::clone(by_policy.envoy())),
@@ -158,8 +158,8 @@ fn every_fragment_is_valid() {
     }
     // Most fragments are a request after a domain and before a descriptor.
     let whole = |piece: &&&[u8]| {
-        let question = [PIECES[0], piece, PIECES[2]].concat();
-        at_once(both.by_files.answer_bytes(&question, &mut Vec::new())).is_ok()
+        let request = [PIECES[0], piece, PIECES[2]].concat();
+        at_once(both.by_files.answer_bytes(&request, &mut Vec::new())).is_ok()
     };
     assert_eq!(PIECES.iter().filter(whole).count(), 15);
 }

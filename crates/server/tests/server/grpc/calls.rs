@@ -46,8 +46,8 @@ async fn one_status_for_each_descriptor_in_order() {
         ip("10.0.0.1"),
         Descriptor::new(&[("plan", "free")]),
     ];
-    let question = request("edge", &descriptors, 0);
-    let response = client.should_rate_limit(&question).await;
+    let message = request("edge", &descriptors, 0);
+    let response = client.should_rate_limit(&message).await;
     assert_eq!(response.overall, OK);
     // The clock is 20 seconds past a minute.
     let counted = RlsDescriptorResult {
@@ -71,10 +71,10 @@ async fn one_status_for_each_descriptor_in_order() {
         Some("\"per-address\";q=2;w=60")
     );
     assert_eq!(response.header("retry-after"), None);
-    client.should_rate_limit(&question).await;
+    client.should_rate_limit(&message).await;
     // Half a second before the end the reply still says one second.
     serving.clock.advance(Nanos::from_millis(39_500));
-    let response = client.should_rate_limit(&question).await;
+    let response = client.should_rate_limit(&message).await;
     assert_eq!(
         (response.overall, response.codes()),
         (OVER, vec![OK, OVER, OK])
@@ -146,14 +146,14 @@ async fn a_limit_in_a_descriptor_replaces_the_limit_of_the_files() {
     let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let own = ip("10.0.0.9").limit(1, HOUR);
-    let question = request("edge", std::slice::from_ref(&own), 0);
-    let response = client.should_rate_limit(&question).await;
+    let message = request("edge", std::slice::from_ref(&own), 0);
+    let response = client.should_rate_limit(&message).await;
     assert_eq!(
         response.statuses[0].limit,
         Some((1, HOUR, String::new())),
         "{response:?}"
     );
-    assert_eq!(client.should_rate_limit(&question).await.overall, OVER);
+    assert_eq!(client.should_rate_limit(&message).await.overall, OVER);
     assert_eq!(
         client
             .should_rate_limit(&request("edge", &[ip("10.0.0.9")], 0))
@@ -251,8 +251,8 @@ async fn unknown_descriptors_are_admitted_and_invalid_requests_refused() {
         ),
         (vec![0x0f], "the message has a field of no known type"),
     ];
-    for (question, reason) in cases {
-        let (code, message) = client.expect_error(&question).await;
+    for (message, reason) in cases {
+        let (code, message) = client.expect_error(&message).await;
         assert_eq!(code, 3, "{message}");
         assert!(message.starts_with(reason), "{message}");
     }

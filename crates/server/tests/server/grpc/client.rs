@@ -291,7 +291,7 @@ impl RlsResponse {
             match field {
                 (1, FieldValue::Number(code)) => response.overall = code,
                 (2, FieldValue::Bytes(bytes)) => {
-                    response.statuses.push(RlsDescriptorResult::read(bytes))
+                    response.statuses.push(RlsDescriptorResult::read(bytes));
                 }
                 (3, FieldValue::Bytes(bytes)) => {
                     let parts = read(bytes);

@@ -17,8 +17,8 @@ async fn grpcio_checks_watches_reflects_and_is_admitted_exactly_to_the_limit() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{error}");
-    assert_eq!(said, "fine\n");
+    assert!(output.status.success(), "{output_text}{error}");
+    assert_eq!(output_text, "fine\n");
 }

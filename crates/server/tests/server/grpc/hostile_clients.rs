@@ -44,7 +44,7 @@ fn head(path: &str) -> Vec<u8> {
     out
 }
 
-fn question() -> Vec<u8> {
+fn request_frame() -> Vec<u8> {
     framed(&request("d", &[Descriptor::new(&[("a", "b")])], 0))
 }
 
@@ -59,7 +59,7 @@ async fn send(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
 async fn send_raw(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
     let stream = TcpStream::connect(serving.address).await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let sending = async {
         // The server may close before all bytes are sent.
         let _sent = writer.write_all(bytes).await;
@@ -71,23 +71,26 @@ async fn send_raw(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
         loop {
             match reader.read(&mut buffer).await {
                 Ok(0) | Err(_) => return true,
-                Ok(count) => said.extend(&buffer[..count]),
+                Ok(count) => received.extend(&buffer[..count]),
             }
             let answered = frame(PING, 1, 0, b"the end!");
-            if said.windows(answered.len()).any(|part| part == answered) {
+            if received
+                .windows(answered.len())
+                .any(|part| part == answered)
+            {
                 return false;
             }
         }
     };
     let both = async { tokio::join!(sending, reading) };
     let ((), is_closed) = timeout(DEADLINE, both).await.expect("an end");
-    (said, is_closed)
+    (received, is_closed)
 }
 
 /// The error code of the last GOAWAY frame.
-fn goodbye(mut said: &[u8]) -> Option<u32> {
+fn goaway_code(mut received: &[u8]) -> Option<u32> {
     let mut reason = None;
-    while let Some((head, rest)) = said.split_at_checked(9) {
+    while let Some((head, rest)) = received.split_at_checked(9) {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let Some((payload, rest)) = rest.split_at_checked(length) else {
             break;
@@ -95,15 +98,15 @@ fn goodbye(mut said: &[u8]) -> Option<u32> {
         if head[3] == 7 {
             reason = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
         }
-        said = rest;
+        received = rest;
     }
     reason
 }
 
 async fn still_answers(serving: &TestGrpcServer) {
     let mut client = serving.connect().await;
-    let question = request("d", &[Descriptor::new(&[("a", "b")])], 0);
-    assert_eq!(client.should_rate_limit(&question).await.overall, OK);
+    let message = request("d", &[Descriptor::new(&[("a", "b")])], 0);
+    assert_eq!(client.should_rate_limit(&message).await.overall, OK);
 }
 
 #[tokio::test]
@@ -149,9 +152,12 @@ async fn s37_malformed_frames_end_their_connection_with_a_reason_and_no_other() 
         ),
     ];
     for (what, bytes) in cases {
-        let (said, is_closed) = send(&serving, &bytes).await;
+        let (received, is_closed) = send(&serving, &bytes).await;
         assert!(is_closed, "{what}: it goes on");
-        assert!(goodbye(&said).is_some_and(|reason| reason != 0), "{what}");
+        assert!(
+            goaway_code(&received).is_some_and(|reason| reason != 0),
+            "{what}"
+        );
         still_answers(&serving).await;
     }
     // A HEADERS frame inside a header block.
@@ -180,9 +186,9 @@ async fn s37_a_flood_of_cancelled_calls_ends_the_connection() {
         flood.extend(frame(HEADERS, END_HEADERS, stream, &path));
         flood.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
     }
-    let (said, is_closed) = send(&serving, &flood).await;
+    let (received, is_closed) = send(&serving, &flood).await;
     assert!(is_closed);
-    assert_eq!(goodbye(&said), Some(11), "enhance your calm");
+    assert_eq!(goaway_code(&received), Some(11), "enhance your calm");
     still_answers(&serving).await;
 }
 
@@ -212,7 +218,7 @@ async fn s37_floods_of_other_frames_are_survived() {
     send(&serving, &noise).await;
     // Trailers in the middle, and data after the end.
     let mut late = frame(HEADERS, END_HEADERS | END_STREAM, 1, &path);
-    late.extend(frame(DATA, END_STREAM, 1, &question()));
+    late.extend(frame(DATA, END_STREAM, 1, &request_frame()));
     send(&serving, &late).await;
     still_answers(&serving).await;
 }
@@ -229,9 +235,9 @@ async fn s37_a_head_that_is_too_large_costs_its_call() {
     let mut bytes = frame(HEADERS, 0, 1, &large[..16_000]);
     bytes.extend(frame(CONTINUATION, END_HEADERS, 1, &large[16_000..]));
     bytes.extend(frame(HEADERS, END_HEADERS, 3, &head(SHOULD_RATE_LIMIT)));
-    bytes.extend(frame(DATA, END_STREAM, 3, &question()));
-    let (said, is_closed) = send(&serving, &bytes).await;
-    assert!(!is_closed && !said.is_empty());
+    bytes.extend(frame(DATA, END_STREAM, 3, &request_frame()));
+    let (received, is_closed) = send(&serving, &bytes).await;
+    assert!(!is_closed && !received.is_empty());
     still_answers(&serving).await;
 }
 
@@ -246,7 +252,7 @@ async fn s37_more_calls_at_once_than_allowed_are_refused_and_the_others_answered
     for number in 0..200_u32 {
         bytes.extend(frame(HEADERS, END_HEADERS, number * 2 + 1, &path));
     }
-    let (said, is_closed) = send(&serving, &bytes).await;
-    assert!(is_closed || said.len() > 9 * 100, "refused or cut off");
+    let (received, is_closed) = send(&serving, &bytes).await;
+    assert!(is_closed || received.len() > 9 * 100, "refused or cut off");
     still_answers(&serving).await;
 }

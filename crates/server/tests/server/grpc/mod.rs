@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tollgate_core::Timestamp;
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::listen::DrainOutcome;
 use tollgate_store::ManualClock;
@@ -40,7 +40,7 @@ pub(crate) async fn serve_policy(text: &str) -> TestGrpcServer {
 
 pub(crate) async fn serve_policy_with(text: &str, limits: GrpcLimits) -> TestGrpcServer {
     let clock = Arc::new(ManualClock::at(START));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     serve(app, clock, limits).await
 }
 
@@ -48,12 +48,12 @@ pub(crate) async fn serve_policy_with(text: &str, limits: GrpcLimits) -> TestGrp
 pub(crate) async fn serve_file(text: &str) -> TestGrpcServer {
     let clock = Arc::new(ManualClock::at(START));
     let files = tollgate_envoy::config::load(&[("edge.yaml", text)]).unwrap();
-    let app = App::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
     serve(app, clock, GrpcLimits::default()).await
 }
 
 async fn serve(
-    app: App<Arc<ManualClock>>,
+    app: HttpApi<Arc<ManualClock>>,
     clock: Arc<ManualClock>,
     limits: GrpcLimits,
 ) -> TestGrpcServer {

@@ -19,9 +19,9 @@ async fn a_policy_answers_rls_calls() {
     )
     .await;
     let mut client = serving.connect().await;
-    let question = request("edge", &[user("alice")], 0);
+    let message = request("edge", &[user("alice")], 0);
     for remaining in [1, 0] {
-        let response = client.should_rate_limit(&question).await;
+        let response = client.should_rate_limit(&message).await;
         let limit = Some((2, SECOND, "per-user".to_owned()));
         assert_eq!(
             (response.overall, response.statuses[0].remaining),
@@ -29,7 +29,7 @@ async fn a_policy_answers_rls_calls() {
         );
         assert_eq!(response.statuses[0].limit, limit);
     }
-    let response = client.should_rate_limit(&question).await;
+    let response = client.should_rate_limit(&message).await;
     assert_eq!((response.overall, response.codes()), (OVER, vec![OVER]));
     assert_eq!(response.statuses[0].reset, Some(1));
     assert_eq!(response.header("retry-after"), Some("1"));
@@ -220,8 +220,8 @@ async fn entries_named_like_attributes_set_those_attributes() {
         ),
         (&[("header.x-api-key", "a"), ("method", "GET")], None),
     ] {
-        let question = request("d", &[Descriptor::new(entries)], 0);
-        let response = client.should_rate_limit(&question).await;
+        let message = request("d", &[Descriptor::new(entries)], 0);
+        let response = client.should_rate_limit(&message).await;
         let named = response.statuses[0].limit.as_ref().map(|it| &*it.2);
         assert_eq!((response.overall, named), (OK, limit), "{entries:?}");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_http::Dialect;
-use tollgate_server::{App, Dialects, HttpLimits};
+use tollgate_server::{Dialects, HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
 use super::NOW;
@@ -219,7 +219,7 @@ const GOLDEN: [Golden; 12] = [
 
 async fn speaking(text: &str, dialects: &str) -> TestServer<ManualClock> {
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let app = app.with_dialects(dialects.parse::<Dialects>().unwrap());
     serve_app(app, clock, HttpLimits::default()).await
 }

@@ -14,19 +14,19 @@ use tollgate_core::Timestamp;
 use tollgate_engine::{CheckOptions, Verdict};
 use tollgate_http::HeaderFields;
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_server::{App, Transport};
+use tollgate_server::{HttpApi, Transport};
 use tollgate_store::ManualClock;
 
 use crate::harness::{policy, ready_now};
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-type TestApp = App<Arc<ManualClock>>;
+type TestApp = HttpApi<Arc<ManualClock>>;
 
 /// An API with a manual clock.
 fn app(text: &str) -> (TestApp, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     (app, clock)
 }
 

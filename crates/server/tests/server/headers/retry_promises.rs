@@ -181,9 +181,11 @@ fn check_wait(
 fn refusing(verdict: &Verdict) -> Vec<bool> {
     let states = verdict.limits().iter();
     let enforced = states.filter(|state| state.enforcement == EnforcementMode::Enforced);
-    let told =
+    let ratelimit_field =
         enforced.filter(|state| state.role() == MeterRole::Main || !state.outcome.is_admitted());
-    told.map(|state| !state.outcome.is_admitted()).collect()
+    ratelimit_field
+        .map(|state| !state.outcome.is_admitted())
+        .collect()
 }
 
 #[test]
@@ -267,9 +269,9 @@ fn control_a_wait_that_is_too_short_is_noticed() {
     let denied = Outcome::Deny {
         retry_after: Nanos::from_millis(2_001),
     };
-    let told = r#""a";r=0;t=4, "b";r=5;t=60"#;
+    let ratelimit_field = r#""a";r=0;t=4, "b";r=5;t=60"#;
     assert_eq!(
-        check_wait(denied, &[true, false], Some(told), Some(4)),
+        check_wait(denied, &[true, false], Some(ratelimit_field), Some(4)),
         Ok(())
     );
     for (outcome, refuses, retry) in [
@@ -280,8 +282,8 @@ fn control_a_wait_that_is_too_short_is_noticed() {
         (denied, [true, true], Some(4)),
         (Outcome::Allow, [false, false], Some(1)),
     ] {
-        let checked = check_wait(outcome, &refuses, Some(told), retry);
+        let checked = check_wait(outcome, &refuses, Some(ratelimit_field), retry);
         assert!(checked.is_err(), "{outcome:?} {retry:?}");
     }
-    assert!(check_wait(denied, &[true], Some(told), Some(4)).is_err());
+    assert!(check_wait(denied, &[true], Some(ratelimit_field), Some(4)).is_err());
 }

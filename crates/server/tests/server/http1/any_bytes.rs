@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::source::SourceFormat;
 use tollgate_server::listen::{LocalEndpoint, Peer, ShutdownTrigger};
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
 /// Large enough for all requests and responses of one input.
@@ -97,9 +97,9 @@ pub(crate) fn run(fast_path: bool, packets: &[&[u8]]) -> String {
 }
 
 /// A server without state: a day has passed since its last request, so every limit has reset.
-pub(crate) fn app() -> Arc<App<Arc<ManualClock>>> {
+pub(crate) fn app() -> Arc<HttpApi<Arc<ManualClock>>> {
     thread_local! {
-        static ONE: (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) = new_app();
+        static ONE: (Arc<ManualClock>, Arc<HttpApi<Arc<ManualClock>>>) = new_app();
     }
     ONE.with(|(clock, app)| {
         clock.advance(Nanos::from_secs(24 * 3_600));
@@ -107,12 +107,12 @@ pub(crate) fn app() -> Arc<App<Arc<ManualClock>>> {
     })
 }
 
-fn new_app() -> (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) {
+fn new_app() -> (Arc<ManualClock>, Arc<HttpApi<Arc<ManualClock>>>) {
     let text = "limits: [{ name: per-key, key: header.x-api-key, rate: 2/m, missing: skip }, \
                 { name: per-ip, key: ip, rate: 3/m, missing: skip }, { name: in-flight, key: ip, concurrency: 3, missing: skip }]";
     let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::new(&policy, 64, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy, 64, Arc::clone(&clock)).unwrap();
     (clock, Arc::new(app))
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn peer() -> Peer {
 /// All responses of one connection. Each packet is processed as far as possible before the next one; then the client
 /// disconnects.
 pub(crate) fn answers(
-    app: &Arc<App<Arc<ManualClock>>>,
+    app: &Arc<HttpApi<Arc<ManualClock>>>,
     limits: HttpLimits,
     packets: &[&[u8]],
 ) -> Vec<u8> {

@@ -7,7 +7,7 @@ use tollgate_engine::Engine;
 use tollgate_policy::load;
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::SourceFormat;
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::resp::{Checker, RespServer};
 use tollgate_service::RateLimitService;
 use tollgate_store::{ManualClock, MemoryStore};
@@ -50,7 +50,7 @@ fn words(answer: &str) -> Vec<&str> {
 fn verdict(answer: &str) -> [&str; 6] {
     let words = words(answer);
     let names: Vec<&str> = words.iter().step_by(2).copied().collect();
-    let told = [
+    let expected = [
         "allowed",
         "limit",
         "remaining",
@@ -58,7 +58,7 @@ fn verdict(answer: &str) -> [&str; 6] {
         "reset_after_ms",
         "wait_ms",
     ];
-    assert_eq!(names, told, "{answer}");
+    assert_eq!(names, expected, "{answer}");
     let values: Vec<&str> = words.iter().skip(1).step_by(2).copied().collect();
     values.try_into().unwrap()
 }
@@ -175,7 +175,7 @@ fn the_engine_of_the_http_api_answers_too() {
     let (server, _clock) = server();
     let text = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
     let policy = load(text, "demo.yaml", SourceFormat::Yaml).unwrap();
-    let app = App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap();
+    let app = HttpApi::new(&policy, 1_000, ManualClock::at(NOW)).unwrap();
     let engine: Arc<dyn Checker> = Arc::<Engine<_>>::clone(app.engine());
     let server = server.with_checker(engine);
     let mut line = InMemoryClient::new(&server);
@@ -199,7 +199,7 @@ fn leases_are_acquired_renewed_and_released_by_ticket() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
-    let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
+    let app = Arc::new(HttpApi::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
     let mut line = InMemoryClient::new(&server);
@@ -256,7 +256,7 @@ fn a_released_lease_is_free_for_the_next_command_of_the_same_packet() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
-    let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
+    let app = Arc::new(HttpApi::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
     let mut line = InMemoryClient::new(&server);

@@ -76,10 +76,10 @@ async fn a_client_that_does_not_read_is_not_read_from_and_misses_no_reply() {
     };
     // About 30 MB of replies.
     let count = 20_000;
-    let questions = b"COMMAND\r\n".repeat(count);
+    let commands = b"COMMAND\r\n".repeat(count);
     let (mut reader, mut writer) = client.0.split();
     let write = async {
-        tokio::io::AsyncWriteExt::write_all(&mut writer, &questions)
+        tokio::io::AsyncWriteExt::write_all(&mut writer, &commands)
             .await
             .unwrap();
     };

@@ -21,15 +21,15 @@ limits:
 const API: &[(&str, &str)] = &[("name", "api")];
 const FIVE: Nanos = Nanos::from_secs(5);
 
-fn tokens(name: &str, said: [u64; 3]) -> QuotaAction {
-    QuotaAction::Tokens(name.to_owned(), said, 15)
+fn tokens(name: &str, action: [u64; 3]) -> QuotaAction {
+    QuotaAction::Tokens(name.to_owned(), action, 15)
 }
 
 #[tokio::test]
 async fn the_limits_that_match_the_pairs_apply_to_a_bucket() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut client = server.client().await;
-    for (pairs, said) in [
+    for (pairs, action) in [
         (API, tokens("api", [100, 100, 60])),
         (&[("user", "bob")], tokens("bob", [10, 10, 1])),
         (&[("name", "dear")], tokens("dear", [10, 10, 60])),
@@ -51,7 +51,7 @@ async fn the_limits_that_match_the_pairs_apply_to_a_bucket() {
         ),
     ] {
         client.report("edge", &[(pairs, 0, 1, 0)]);
-        assert_eq!(client.next_action().await, said);
+        assert_eq!(client.next_action().await, action);
     }
     // In another domain there is no such limit.
     let mut other = server.client().await;
@@ -67,11 +67,11 @@ async fn an_assignment_is_repeated_as_it_is_with_every_report() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut client = server.client().await;
     client.report("edge", &[(API, 0, 1, 0)]);
-    let said = client.next_action().await;
+    let action = client.next_action().await;
     for requests in [500, 3, 0, 40] {
         server.clock.advance(FIVE);
         client.report("", &[(API, 5, requests, requests)]);
-        assert_eq!(client.next_action().await, said);
+        assert_eq!(client.next_action().await, action);
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::{App, QuotaBounds};
+use tollgate_server::{HttpApi, QuotaBounds};
 use tollgate_store::SystemClock;
 use tollgate_testkit::envoy::{Envoy, Reply, Upstream, Version, with_ports};
 
@@ -35,13 +35,13 @@ pub(super) struct RlqsHarness {
 
 /// A server that can be restarted.
 pub(super) struct RestartableServer {
-    pub(super) app: Arc<App<SystemClock>>,
+    pub(super) app: Arc<HttpApi<SystemClock>>,
     running: RunningServer,
 }
 
 impl RestartableServer {
     async fn start(at: SocketAddr, bounds: QuotaBounds) -> Self {
-        let app = App::new(&policy(LIMITS), 1_000, SystemClock::new()).unwrap();
+        let app = HttpApi::new(&policy(LIMITS), 1_000, SystemClock::new()).unwrap();
         let app = Arc::new(app.with_quota_bounds(bounds));
         let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
         let limits = GrpcLimits::default();

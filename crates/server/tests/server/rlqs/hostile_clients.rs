@@ -27,8 +27,8 @@ async fn serves(server: &TestRlqsServer) {
 async fn sending(server: &TestRlqsServer, bytes: &[u8]) -> Option<i32> {
     let mut client = server.client().await;
     client.send(bytes);
-    let (said, status) = client.read_to_end().await;
-    assert_eq!(said, []);
+    let (actions, status) = client.read_to_end().await;
+    assert_eq!(actions, []);
     serves(server).await;
     status
 }
@@ -72,10 +72,10 @@ async fn s_37_invalid_bucket_ids_are_skipped() {
         (&[("", "")], 0, 1, 0),
     ];
     client.report("edge", &all);
-    let mut told = [client.next_action().await, client.next_action().await];
-    told.sort_by_key(|action| matches!(action, QuotaAction::Allow(_)));
-    assert_eq!(told[0].share(), 100);
-    assert_eq!(told[1], QuotaAction::Allow(String::new()));
+    let mut action = [client.next_action().await, client.next_action().await];
+    action.sort_by_key(|action| matches!(action, QuotaAction::Allow(_)));
+    assert_eq!(action[0].share(), 100);
+    assert_eq!(action[1], QuotaAction::Allow(String::new()));
 }
 
 #[tokio::test]
@@ -98,8 +98,8 @@ async fn s_37_buckets_above_the_limit_are_dropped_and_known_ones_kept() {
     let turned: Vec<UsageReport<'_>> = all.iter().rev().copied().collect();
     greedy.send(&framed(&reports("edge", &turned)));
     for _ in 0..100 {
-        let told = greedy.next_action().await;
-        assert!(kept.contains(&told), "{told:?}");
+        let action = greedy.next_action().await;
+        assert!(kept.contains(&action), "{action:?}");
     }
     // All of them together.
     let mut other = server.client().await;
@@ -134,8 +134,8 @@ async fn s_37_streams_above_the_limit_are_refused_until_one_ends() {
         let mut client = server.client().await;
         client.report("edge", &[(&[("name", "other")], 0, 1, 0)]);
         match client.next_action_or_end().await {
-            Some(told) => {
-                assert_eq!(told, QuotaAction::Allow("other".to_owned()));
+            Some(action) => {
+                assert_eq!(action, QuotaAction::Allow("other".to_owned()));
                 break;
             }
             None => tokio::task::yield_now().await,
@@ -180,8 +180,8 @@ async fn s_37_a_flood_of_reports_is_answered_or_cut_off() {
         client.report("edge", &[(API, 0, 1, 0)]);
     }
     serves(&server).await;
-    let (said, _) = client.read_to_end().await;
-    assert!(said.iter().all(|action| action.share() == 100));
+    let (actions, _) = client.read_to_end().await;
+    assert!(actions.iter().all(|action| action.share() == 100));
     serves(&server).await;
 }
 

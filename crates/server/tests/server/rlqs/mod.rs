@@ -9,7 +9,7 @@ mod with_envoy;
 use std::sync::Arc;
 
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::{App, QuotaBounds};
+use tollgate_server::{HttpApi, QuotaBounds};
 use tollgate_store::ManualClock;
 
 use crate::grpc::START;
@@ -19,7 +19,7 @@ use client::RlqsClient;
 
 /// A server with a manual clock.
 struct TestRlqsServer {
-    app: Arc<App<Arc<ManualClock>>>,
+    app: Arc<HttpApi<Arc<ManualClock>>>,
     clock: Arc<ManualClock>,
     running: RunningServer,
 }
@@ -33,7 +33,7 @@ fn first_start() -> QuotaBounds {
 
 async fn serve_policy(text: &str, bounds: QuotaBounds) -> TestRlqsServer {
     let clock = Arc::new(ManualClock::at(START));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let app = Arc::new(app.with_quota_bounds(bounds));
     let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
     let limits = GrpcLimits::default();

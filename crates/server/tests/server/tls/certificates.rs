@@ -6,7 +6,7 @@ use super::*;
 async fn clients_without_a_trusted_certificate_are_refused() {
     let secure = TlsServer::start("mutual", true, ListenerLimits::default()).await;
     let stranger = Authority::new("ours").client("alice");
-    for (address, question) in [(secure.http, GET), (secure.redis, b"PING\r\nQUIT\r\n")] {
+    for (address, request) in [(secure.http, GET), (secure.redis, b"PING\r\nQUIT\r\n")] {
         for shows in [
             None,
             Some(&stranger),
@@ -14,14 +14,14 @@ async fn clients_without_a_trusted_certificate_are_refused() {
         ] {
             // In TLS 1.3 a client completes its handshake before it learns that its certificate was rejected.
             let refused = match secure.connect(address, shows).await {
-                Ok(mut client) => ask(&mut client, question).await,
+                Ok(mut client) => exchange(&mut client, request).await,
                 Err(error) => Err(error),
             };
             assert!(refused.is_err(), "{refused:?}");
         }
         let ours = secure.authority.client("alice");
         let mut client = secure.connect(address, Some(&ours)).await.unwrap();
-        assert!(ask(&mut client, question).await.unwrap().contains("OK"));
+        assert!(exchange(&mut client, request).await.unwrap().contains("OK"));
     }
     assert_eq!(secure.app.counters().failed_handshakes(), 3);
     assert_eq!(secure.resp.counters().failed_handshakes(), 3);
@@ -47,16 +47,16 @@ async fn changed_files_apply_to_new_connections_and_open_ones_stay() {
     let second = shown_by_server(&new);
     assert_ne!(first, second);
     assert_eq!(
-        ask(&mut new, b"PING\r\nQUIT\r\n").await.unwrap(),
+        exchange(&mut new, b"PING\r\nQUIT\r\n").await.unwrap(),
         "+PONG\r\n+OK\r\n"
     );
     let mut late = secure.connect(secure.redis, Some(&alice)).await.unwrap();
     assert!(
-        ask(&mut late, b"PING\r\nQUIT\r\n").await.is_err(),
+        exchange(&mut late, b"PING\r\nQUIT\r\n").await.is_err(),
         "no longer trusted"
     );
     assert_eq!(
-        ask(&mut open, b"PING\r\nQUIT\r\n").await.unwrap(),
+        exchange(&mut open, b"PING\r\nQUIT\r\n").await.unwrap(),
         "+PONG\r\n+OK\r\n"
     );
 

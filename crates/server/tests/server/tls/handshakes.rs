@@ -10,7 +10,7 @@ async fn an_endless_handshake_times_out_after_five_seconds_and_delays_no_client(
     slow.write_all(&[0x16, 3, 1]).await.unwrap();
     let mut client = secure.connect(secure.http, None).await.unwrap();
     assert!(
-        ask(&mut client, GET)
+        exchange(&mut client, GET)
             .await
             .unwrap()
             .starts_with("HTTP/1.1 200 OK\r\n")
@@ -35,7 +35,7 @@ async fn stopping_does_not_wait_for_handshakes() {
     let _silent = TcpStream::connect(secure.http).await.unwrap();
     let mut client = secure.connect(secure.http, None).await.unwrap();
     assert!(
-        ask(&mut client, GET)
+        exchange(&mut client, GET)
             .await
             .unwrap()
             .starts_with("HTTP/1.1 200 OK\r\n")

@@ -26,7 +26,7 @@ use tollgate_server::listen::{
     Peer, ServerTls, ShutdownSignal, ShutdownTrigger, Stream, TlsFiles, TlsReload, accept,
 };
 use tollgate_server::resp::{RespLimits, RespServer};
-use tollgate_server::{App, HttpLimits, ListenerCounters};
+use tollgate_server::{HttpApi, HttpLimits, ListenerCounters};
 use tollgate_store::{Clock as _, ManualClock, MemoryStore, SystemClock};
 use tollgate_testkit::certificates::{Authority, Pair};
 
@@ -44,7 +44,7 @@ struct TlsServer {
     tls: Arc<ServerTls>,
     http: SocketAddr,
     redis: SocketAddr,
-    app: Arc<App<ManualClock>>,
+    app: Arc<HttpApi<ManualClock>>,
     resp: Arc<RespServer<ManualClock>>,
     stop: ShutdownTrigger,
     listeners: JoinSet<DrainOutcome>,
@@ -69,7 +69,7 @@ impl TlsServer {
 
         let text = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
         let clock = || ManualClock::at(Timestamp::from_secs(1_700_000_000));
-        let app = Arc::new(App::new(&policy(text), 1_000, clock()).unwrap());
+        let app = Arc::new(HttpApi::new(&policy(text), 1_000, clock()).unwrap());
         let (listener, http) = free(&tls, ApplicationProtocol::Http1).await;
         let mut limits = HttpLimits::default();
         limits.listener = bounds;
@@ -163,7 +163,7 @@ async fn connect(
 }
 
 /// Sends bytes and reads until the end.
-async fn ask(stream: &mut TlsStream<TcpStream>, bytes: &[u8]) -> io::Result<String> {
+async fn exchange(stream: &mut TlsStream<TcpStream>, bytes: &[u8]) -> io::Result<String> {
     stream.write_all(bytes).await?;
     let mut answer = Vec::new();
     timeout(DEADLINE, stream.read_to_end(&mut answer))

@@ -7,11 +7,11 @@ async fn http_and_redis_clients_are_answered_inside_tls() {
     let secure = TlsServer::start("both", false, ListenerLimits::default()).await;
     let mut client = secure.connect(secure.http, None).await.unwrap();
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
-    let answer = ask(&mut client, GET).await.unwrap();
+    let answer = exchange(&mut client, GET).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     let mut client = secure.connect(secure.http, None).await.unwrap();
     let front = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
-    let answer = ask(&mut client, front).await.unwrap();
+    let answer = exchange(&mut client, front).await.unwrap();
     assert!(
         answer.contains(&format!("https://{}/v1/check", secure.http)),
         "{answer}"
@@ -22,7 +22,7 @@ async fn http_and_redis_clients_are_answered_inside_tls() {
         .unwrap();
     // More than one TLS record, both ways.
     let many = b"CL.THROTTLE user 15 30 60\r\n".repeat(2_000);
-    let answer = ask(&mut client, &[many.as_slice(), b"QUIT\r\n"].concat())
+    let answer = exchange(&mut client, &[many.as_slice(), b"QUIT\r\n"].concat())
         .await
         .unwrap();
     assert_eq!(answer.matches("*5\r\n:0\r\n").count(), 16);
@@ -36,9 +36,9 @@ async fn a_client_without_tls_is_closed_and_counted_and_gets_no_plain_text() {
     let mut bounds = ListenerLimits::default();
     bounds.max_connections = 1;
     let secure = TlsServer::start("plain", false, bounds).await;
-    for question in [GET, b"PING\r\n".as_slice(), &[0; 600]] {
+    for bytes in [GET, b"PING\r\n".as_slice(), &[0; 600]] {
         let mut plain = TcpStream::connect(secure.redis).await.unwrap();
-        plain.write_all(question).await.unwrap();
+        plain.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();
         // The close may be a reset, because not all bytes were read.
         let _ended = timeout(DEADLINE, plain.read_to_end(&mut answer))
@@ -113,9 +113,9 @@ async fn a_listener_for_http2_names_it_and_nothing_else() {
         .unwrap();
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     client.write_all(b"PRI").await.unwrap();
-    let mut heard = [0; 3];
-    client.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"PRI");
+    let mut received = [0; 3];
+    client.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"PRI");
     drop(client);
     assert!(
         connect(&secure.authority, address, None, &["http/1.1"])
