@@ -42,7 +42,7 @@ pub type App<C> = HttpApi<C>;
 impl<C: Clock> HttpApi<C> {
     /// An API that decides by `policy`, with room for about `keys` keys in use at the same time.
     ///
-    /// The policy cannot be used, or so many keys cannot be stored.
+    /// The policy cannot be used, or the store cannot hold this many keys.
     pub fn new(policy: &Policy, keys: usize, clock: C) -> Result<Self, InvalidService> {
         Self::new_with_secret(policy, keys, clock, Secret::random())
     }
@@ -62,9 +62,9 @@ impl<C: Clock> HttpApi<C> {
     }
 
     /// An API that decides by a policy file, or by a file or directory of envoyproxy/ratelimit configuration.
-    /// [`EnvoyService::reload`] reloads it.
+    /// [`EnvoyService::reloader`] reloads it.
     ///
-    /// All errors of the file, or so many keys cannot be stored.
+    /// All errors of the file, or the store cannot hold this many keys.
     pub fn from_file(
         path: &Path,
         keys: usize,
@@ -84,7 +84,7 @@ impl<C: Clock> HttpApi<C> {
 
     /// An API that decides by envoyproxy/ratelimit configuration. It answers only Envoy's requests.
     ///
-    /// So many keys cannot be stored.
+    /// The store cannot hold this many keys.
     pub fn from_envoy_policy(
         files: EnvoyPolicy,
         keys: usize,

@@ -50,7 +50,7 @@ async fn every_limit_is_reported_and_the_tightest_named() {
     assert_eq!(
         answer.field_without_keys("ratelimit-policy").as_deref(),
         Some(r#""everyone";q=1000;w=1, "per-user";q=10;w=1, "per-user#2";q=100;w=86400"#),
-        "limits in shadow are nobody's business"
+        "limits in shadow mode are not reported"
     );
     assert_eq!(
         answer.field_without_keys("ratelimit").as_deref(),

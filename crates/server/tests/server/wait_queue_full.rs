@@ -82,7 +82,7 @@ async fn while_the_wait_queue_is_full_each_limit_decides_by_its_failure_policy()
         let saturation = server.app.saturation();
         let counted = (saturation.refused(), saturation.let_through());
         assert_eq!(counted, (u64::from(is_refused), u64::from(!is_refused)));
-        assert_eq!(saturation.waiting(), 1, "nobody was added");
+        assert_eq!(saturation.waiting(), 1, "no request was added");
     }
 }
 
@@ -168,7 +168,7 @@ async fn envoy_requests_wait_in_the_same_queue() {
             let answer = server.connect().await.post("/json", &bob).await;
             assert_eq!(answer.status, status, "{word}: {}", answer.body);
         }
-        assert_eq!(server.app.saturation().waiting(), 1, "nobody was added");
+        assert_eq!(server.app.saturation().waiting(), 1, "no request was added");
         // Refused requests were not charged: an hour later one request of bob is admitted.
         server.clock.advance(Nanos::from_secs(3_600));
         assert_eq!(server.connect().await.post("/json", &bob).await.status, 200);

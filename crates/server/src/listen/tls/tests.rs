@@ -177,7 +177,7 @@ fn changed_files_are_loaded_and_invalid_ones_change_nothing() {
         TlsReload::Rejected,
         "it is tried again each time"
     );
-    assert_eq!((tls.loads(), tls.failed_reloads()), (2, 3), "and told once");
+    assert_eq!((tls.loads(), tls.failed_reloads()), (2, 3), "logged once");
     assert_eq!(tls.expires(), 2_240_611_200);
     dir.pair(&authority, 2020, 2042);
     assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);

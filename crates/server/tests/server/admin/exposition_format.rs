@@ -76,7 +76,7 @@ impl Reader {
             .is_none_or(|family| family.name != name)
         {
             if !self.seen.insert(name.to_owned()) {
-                return Err("a family is told in two places".to_owned());
+                return Err("the samples of a family are not contiguous".to_owned());
             }
             self.family = Some(Family {
                 name: name.to_owned(),
@@ -92,7 +92,7 @@ impl Reader {
             "TYPE" if family.kind.is_empty() => family.kind = value.to_owned(),
             "HELP" if !family.has_help => family.has_help = true,
             "UNIT" if is_open && name.ends_with(&format!("_{value}")) => {}
-            _ => return Err("it is said twice, or unknown".to_owned()),
+            _ => return Err("the line is duplicate or unknown".to_owned()),
         }
         check_kind(family, self.format)
     }
@@ -100,7 +100,7 @@ impl Reader {
     fn sample(&mut self, line: &str) -> Result<(), String> {
         let family = self.family.as_mut();
         let family = family.filter(|family| family.has_help && !family.kind.is_empty());
-        let family = family.ok_or("nobody said what it is")?;
+        let family = family.ok_or("the family has no TYPE")?;
         family.has_samples = true;
         let (name, labels, value) = sample(line).ok_or("it is no sample")?;
         check_name(family, &name, &labels, self.format)?;
@@ -115,7 +115,7 @@ impl Reader {
         };
         match self.page.samples.insert(series, value.to_owned()) {
             None => Ok(()),
-            Some(_) => Err("it is told twice".to_owned()),
+            Some(_) => Err("the series is duplicate".to_owned()),
         }
     }
 }

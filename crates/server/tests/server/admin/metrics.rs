@@ -226,7 +226,7 @@ async fn counters_survive_another_policy_where_the_limit_stays() {
     };
     assert_eq!(allowed("api"), Some("2"));
     assert_eq!(allowed("new"), Some("1"));
-    assert_eq!(allowed("trial"), None, "what is gone has no series");
+    assert_eq!(allowed("trial"), None, "a removed limit has no series");
     assert_eq!(page.value("tollgate_policy_generation"), "2");
 }
 

@@ -82,7 +82,7 @@ async fn s42_a_switch_holds_from_the_next_decision_on_and_back() {
     assert_eq!(nobody.await.status, 200);
     let switches = operator.get("/v1/switches").await.json();
     assert_eq!(value_at(&switches, "limits.api.enforce"), "0%");
-    assert!(admin.check("a"), "it is enforced for nobody");
+    assert!(admin.check("a"), "it is enforced for no key");
 }
 
 #[tokio::test]

@@ -184,7 +184,7 @@ async fn three_servers_see_each_other_and_operator_changes_apply_to_all() {
     .await;
 
     two.stop().await;
-    wait_until("one has said goodbye", || async { one.count().await == 2 }).await;
+    wait_until("one node has left", || async { one.count().await == 2 }).await;
     drop(three);
     wait_until("one has died", || async { one.count().await == 1 }).await;
 }
@@ -195,7 +195,7 @@ async fn operator_changes_outlive_all_servers_and_apply_before_the_next_is_ready
     let first = FleetMember::start(&redis.url()).await;
     let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
     first.change("PUT", "/v1/overrides", body).await;
-    wait_until("it is told", || async {
+    wait_until("the change is registered", || async {
         first.app.envoy().pending_counts().0 == 0
     })
     .await;
@@ -293,7 +293,7 @@ async fn s_02_operator_changes_without_redis_apply_locally_and_everywhere_after_
         .await;
     }
     let late = FleetMember::start(&redis.url()).await;
-    assert_eq!(blocks(&late).await, 3, "what was lost was told again");
+    assert_eq!(blocks(&late).await, 3, "lost changes were registered again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

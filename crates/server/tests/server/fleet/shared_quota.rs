@@ -145,11 +145,14 @@ async fn a_lease_is_shared_and_its_ticket_can_be_released_by_another_protocol() 
         .await;
     let (_, ticket) = replies.split_once("ticket\r\n$32\r\n").unwrap();
     let ticket = ticket.trim_end();
-    assert_eq!(other.check("alice").await.status, 429, "the place is taken");
+    assert_eq!(other.check("alice").await.status, 429, "the lease is held");
     let body = format!(r#"{{"ticket": "{ticket}"}}"#);
     assert_eq!(one.post("/v1/renew", &body).await.json()["held"], true);
     let unknown = other.post("/v1/release", &body).await;
-    assert_eq!(unknown.status, 404, "tickets stay where they were given");
+    assert_eq!(
+        unknown.status, 404,
+        "a ticket is valid only on the server that issued it"
+    );
     assert_eq!(one.post("/v1/release", &body).await.json()["settled"], true);
     assert_eq!(
         one.send_commands(&[&format!("TG.RELEASE {ticket}")]).await,

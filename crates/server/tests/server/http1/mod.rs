@@ -74,7 +74,7 @@ pub(crate) const SHAPES: &[(&str, &str)] = &[
         "GET /healthz HTTP/1.1\r\ncontent-length: 29\r\n\r\nGET /v1/check?key=a HTTP/1.1\r\nGET /healthz HTTP/1.1\r\n\r\n",
     ),
     (
-        "a POST whose body nobody reads, and that is a request",
+        "a POST whose unread body is a request",
         "POST /healthz HTTP/1.1\r\ncontent-length: 33\r\n\r\nGET /v1/check?key=a HTTP/1.1\r\n\r\n\r\n",
     ),
     (

@@ -247,7 +247,7 @@ fn leases_are_acquired_renewed_and_released_by_ticket() {
     let released = crate::harness::ready_now(app.respond(&request, &peer));
     assert_eq!(released.status(), 200);
     let answer = line.line("TG.CHECK header.x-api-key alice");
-    assert_eq!(verdict(&answer)[0], "1", "the place was free");
+    assert_eq!(verdict(&answer)[0], "1", "the lease was free");
 }
 
 /// A ticket command takes effect before the next command, even in the same packet.
