@@ -8,9 +8,9 @@ use tollgate_policy::model::LimitRule;
 use tollgate_policy::rules::Rules;
 use tollgate_store::{ManualClock, MemoryStore};
 
-pub(crate) use tollgate_testkit::dice::Dice;
-pub(crate) use tollgate_testkit::requests::{
-    Caller, key, limit, matching, per_second, places, policy, quota, rules,
+pub(crate) use tollgate_testkit::seeded_rng::SeededRng;
+pub(crate) use tollgate_testkit::test_requests::{
+    TestCaller, key, limit, matching, per_second, places, policy, quota, rules,
 };
 
 use crate::{CheckMode, CheckOptions, Engine, StateStore, Verdict};

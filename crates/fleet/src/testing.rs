@@ -10,8 +10,10 @@ use tollgate_engine::Engine;
 use tollgate_policy::model::LimitRule;
 use tollgate_store::{ManualClock, MemoryStore};
 
-pub(crate) use tollgate_testkit::dice::Dice;
-pub(crate) use tollgate_testkit::requests::{Caller, limit, per_second, places, quota, rules};
+pub(crate) use tollgate_testkit::seeded_rng::SeededRng;
+pub(crate) use tollgate_testkit::test_requests::{
+    TestCaller, limit, per_second, places, quota, rules,
+};
 
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 

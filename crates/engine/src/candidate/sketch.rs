@@ -109,7 +109,7 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Dice;
+    use crate::testing::SeededRng;
     use std::collections::HashMap;
 
     fn digest(key: u64) -> [u8; 16] {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     /// A stream in which a few keys are frequent and very many occur about once.
-    fn stream(dice: &mut Dice, mut each: impl FnMut(u64)) {
+    fn stream(dice: &mut SeededRng, mut each: impl FnMut(u64)) {
         for _ in 0..20_000 {
             let key = match dice.below(3) {
                 0 => dice.below(10),
@@ -156,7 +156,7 @@ mod tests {
     fn frequent_keys_are_there_and_counts_are_within_their_error() {
         for seed in 0..5 {
             let (mut sketch, mut truth) = (Sketch::new(), HashMap::new());
-            stream(&mut Dice::new(seed), |key| {
+            stream(&mut SeededRng::new(seed), |key| {
                 sketch.record(digest(key), b"", ComparisonOutcome::WouldDeny);
                 *truth.entry(key).or_default() += 1;
             });
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn control_a_sketch_that_forgets_what_it_inherits_is_noticed() {
         let (mut sketch, mut truth) = (Sketch::new(), HashMap::new());
-        stream(&mut Dice::new(1), |key| {
+        stream(&mut SeededRng::new(1), |key| {
             sketch.record(digest(key), b"", ComparisonOutcome::WouldDeny);
             for place in &mut sketch.entries {
                 place.error = 0;

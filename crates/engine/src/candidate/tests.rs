@@ -13,7 +13,8 @@ use tollgate_policy::rules::Rules;
 use super::{Agreement, Divergence, MAX_TRACKED_KEYS};
 use crate::Engine;
 use crate::testing::{
-    Caller, Dice, TestEngine, engine, engine_with, limit, per_second, places, policy, quota, rules,
+    SeededRng, TestCaller, TestEngine, engine, engine_with, limit, per_second, places, policy,
+    quota, rules,
 };
 
 /// A limit for each user of 5 per second, and a candidate.
@@ -51,7 +52,7 @@ struct ExpectedCounts {
 fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, ExpectedCounts) {
     let (tried, clock) = engine(vec![own]);
     let (other, other_clock) = engine(vec![alone]);
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRng::new(seed);
     let mut counted = ExpectedCounts::default();
     for _ in 0..5_000 {
         let step = Nanos::from_millis(dice.below(20));
@@ -64,7 +65,7 @@ fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, ExpectedCo
             10 + dice.below(300)
         };
         let user = format!("user-{user}");
-        let caller = Caller::named(&user);
+        let caller = TestCaller::named(&user);
         let cost = 1 + dice.below(3);
         let is = tried.decide_with_cost(&caller, cost).is_admitted();
         let would_be = other.decide_with_cost(&caller, cost).is_admitted();
@@ -164,7 +165,7 @@ fn control_a_candidate_that_is_charged_only_with_the_enforced_quota_is_noticed()
 #[test]
 fn only_what_the_limit_itself_decides_is_compared_and_nothing_else_is_charged() {
     let (engine, _clock) = engine(vec![tried(per_second(100)), limit("other", per_second(2))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     for _ in 0..20 {
         let _verdict = engine.decide(&alice);
     }
@@ -183,7 +184,7 @@ fn a_limit_in_shadow_is_compared_by_what_it_would_have_said() {
     own.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![own]);
     for _ in 0..10 {
-        assert!(engine.decide(&Caller::named("alice")).is_admitted());
+        assert!(engine.decide(&TestCaller::named("alice")).is_admitted());
     }
     assert_eq!(numbers(&of(&engine)), (10, 2, 0));
     assert_eq!(engine.totals("api").unwrap().would_deny, 5);
@@ -206,7 +207,7 @@ fn limits_that_share_a_bucket_share_the_candidates_state_and_one_in_shadow_charg
         ];
         let (engine, _clock) = engine(limits);
         for method in ["POST", "POST", "GET", "GET"] {
-            let _verdict = engine.decide(&Caller::named("alice").with("method", method));
+            let _verdict = engine.decide(&TestCaller::named("alice").with("method", method));
         }
         numbers(&of(&engine))
     };
@@ -228,7 +229,7 @@ fn tiers_are_not_compared_with_what_stands_for_the_limits_own_quota() {
     let (engine, _clock) = engine(vec![own]);
     for plan in ["pro", "free"] {
         for _ in 0..4 {
-            let _verdict = engine.decide(&Caller::named("alice").with("header.plan", plan));
+            let _verdict = engine.decide(&TestCaller::named("alice").with("header.plan", plan));
         }
     }
     assert_eq!(numbers(&of(&engine)), (4, 3, 0));
@@ -241,7 +242,7 @@ fn places_of_a_candidate_are_given_back_with_those_of_the_limit() {
         ..limit("api", places(3))
     };
     let (engine, _clock) = engine(vec![own]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let mut held: Vec<_> = (0..4).map(|_| engine.decide(&alice)).collect();
     assert_eq!(
         numbers(&of(&engine)),
@@ -263,7 +264,7 @@ fn responses_are_charged_to_a_candidate_as_to_its_limit() {
     own.count = Count::Responses(vec![StatusClass::Code(401)]);
     let (engine, _clock) = engine(vec![own]);
     let answer = |status: u16| {
-        let mut verdict = engine.decide(&Caller::named("alice"));
+        let mut verdict = engine.decide(&TestCaller::named("alice"));
         if let Some(ticket) = verdict.take_ticket() {
             engine.respond(ticket, &status).unwrap();
         }
@@ -301,7 +302,7 @@ fn every_denial_is_charged_to_a_candidate_that_counts_denials_whoever_denied() {
     // Two are admitted, 8 denied by the limit on requests, 2 for want of a key.
     let asked = |candidate| {
         let (engine, clock) = engine(with(candidate));
-        let alice = Caller::named("alice");
+        let alice = TestCaller::named("alice");
         for _ in 0..10 {
             let _verdict = engine.decide(&alice);
         }
@@ -344,7 +345,7 @@ fn estimates_of_a_candidate_are_settled_with_those_of_its_limit() {
     }
     let (engine, _clock) = engine(vec![own]);
     for _ in 0..20 {
-        let mut verdict = engine.decide(&Caller::named("alice"));
+        let mut verdict = engine.decide(&TestCaller::named("alice"));
         engine
             .respond(verdict.take_ticket().unwrap(), &Used)
             .unwrap();
@@ -357,7 +358,7 @@ fn a_comparison_goes_on_over_reloads_until_a_quota_in_it_changes() {
     let (engine, _clock) = engine(vec![tried(per_second(3))]);
     let ask = |engine: &TestEngine| {
         for _ in 0..4 {
-            let _verdict = engine.decide(&Caller::named("alice"));
+            let _verdict = engine.decide(&TestCaller::named("alice"));
         }
     };
     ask(&engine);
@@ -392,7 +393,7 @@ fn the_policys_threshold_makes_the_verdict() {
         for _ in 0..times {
             clock.advance(Nanos::from_millis(1_000));
             for _ in 0..5 {
-                let _verdict = engine.decide(&Caller::named("alice"));
+                let _verdict = engine.decide(&TestCaller::named("alice"));
             }
         }
     };
@@ -418,7 +419,7 @@ fn keys_that_the_policy_hashes_are_told_as_digests() {
     own.key[0].hash = true;
     let (engine, _clock) = engine(vec![own]);
     for _ in 0..3 {
-        let _verdict = engine.decide(&Caller::named("secret"));
+        let _verdict = engine.decide(&TestCaller::named("secret"));
     }
     let said = of(&engine);
     assert_eq!(said.top_keys.len(), 1);

@@ -12,7 +12,7 @@ use tollgate_testkit::register::ModelRegister;
 
 use super::{Attribution, Halt, MAX_BLOCKS, OperatorState, Switch};
 use crate::DenialReason;
-use crate::testing::{Caller, TestEngine, engine, key, limit, per_second, rules};
+use crate::testing::{TestCaller, TestEngine, engine, key, limit, per_second, rules};
 
 const BY: Attribution<'_> = Attribution {
     who: "ada",
@@ -65,12 +65,12 @@ impl SimulatedNode {
     }
 
     fn is_blocked(&self, user: &str) -> bool {
-        let verdict = self.engine.peek(&Caller::named(user));
+        let verdict = self.engine.peek(&TestCaller::named(user));
         verdict.reason() == Some(DenialReason::Blocked)
     }
 
     fn quota(&self, user: &str) -> u64 {
-        self.engine.peek(&Caller::named(user)).limits()[0]
+        self.engine.peek(&TestCaller::named(user)).limits()[0]
             .status
             .limit
     }
@@ -92,7 +92,7 @@ fn what_is_said_on_one_node_holds_on_another_and_so_does_taking_it_back() {
     assert_eq!(two.sync(&register).changed, 4);
     assert_eq!(two.quota("alice"), 5);
     assert!(two.is_blocked("bob") && two.is_blocked("hunter2"));
-    let caller = Caller::default().from("10.1.2.3");
+    let caller = TestCaller::default().from("10.1.2.3");
     assert!(!two.engine.peek(&caller).is_admitted());
     assert_eq!(two.sync(&register).changed, 0, "it is no news");
 
@@ -298,7 +298,7 @@ fn what_a_register_has_lost_at_its_end_is_told_again_whether_said_or_taken_back(
     assert!(!two.is_blocked("bob") && two.is_blocked("eve"));
     assert!(
         !two.engine
-            .peek(&Caller::default().from("10.1.1.1"))
+            .peek(&TestCaller::default().from("10.1.1.1"))
             .is_admitted()
     );
 }

@@ -23,7 +23,7 @@ use super::{
     Switch,
 };
 use crate::testing::{
-    Caller, START, TestEngine, engine, key, limit, per_second, places, policy, quota, rules,
+    START, TestCaller, TestEngine, engine, key, limit, per_second, places, policy, quota, rules,
 };
 use crate::{DenialReason, Engine, StateStore, Verdict};
 
@@ -33,14 +33,14 @@ const BY: Attribution<'_> = Attribution {
 };
 
 fn admitted(engine: &TestEngine, user: &str, times: u64) -> u64 {
-    let caller = Caller::named(user);
+    let caller = TestCaller::named(user);
     (0..times)
         .map(|_| u64::from(engine.decide(&caller).is_admitted()))
         .sum()
 }
 
 fn left(engine: &TestEngine, user: &str) -> u64 {
-    engine.peek(&Caller::named(user)).limits()[0]
+    engine.peek(&TestCaller::named(user)).limits()[0]
         .status
         .remaining
 }
@@ -66,12 +66,12 @@ fn s42_a_limit_is_halted_at_once_and_the_policy_holds_again_after() {
     );
     switch(Switch::halted(Halt::Off));
     assert_eq!(
-        engine.peek(&Caller::named("bob")).limits().len(),
+        engine.peek(&TestCaller::named("bob")).limits().len(),
         1,
         "it is not asked"
     );
     switch(Switch::default());
-    assert_eq!(engine.peek(&Caller::named("bob")).limits().len(), 2);
+    assert_eq!(engine.peek(&TestCaller::named("bob")).limits().len(), 2);
     assert_eq!(admitted(&engine, "alice", 1), 0);
     assert!(engine.control().operator_state() == OperatorState::default());
 }
@@ -121,7 +121,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
     };
     let enforced = |engine: &TestEngine| -> Vec<bool> {
         let is_enforced = |n: u64| {
-            let verdict = engine.peek(&Caller::named(&format!("user-{n}")));
+            let verdict = engine.peek(&TestCaller::named(&format!("user-{n}")));
             verdict.limits()[0].enforcement == crate::EnforcementMode::Enforced
         };
         (0..2_000).map(is_enforced).collect()
@@ -391,7 +391,8 @@ fn keys_of_any_level_are_blocked_until_they_are_not() {
     tree.key = Vec::new();
     tree.levels = vec![level("org", "header.org"), level("user", "header.user")];
     let (engine, clock) = engine(vec![tree]);
-    let ask = |org: &str, user: &str| engine.decide(&Caller::named(user).with("header.org", org));
+    let ask =
+        |org: &str, user: &str| engine.decide(&TestCaller::named(user).with("header.org", org));
     let control = engine.control();
     control
         .block_key("tree", &["acme"], Some(Nanos::MINUTE), BY)
@@ -422,7 +423,7 @@ fn keys_of_any_level_are_blocked_until_they_are_not() {
 #[test]
 fn addresses_and_networks_are_blocked_whatever_the_policy_says() {
     let (engine, clock) = engine(Vec::new());
-    let ask = |ip: &str| engine.decide(&Caller::default().from(ip));
+    let ask = |ip: &str| engine.decide(&TestCaller::default().from(ip));
     let control = engine.control();
     control
         .block_address("203.0.113.7", Some(Nanos::MINUTE), BY)
@@ -516,7 +517,7 @@ fn what_operators_said_holds_over_reloads_for_the_limit_of_that_name() {
         assert_eq!(admitted(&engine, "bob", 1), 0, "{what}");
         assert!(
             !engine
-                .peek(&Caller::default().from("203.0.113.7"))
+                .peek(&TestCaller::default().from("203.0.113.7"))
                 .is_admitted(),
             "{what}"
         );
@@ -528,14 +529,14 @@ fn what_operators_said_holds_over_reloads_for_the_limit_of_that_name() {
             limit("api", per_second(3)),
         ]))
         .unwrap();
-    let verdict = engine.peek(&Caller::named("alice"));
+    let verdict = engine.peek(&TestCaller::named("alice"));
     assert_eq!(verdict.limits()[1].status.limit, 5);
     engine
         .replace(rules(vec![limit("api", per_second(1))]))
         .unwrap();
     holds("another rate and place");
     engine.replace(rules(Vec::new())).unwrap();
-    assert!(engine.peek(&Caller::named("bob")).is_admitted());
+    assert!(engine.peek(&TestCaller::named("bob")).is_admitted());
     engine
         .replace(rules(vec![limit("api", per_second(1))]))
         .unwrap();
@@ -545,7 +546,7 @@ fn what_operators_said_holds_over_reloads_for_the_limit_of_that_name() {
     other.key = key(&["header.user", "method"]);
     engine.replace(rules(vec![other])).unwrap();
     assert_eq!(left(&engine, "alice"), 1);
-    assert!(engine.peek(&Caller::named("bob")).is_admitted());
+    assert!(engine.peek(&TestCaller::named("bob")).is_admitted());
     assert_eq!(control.operator_state().overrides.len(), 1, "it rests");
 }
 
@@ -583,10 +584,13 @@ fn another_node_and_a_later_process_are_told_everything() {
     two.control().switch(None, Switch::default(), BY).unwrap();
     assert_eq!(left(&two, "alice"), 1, "the shadow limit comes last");
     assert_eq!(
-        two.decide(&Caller::named("hunter2")).reason(),
+        two.decide(&TestCaller::named("hunter2")).reason(),
         Some(DenialReason::Blocked)
     );
-    assert!(!two.peek(&Caller::default().from("10.9.9.9")).is_admitted());
+    assert!(
+        !two.peek(&TestCaller::default().from("10.9.9.9"))
+            .is_admitted()
+    );
     assert!(serde_json::from_str::<OperatorState>(r#"{"switches":[]}"#).is_err());
 }
 
@@ -665,7 +669,7 @@ fn s42_no_store_is_needed_to_halt_a_limit() {
     closed.on_store_failure = tollgate_policy::model::OnStoreFailure::Closed;
     let engine = flaky_engine(vec![closed]);
     engine.store().is_down.store(true, Ordering::Relaxed);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     assert_eq!(engine.decide(&alice).status(), Some(503));
     for halt in [Halt::Shadow, Halt::Off] {
         engine
@@ -751,7 +755,7 @@ fn a_switch_that_is_thrown_under_load_changes_whole_decisions() {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    let verdict = engine.peek(&Caller::named("alice"));
+                    let verdict = engine.peek(&TestCaller::named("alice"));
                     let modes: Vec<_> =
                         verdict.limits().iter().map(|one| one.enforcement).collect();
                     assert!(modes.len() == 2 && modes[0] == modes[1], "{modes:?}");
@@ -778,7 +782,7 @@ fn a_policy_that_counts_nothing_can_be_operated_too() {
         .control()
         .switch(None, Switch::halted(Halt::Off), BY)
         .unwrap();
-    assert!(engine.decide(&Caller::named("alice")).is_admitted());
+    assert!(engine.decide(&TestCaller::named("alice")).is_admitted());
 }
 
 /// Found in review: when the only check that was left turned out to be a value that is known already, the decision ended there
@@ -794,7 +798,7 @@ fn shadow_limits_are_decided_though_an_unlimited_key_shows_a_value_again() {
         .control()
         .override_key("paths", &["alice"], "unlimited", None, BY)
         .unwrap();
-    let alice = Caller::named("alice").with("path", "/one");
+    let alice = TestCaller::named("alice").with("path", "/one");
     for _ in 0..3 {
         assert!(engine.decide(&alice).is_admitted());
     }

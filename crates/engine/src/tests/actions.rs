@@ -12,7 +12,7 @@ use tollgate_store::{
 };
 
 use crate::testing::{
-    Caller, START, engine, engine_with, key, limit, matching, per_second, policy, quota, rules,
+    START, TestCaller, engine, engine_with, key, limit, matching, per_second, policy, quota, rules,
 };
 use crate::{DenialReason, Engine, StateStore};
 
@@ -32,7 +32,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
     let mut api = limit("api", per_second(1));
     api.penalty = Penalty::Block(Nanos::MINUTE).into();
     let (engine, clock) = engine(vec![api]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     assert!(engine.decide(&alice).is_admitted());
     let first = engine.decide(&alice);
     assert_eq!(first.outcome(), deny(Nanos::MINUTE));
@@ -45,7 +45,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
         "being denied does not prolong it"
     );
     assert_eq!(last.reason(), Some(DenialReason::Blocked));
-    assert!(engine.decide(&Caller::named("bob")).is_admitted());
+    assert!(engine.decide(&TestCaller::named("bob")).is_admitted());
     clock.advance(Nanos::SECOND);
     assert!(engine.decide(&alice).is_admitted());
 }
@@ -55,7 +55,7 @@ fn a_denial_by_another_limit_blocks_nobody() {
     let mut api = minute(100);
     api.penalty = Penalty::Block(Nanos::HOUR).into();
     let (engine, clock) = engine(vec![api, limit("narrow", per_second(1))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     while engine.decide(&alice).is_admitted() {}
     clock.advance(Nanos::SECOND);
     assert!(engine.decide(&alice).is_admitted());
@@ -69,7 +69,7 @@ fn a_limit_on_denials_stops_whoever_is_denied_too_often() {
     );
     denials.count = Count::Denials;
     let (engine, clock) = engine(vec![denials, limit("api", per_second(1))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     for _ in 0..3 {
         clock.advance(Nanos::SECOND);
         assert!(engine.decide(&alice).is_admitted());
@@ -78,7 +78,7 @@ fn a_limit_on_denials_stops_whoever_is_denied_too_often() {
     clock.advance(Nanos::SECOND);
     let verdict = engine.decide(&alice);
     assert_eq!(verdict.rule_name(), Some("denials"));
-    assert!(engine.decide(&Caller::named("bob")).is_admitted());
+    assert!(engine.decide(&TestCaller::named("bob")).is_admitted());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_missing_attribute_is_shared_skipped_or_refused() {
         let (engine, _clock) = engine(vec![api]);
         engine
     };
-    let nobody = Caller::default();
+    let nobody = TestCaller::default();
     let shared = with(OnMissing::Shared);
     assert!(shared.decide(&nobody).is_admitted());
     assert!(!shared.decide(&nobody).is_admitted());
@@ -120,9 +120,9 @@ fn lists_decide_before_limits() {
     }];
     let (engine, _clock) = engine_with(Rules::compile(&all, [7; 16]).unwrap());
     for _ in 0..3 {
-        assert!(engine.decide(&Caller::named("probe")).is_admitted());
+        assert!(engine.decide(&TestCaller::named("probe")).is_admitted());
     }
-    let verdict = engine.decide(&Caller::named("mallory"));
+    let verdict = engine.decide(&TestCaller::named("mallory"));
     assert_eq!(verdict.outcome(), Outcome::Never);
     assert_eq!(verdict.reason(), Some(DenialReason::Listed));
     assert_eq!(
@@ -140,7 +140,7 @@ fn limits_that_share_a_bucket_charge_a_request_once_at_the_higher_cost() {
         one
     };
     let (engine, _clock) = engine(vec![with("send", 2), with("edit", 3)]);
-    let verdict = engine.decide(&Caller::named("alice"));
+    let verdict = engine.decide(&TestCaller::named("alice"));
     assert_eq!(verdict.limits().len(), 1);
     assert_eq!(verdict.limits()[0].status.remaining, 7);
 }
@@ -158,7 +158,7 @@ fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
         with("send", Mode::Enforce),
         with("edit", Mode::Shadow),
     ]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     assert!(engine.decide(&alice).is_admitted());
     assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 9);
 }
@@ -166,7 +166,7 @@ fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
 #[test]
 fn the_caller_may_know_the_cost_better() {
     let (engine, _clock) = engine(vec![minute(10)]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     assert_eq!(engine.peek_with_cost(&alice, 11).outcome(), Outcome::Never);
     assert_eq!(
         engine.decide_with_cost(&alice, 8).limits()[0]
@@ -185,7 +185,7 @@ fn what_is_off_is_not_asked_and_what_is_in_shadow_only_counts() {
         ..limit(name, per_second(1))
     };
     let (engine, _clock) = engine(vec![with("off", Mode::Off), with("shadow", Mode::Shadow)]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     for _ in 0..4 {
         let verdict = engine.decide(&alice);
         assert_eq!(verdict.outcome(), Outcome::Allow);
@@ -204,7 +204,7 @@ fn nothing_is_said_of_limits_in_shadow_when_a_request_is_refused() {
     let mut shadow = minute(5);
     shadow.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![shadow, limit("narrow", per_second(1))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let admitted = (0..10).filter(|_| engine.decide(&alice).is_admitted());
     assert_eq!(admitted.count(), 1);
     let verdict = engine.peek_with_cost(&alice, 0);
@@ -220,7 +220,7 @@ fn a_local_bucket_stands_in_front() {
     let mut api = minute(100);
     api.local = Some(per_second(2));
     let (engine, _clock) = engine(vec![api]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     assert!(engine.decide(&alice).is_admitted());
     assert!(engine.decide(&alice).is_admitted());
     let verdict = engine.decide(&alice);
@@ -267,7 +267,7 @@ fn without_a_store_each_limit_says_what_that_means() {
             ..limit("other", per_second(1))
         };
         let engine = Engine::new(rules(vec![open, api]), FailingStore).unwrap();
-        let verdict = engine.decide(&Caller::named("alice"));
+        let verdict = engine.decide(&TestCaller::named("alice"));
         assert!(verdict.degraded().store);
         assert_eq!(engine.totals("api").unwrap().errors, 1);
         verdict
@@ -286,7 +286,7 @@ fn without_a_store_each_limit_says_what_that_means() {
 fn more_limits_than_can_be_decided_together_refuse_and_admit_nobody_unseen() {
     let limits = (0..33).map(|n| limit(&format!("limit-{n}"), per_second(10)));
     let (engine, _clock) = engine(limits.collect());
-    let verdict = engine.decide(&Caller::named("alice"));
+    let verdict = engine.decide(&TestCaller::named("alice"));
     assert_eq!(
         (verdict.outcome(), verdict.status()),
         (Outcome::Never, Some(503))

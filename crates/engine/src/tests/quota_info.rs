@@ -4,7 +4,7 @@ use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::SourceFormat;
 
-use crate::testing::{Caller, TestEngine, engine_with};
+use crate::testing::{TestCaller, TestEngine, engine_with};
 use crate::{CheckMode, CheckOptions, LimitState, Verdict};
 
 fn engine(text: &str) -> TestEngine {
@@ -22,7 +22,7 @@ struct QuotaFields {
     time_to_next_unit: Nanos,
 }
 
-fn ask(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<QuotaFields>) {
+fn ask(engine: &TestEngine, caller: &TestCaller, mode: CheckMode) -> (Verdict, Vec<QuotaFields>) {
     let verdict = engine.check(caller, CheckOptions::new(mode));
     let noted = |state: &LimitState| {
         let quota = verdict.quota_info(state);
@@ -38,13 +38,13 @@ fn ask(engine: &TestEngine, caller: &Caller, mode: CheckMode) -> (Verdict, Vec<Q
     (verdict, noted)
 }
 
-fn first(engine: &TestEngine, caller: &Caller) -> (LimitState, QuotaFields) {
+fn first(engine: &TestEngine, caller: &TestCaller) -> (LimitState, QuotaFields) {
     let (verdict, noted) = ask(engine, caller, CheckMode::Charge);
     (verdict.limits()[0], noted[0].clone())
 }
 
-fn on(plan: &str) -> Caller {
-    Caller::named("a").with("header.plan", plan)
+fn on(plan: &str) -> TestCaller {
+    TestCaller::named("a").with("header.plan", plan)
 }
 
 /// They were told apart by what they admit at most, so the second of them had the first one's window.
@@ -78,7 +78,7 @@ limits:
 ",
     );
     for (repos, limit) in [("1", 15), ("2", 20), ("9", 30)] {
-        let caller = Caller::named(repos).with("header.repos", repos);
+        let caller = TestCaller::named(repos).with("header.repos", repos);
         let (state, noted) = first(&engine, &caller);
         assert_eq!((state.quota_index(), noted.unit), (None, QuotaUnit::Bytes));
         assert_eq!(state.status.limit, limit);
@@ -112,7 +112,7 @@ limits:
   - { name: places, key: header.user, concurrency: 9 }
 ",
     );
-    let caller = Caller::named("a");
+    let caller = TestCaller::named("a");
     for left in [3, 2, 1, 0] {
         let (verdict, noted) = ask(&engine, &caller, CheckMode::Charge);
         assert_eq!(verdict.limits()[0].status.remaining, left);
@@ -136,7 +136,7 @@ fn a_window_is_as_long_as_it_was_written() {
         ("1/w", Nanos::from_secs(604_800)),
     ] {
         let engine = engine(&format!("limits: [{{ name: api, rate: {rate} }}]"));
-        let (_, noted) = first(&engine, &Caller::default());
+        let (_, noted) = first(&engine, &TestCaller::default());
         assert_eq!(noted.window, window, "{rate}");
     }
 }
@@ -160,6 +160,6 @@ limits:
     assert!(own[0].is_empty() && !own[1].is_empty());
     assert!(own[2].len() > own[1].len());
     assert_eq!(keys(&ask(&engine, &on("pro"), CheckMode::Peek).1), own);
-    let other = Caller::named("b").with("header.plan", "pro");
+    let other = TestCaller::named("b").with("header.plan", "pro");
     assert_ne!(keys(&ask(&engine, &other, CheckMode::Reserve).1)[1], own[1]);
 }

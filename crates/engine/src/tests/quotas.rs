@@ -4,7 +4,7 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::SourceFormat;
 
-use crate::testing::{Caller, TestEngine, engine_with};
+use crate::testing::{TestCaller, TestEngine, engine_with};
 use tollgate_store::ManualClock;
 
 fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
@@ -13,7 +13,7 @@ fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
 }
 
 /// How many of these are admitted at once, and what the next one is told.
-fn admitted(engine: &TestEngine, caller: &Caller) -> (u64, Outcome) {
+fn admitted(engine: &TestEngine, caller: &TestCaller) -> (u64, Outcome) {
     for count in 0..1_000 {
         let outcome = engine.decide(caller).outcome();
         if outcome != Outcome::Allow {
@@ -44,8 +44,8 @@ limits:
     let half = deny(Nanos::from_millis(500));
     let quarter = deny(Nanos::from_millis(250));
     let eighth = deny(Nanos::from_millis(125));
-    let on = |user: &str, plan: &str| Caller::named(user).with("header.plan", plan);
-    assert_eq!(admitted(&engine, &Caller::named("a")), (2, half));
+    let on = |user: &str, plan: &str| TestCaller::named(user).with("header.plan", plan);
+    assert_eq!(admitted(&engine, &TestCaller::named("a")), (2, half));
     assert_eq!(admitted(&engine, &on("b", "unheard of")), (2, half));
     assert_eq!(admitted(&engine, &on("c", "pro")), (4, quarter));
     assert_eq!(
@@ -68,8 +68,8 @@ limits:
   - { name: api, key: header.user, rate: 2/s, tiers: { by: header.plan, pro: 4/s } }
 ",
     );
-    let own = Caller::named("a");
-    let pro = Caller::named("a").with("header.plan", "pro");
+    let own = TestCaller::named("a");
+    let pro = TestCaller::named("a").with("header.plan", "pro");
     let (used, _) = admitted(&engine, &own);
     let (more, _) = admitted(&engine, &pro);
     assert_eq!(used, 2);
@@ -86,8 +86,8 @@ limits:
   - { name: app, key: header.user, rate: \"10/s + 5/s × header.repos, at most 30/s\" }
 ",
     );
-    let with = |user: &str, repos: &str| Caller::named(user).with("header.repos", repos);
-    assert_eq!(admitted(&engine, &Caller::named("none")).0, 10);
+    let with = |user: &str, repos: &str| TestCaller::named(user).with("header.repos", repos);
+    assert_eq!(admitted(&engine, &TestCaller::named("none")).0, 10);
     assert_eq!(admitted(&engine, &with("two", "2")).0, 20);
     assert_eq!(admitted(&engine, &with("many", "1000000")).0, 30);
     assert_eq!(
@@ -107,8 +107,8 @@ limits:
   - { name: api, key: header.user, rate: 10/s, burst: 1, wait: 400ms, tiers: { by: header.plan, slow: { rate: 5/s, burst: 1 } } }
 ",
     );
-    let fast = Caller::named("fast");
-    let slow = Caller::named("slow").with("header.plan", "slow");
+    let fast = TestCaller::named("fast");
+    let slow = TestCaller::named("slow").with("header.plan", "slow");
     let wait = |millis| Outcome::Wait(Nanos::from_millis(millis));
     for (caller, waits) in [(&fast, vec![100, 200, 300, 400]), (&slow, vec![200, 400])] {
         assert_eq!(engine.decide(caller).outcome(), Outcome::Allow);

@@ -7,7 +7,7 @@ use std::thread;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, LimitRule};
 
-use crate::testing::{Caller, engine, limit, per_second, quota, rules};
+use crate::testing::{TestCaller, engine, limit, per_second, quota, rules};
 use crate::{DenialReason, Engine, Ticket, Verdict};
 
 /// Version `n` of a policy: `n` limits, each of `1000 × n` an hour and with the version in its message.
@@ -47,7 +47,7 @@ fn i09_every_verdict_under_concurrent_swaps_is_explained_by_exactly_one_generati
         for index in 0..6 {
             let (engine, done, decided, seen) = (&engine, &done, &decided, &seen);
             scope.spawn(move || {
-                let caller = Caller::named(&format!("user-{index}"));
+                let caller = TestCaller::named(&format!("user-{index}"));
                 while !done.load(Ordering::Relaxed) {
                     let verdict = engine.decide(&caller);
                     assert!(is_of_one_version(&verdict), "{verdict:?}");
@@ -79,13 +79,15 @@ fn control_a_verdict_of_two_versions_is_noticed() {
     let mut mixed = version(2);
     mixed[1] = version(3).remove(1);
     let (engine, _clock) = engine(mixed);
-    assert!(!is_of_one_version(&engine.decide(&Caller::named("alice"))));
+    assert!(!is_of_one_version(
+        &engine.decide(&TestCaller::named("alice"))
+    ));
 }
 
 #[test]
 fn a_changed_rate_keeps_what_is_owed_and_a_lowered_one_leaves_nothing_and_never_less() {
     let (engine, _clock) = engine(vec![limit("api", per_second(100))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     for _ in 0..60 {
         assert!(engine.decide(&alice).is_admitted());
     }
@@ -113,7 +115,7 @@ fn a_changed_rate_keeps_what_is_owed_and_a_lowered_one_leaves_nothing_and_never_
 #[test]
 fn s41_a_limit_that_is_lowered_under_load_is_clamped_and_never_negative() {
     let (engine, clock) = engine(vec![limit("api", per_second(1_000))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     while engine.decide(&alice).is_admitted() {}
     engine
         .replace(rules(vec![limit(
@@ -144,7 +146,7 @@ fn another_algorithm_starts_afresh_and_the_way_back_finds_the_old_state() {
         )])
     };
     let (engine, _clock) = crate::testing::engine_with(bucket());
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let left = || engine.peek(&alice).limits()[0].status.remaining;
     for _ in 0..3 {
         assert!(engine.decide(&alice).is_admitted());
@@ -159,7 +161,7 @@ fn another_algorithm_starts_afresh_and_the_way_back_finds_the_old_state() {
 fn a_sliding_window_of_another_length_takes_its_count_along() {
     let window = |secs| quota(Algorithm::SlidingWindow, &[(10, Nanos::from_secs(secs))]);
     let (engine, _clock) = engine(vec![limit("api", window(60))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     for _ in 0..7 {
         assert!(engine.decide(&alice).is_admitted());
     }
@@ -184,7 +186,7 @@ fn windows_that_tiers_share_are_carried_over_once() {
         vec![api]
     };
     let (engine, clock) = engine(with(60));
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     for _ in 0..7 {
         assert!(engine.decide(&alice).is_admitted());
     }
@@ -200,7 +202,7 @@ fn a_limit_that_is_taken_out_and_put_back_forgives_nothing_while_its_state_lives
         "api",
         quota(Algorithm::TokenBucket, &[(5, Nanos::MINUTE)]),
     )]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     while engine.decide(&alice).is_admitted() {}
     let put_back = || {
         engine.replace(rules(Vec::new())).unwrap();

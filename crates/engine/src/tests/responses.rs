@@ -3,7 +3,7 @@
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Cost, Count, LimitRule, Mode, StatusClass};
 
-use crate::testing::{Caller, engine, limit, places, quota};
+use crate::testing::{TestCaller, engine, limit, places, quota};
 use crate::{DenialReason, Response};
 
 struct TokensUsed(&'static str);
@@ -36,7 +36,7 @@ fn tokens() -> LimitRule {
 #[test]
 fn an_estimate_becomes_what_the_response_says() {
     let (engine, _clock) = engine(vec![tokens()]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let left = || engine.peek(&alice).limits()[0].status.remaining;
     let ticket = || engine.decide(&alice).take_ticket().unwrap();
     let first = ticket();
@@ -64,7 +64,7 @@ fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_co
         quota(Algorithm::FixedWindow, &[(500, Nanos::HOUR)]),
     );
     let (engine, _clock) = engine(vec![plain, window, tokens()]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let left = || {
         let peeked = engine.peek_with_cost(&alice, 0);
         [0, 1, 2].map(|index| peeked.limits()[index].status.remaining)
@@ -91,7 +91,7 @@ fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_co
 #[test]
 fn places_are_held_until_the_response_or_the_end_of_the_lease() {
     let (engine, clock) = engine(vec![limit("at-once", places(2))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let first = engine.decide(&alice).take_ticket().unwrap();
     let second = engine.decide(&alice).take_ticket().unwrap();
     let third = engine.decide(&alice);
@@ -127,12 +127,12 @@ fn a_refused_request_holds_no_place() {
     let (engine, _clock) = engine(vec![limit("at-once", places(2)), narrow]);
     assert!(
         engine
-            .decide(&Caller::named("alice"))
+            .decide(&TestCaller::named("alice"))
             .take_ticket()
             .is_some()
     );
     for _ in 0..5 {
-        let mut verdict = engine.decide(&Caller::named("bob"));
+        let mut verdict = engine.decide(&TestCaller::named("bob"));
         assert!(verdict.take_ticket().is_none());
         assert_eq!(verdict.limits()[0].status.remaining, 2);
     }
@@ -143,7 +143,7 @@ fn places_in_shadow_are_taken_and_given_back_without_a_word() {
     let mut shadow = limit("at-once", places(1));
     shadow.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![shadow]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let ticket = engine.decide(&alice).take_ticket().unwrap();
     let mut second = engine.decide(&alice);
     assert_eq!(second.outcome(), Outcome::Allow);
@@ -164,7 +164,7 @@ fn only_responses_of_the_chosen_statuses_are_counted() {
     );
     failures.count = Count::Responses(vec![StatusClass::Code(401), StatusClass::Class(5)]);
     let (engine, _clock) = engine(vec![failures]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let left = || engine.peek(&alice).limits()[0].status.remaining;
     let respond = |status: u16| {
         let ticket = engine.decide(&alice).take_ticket().unwrap();
@@ -184,7 +184,7 @@ fn a_request_that_owes_nothing_has_no_ticket() {
     )]);
     assert!(
         engine
-            .decide(&Caller::named("alice"))
+            .decide(&TestCaller::named("alice"))
             .take_ticket()
             .is_none()
     );
@@ -194,5 +194,5 @@ fn a_request_that_owes_nothing_has_no_ticket() {
 
 fn engine_with_tokens() -> crate::Verdict {
     let (engine, _clock) = engine(vec![tokens()]);
-    engine.peek(&Caller::named("alice"))
+    engine.peek(&TestCaller::named("alice"))
 }

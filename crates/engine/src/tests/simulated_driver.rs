@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::Store as _;
 
-use crate::testing::{Caller, START, TestEngine, engine, limit, per_second};
+use crate::testing::{START, TestCaller, TestEngine, engine, limit, per_second};
 use crate::{CheckOptions, Decision, StoreSteps as _, checks};
 
 /// Decides on requests that arrive at these instants. Every batch is on its way for `latency`. Answers how many are admitted.
@@ -16,7 +16,7 @@ fn simulate(
     latency: Nanos,
     at: impl Fn(Timestamp),
 ) -> usize {
-    let caller = Caller::named("alice");
+    let caller = TestCaller::named("alice");
     let mut decisions: Vec<Option<Decision<'_>>> = arrivals.iter().map(|_| None).collect();
     let mut events: BinaryHeap<Reverse<(Timestamp, usize)>> = BinaryHeap::new();
     events.extend(

@@ -6,7 +6,7 @@ use std::thread;
 use tollgate_core::Nanos;
 use tollgate_policy::model::{Algorithm, LimitRule, Located, QuotaSpec};
 
-use crate::testing::{Caller, TestEngine, engine, limit, quota};
+use crate::testing::{TestCaller, TestEngine, engine, limit, quota};
 
 const THREADS: usize = 64;
 const LIMIT: u64 = 500;
@@ -16,12 +16,12 @@ fn day(algorithm: Algorithm, units: u64) -> Located<QuotaSpec> {
 }
 
 /// How many of 64 threads' requests, 20 each, are admitted.
-fn admitted(engine: &TestEngine, decide: impl Fn(&TestEngine, &Caller) -> bool + Sync) -> u64 {
+fn admitted(engine: &TestEngine, decide: impl Fn(&TestEngine, &TestCaller) -> bool + Sync) -> u64 {
     let admitted = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let caller = Caller::named("alice");
+                let caller = TestCaller::named("alice");
                 for _ in 0..20 {
                     let one = u64::from(decide(engine, &caller));
                     admitted.fetch_add(one, Ordering::Relaxed);
@@ -43,9 +43,9 @@ fn three_limits() -> Vec<LimitRule> {
 #[test]
 fn sixty_four_threads_are_admitted_exactly_to_the_narrowest_limit_and_the_others_pay_for_no_more() {
     let (engine, _clock) = engine(three_limits());
-    let decide = |engine: &TestEngine, caller: &Caller| engine.decide(caller).is_admitted();
+    let decide = |engine: &TestEngine, caller: &TestCaller| engine.decide(caller).is_admitted();
     assert_eq!(admitted(&engine, decide), LIMIT);
-    let verdict = engine.peek(&Caller::named("alice"));
+    let verdict = engine.peek(&TestCaller::named("alice"));
     let left: Vec<u64> = verdict
         .limits()
         .iter()
@@ -75,7 +75,7 @@ fn control_looking_before_charging_is_not_enough() {
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let caller = Caller::named("alice");
+                let caller = TestCaller::named("alice");
                 for _ in 0..20 {
                     let left = engine.peek(&caller).limits()[0].status.remaining;
                     barrier.wait();
@@ -103,7 +103,7 @@ fn different_values_are_counted_once_however_many_threads_show_them() {
             scope.spawn(move || {
                 for n in 0..20 {
                     let path = format!("/{}", (n + thread) % 8);
-                    let caller = Caller::named("alice").with("path", &path);
+                    let caller = TestCaller::named("alice").with("path", &path);
                     let verdict = engine.decide(&caller);
                     admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
                 }
@@ -115,6 +115,6 @@ fn different_values_are_counted_once_however_many_threads_show_them() {
         64 * 20,
         "eight values are fewer than ten"
     );
-    let verdict = engine.peek(&Caller::named("alice").with("path", "/0"));
+    let verdict = engine.peek(&TestCaller::named("alice").with("path", "/0"));
     assert_eq!(verdict.limits()[0].status.remaining, 2);
 }

@@ -11,7 +11,7 @@ use tollgate_store::Clock as _;
 use super::oracle::{
     ExpectedState, Meter, Oracle, OracleBug, Penalty, Request, Rule, whole_intervals,
 };
-use crate::testing::{Caller, Dice, engine, key, limit, matching, quota};
+use crate::testing::{SeededRng, TestCaller, engine, key, limit, matching, quota};
 use crate::{EnforcementMode, Verdict};
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
@@ -69,7 +69,7 @@ fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Lim
 }
 
 /// A random limit, as a policy says it and as the oracle knows it.
-fn random_limit(dice: &mut Dice, index: usize) -> (LimitRule, Rule) {
+fn random_limit(dice: &mut SeededRng, index: usize) -> (LimitRule, Rule) {
     let name = format!("limit-{index}");
     let algorithm = dice.pick(&ALGORITHMS);
     let units = 1 + dice.below(8);
@@ -103,7 +103,7 @@ fn random_limit(dice: &mut Dice, index: usize) -> (LimitRule, Rule) {
 
 /// A second window, levels or tiers.
 fn random_quotas(
-    dice: &mut Dice,
+    dice: &mut SeededRng,
     (algorithm, units, overdraft): (Algorithm, u64, u64),
     said: &mut LimitRule,
     rule: &mut Rule,
@@ -161,7 +161,12 @@ fn random_quotas(
 }
 
 /// What is matched, what it costs, and what happens then.
-fn random_actions(dice: &mut Dice, algorithm: Algorithm, said: &mut LimitRule, rule: &mut Rule) {
+fn random_actions(
+    dice: &mut SeededRng,
+    algorithm: Algorithm,
+    said: &mut LimitRule,
+    rule: &mut Rule,
+) {
     match dice.below(6) {
         0 => {
             said.mode = Mode::Shadow;
@@ -221,14 +226,14 @@ fn random_actions(dice: &mut Dice, algorithm: Algorithm, said: &mut LimitRule, r
     }
 }
 
-fn random_request(dice: &mut Dice) -> (Request, Caller) {
+fn random_request(dice: &mut SeededRng) -> (Request, TestCaller) {
     let request = Request {
         user: dice.pick(&USERS),
         org: dice.pick(&ORGS),
         method: dice.pick(&["GET", "GET", "POST"]),
         is_pro: dice.one_in(3),
     };
-    let caller = Caller::named(request.user)
+    let caller = TestCaller::named(request.user)
         .with("header.org", request.org)
         .with("method", request.method)
         .with("header.plan", if request.is_pro { "pro" } else { "none" });
@@ -247,7 +252,7 @@ fn what_it_said(verdict: &Verdict) -> Vec<ExpectedState> {
 
 /// Runs one random policy over a random trace. An error says where the two disagree.
 fn run(seed: u64, flaw: Option<OracleBug>, seen: &mut Coverage) -> Result<(), String> {
-    let dice = &mut Dice::new(seed);
+    let dice = &mut SeededRng::new(seed);
     let count = 1 + usize::try_from(dice.below(6)).unwrap();
     let (said, known): (Vec<LimitRule>, Vec<Rule>) =
         (0..count).map(|index| random_limit(dice, index)).unzip();
@@ -328,7 +333,7 @@ fn control_each_mistake_of_the_oracle_is_noticed() {
 #[test]
 fn limits_in_shadow_change_no_answer() {
     for seed in 0..25 {
-        let dice = &mut Dice::new(seed);
+        let dice = &mut SeededRng::new(seed);
         let said: Vec<LimitRule> = (0..5).map(|index| random_limit(dice, index).0).collect();
         let only: Vec<LimitRule> = said
             .iter()

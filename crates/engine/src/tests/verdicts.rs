@@ -5,11 +5,11 @@ use tollgate_policy::model::{Algorithm, Level, LimitRule, Policy};
 use tollgate_policy::rules::Rules;
 
 use crate::DenialReason;
-use crate::testing::{Caller, engine, engine_with, key, limit, matching, per_second, quota};
+use crate::testing::{TestCaller, engine, engine_with, key, limit, matching, per_second, quota};
 
 fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<DenialReason> {
     let (engine, _clock) = engine(vec![limit("api", quota(algorithm, &[(1, period)]))]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     while engine.decide(&alice).outcome() == Outcome::Allow {}
     engine.decide(&alice).reason()
 }
@@ -53,7 +53,7 @@ fn the_violated_level_is_named() {
         ..limit("tree", per_second(1))
     };
     let (engine, _clock) = engine(vec![tree]);
-    let decide = |user| engine.decide(&Caller::named(user).with("header.org", "north"));
+    let decide = |user| engine.decide(&TestCaller::named(user).with("header.org", "north"));
     assert!(decide("alice").is_admitted());
     assert!(decide("alice").is_admitted());
     let verdict = decide("alice");
@@ -77,7 +77,7 @@ fn the_limit_to_wait_for_longest_binds_and_if_nobody_refuses_the_tightest() {
         minute("narrow", 2),
         minute("slow", 1),
     ]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let name = |verdict: &crate::Verdict| {
         let binding = verdict.binding().unwrap();
         verdict.rule(binding).unwrap().name.to_string()
@@ -98,7 +98,7 @@ fn who_has_used_four_fifths_is_near_the_limit() {
         "api",
         quota(Algorithm::TokenBucket, &[(10, Nanos::HOUR)]),
     )]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let near = || engine.totals("api").unwrap().near_limit;
     let admitted = |times| {
         (0..times)
@@ -119,7 +119,7 @@ fn a_wait_is_promised_once_and_counted() {
     let mut api = limit("api", per_second(1));
     api.wait = Some(Nanos::from_secs(2).into());
     let (engine, _clock) = engine(vec![api]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let wait = |secs| Outcome::Wait(Nanos::from_secs(secs));
     let outcomes: Vec<Outcome> = (0..4).map(|_| engine.decide(&alice).outcome()).collect();
     let denied = Outcome::Deny {
@@ -133,7 +133,11 @@ fn a_wait_is_promised_once_and_counted() {
 #[test]
 fn debugging_a_verdict_shows_what_it_says_and_no_key() {
     let (engine, _clock) = engine(vec![limit("api", per_second(1))]);
-    let shown = format!("{:?} {:?}", engine.decide(&Caller::named("secret")), engine);
+    let shown = format!(
+        "{:?} {:?}",
+        engine.decide(&TestCaller::named("secret")),
+        engine
+    );
     assert!(
         shown.contains("generation: 1") && !shown.contains("secret"),
         "{shown}"
@@ -153,7 +157,7 @@ fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
         ..Policy::default()
     };
     let (engine, _clock) = engine_with(Rules::compile(&policy, [7; 16]).unwrap());
-    let at = |path: &str| Caller::named("alice").with("path", path);
+    let at = |path: &str| TestCaller::named("alice").with("path", path);
     assert_eq!(engine.decide(&at("/login")).outcome(), Outcome::Allow);
     let verdict = engine.decide(&at(&format!("//{}", "a".repeat(10_000))));
     assert_eq!(verdict.reason(), Some(DenialReason::Unreadable));
@@ -172,7 +176,7 @@ fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
     };
     let at_once = limit("at-once", crate::testing::places(1));
     let (engine, _clock) = engine(vec![limit("api", hourly), at_once, in_shadow]);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let remaining = |verdict: &crate::Verdict, name: &str| {
         let is = |state: &&crate::LimitState| &*verdict.rule(state).unwrap().name == name;
         let found = verdict.limits().iter().find(is);
@@ -214,7 +218,7 @@ fn an_enforced_limit_behind_forty_shadow_limits_is_enforced() {
     let mut limits: Vec<_> = (0..40).map(in_shadow).collect();
     limits.push(limit("last", crate::testing::per_second(1)));
     let (engine, _clock) = engine(limits);
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     assert!(engine.decide(&alice).is_admitted());
     assert_eq!(engine.decide(&alice).rule_name(), Some("last"));
 }

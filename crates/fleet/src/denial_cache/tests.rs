@@ -15,7 +15,7 @@ use tollgate_store::{
 };
 
 use super::{CachedDenial, DenialCache, DenialCaching};
-use crate::testing::Dice;
+use crate::testing::SeededRng;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 const KEYS: [&[u8]; 3] = [b"alice", b"bob", b"carol"];
@@ -89,7 +89,7 @@ fn run(limit: Limit, manners: CacheUse, seed: u64) -> ErrorCounts {
         limit,
     };
     let cache = DenialCache::for_keys(64);
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRng::new(seed);
     let mut wrong = ErrorCounts::default();
     let mut receipts: Vec<(&[u8], Receipt)> = Vec::new();
     let mut asked_at = [START; 3];

@@ -10,7 +10,7 @@ use super::*;
 fn a_decision_that_is_dropped_under_way_gives_its_place_back() {
     let rig = FleetTest::new(vec![limit("places", places(1))]);
     rig.remote.is_slow.store(true, Ordering::Relaxed);
-    let caller = Caller::named("alice");
+    let caller = TestCaller::named("alice");
     {
         let mut deciding = pin!(rig.node().check(&caller, CheckOptions::default()));
         let mut context = Context::from_waker(Waker::noop());
@@ -38,7 +38,7 @@ fn a_verdict_that_arrived_is_not_cancelled() {
 fn a_round_cancels_a_bounded_number_of_tickets() {
     let rig = FleetTest::new(vec![limit("places", places(100))]);
     rig.remote.is_slow.store(true, Ordering::Relaxed);
-    let caller = Caller::named("alice");
+    let caller = TestCaller::named("alice");
     for _ in 0..70 {
         let mut deciding = pin!(rig.node().check(&caller, CheckOptions::default()));
         let mut context = Context::from_waker(Waker::noop());

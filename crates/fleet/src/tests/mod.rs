@@ -20,7 +20,7 @@ use tollgate_store::{
 };
 
 use crate::testing::poll_once;
-use crate::testing::{Caller, TestEngine, engine, limit, per_second, places, quota};
+use crate::testing::{TestCaller, TestEngine, engine, limit, per_second, places, quota};
 use crate::{Breaker, Fleet, FleetEngine, ProbeOutcome};
 use tollgate_engine::{CheckMode, CheckOptions, DenialReason, Engine, Verdict};
 use tollgate_policy::attributes::Attribute;
@@ -237,7 +237,7 @@ impl FleetTest {
     }
 
     fn ask_for(&self, who: &str, mode: CheckMode) -> Verdict {
-        let caller = Caller::named(who);
+        let caller = TestCaller::named(who);
         poll_once(self.node().check(&caller, CheckOptions::new(mode))).unwrap()
     }
 
@@ -576,12 +576,12 @@ fn i_03_whoever_waits_as_long_as_was_remembered_is_admitted() {
 fn i_11_the_store_is_not_told_of_what_another_part_refused() {
     // Keys end with what they are of: `b` lies in the first part, `a` in the second.
     let by = |name, header: &str, units| LimitRule {
-        key: tollgate_testkit::requests::key(&[header]),
+        key: tollgate_testkit::test_requests::key(&[header]),
         ..limit(name, quota(Algorithm::TokenBucket, &[(units, Nanos::HOUR)]))
     };
     let limits = vec![by("wide", "header.b", 100), by("narrow", "header.a", 1)];
     let rig = FleetTest::in_parts(limits, 2);
-    let caller = Caller::default()
+    let caller = TestCaller::default()
         .with("header.a", "a")
         .with("header.b", "b");
     let ask = || poll_once(rig.node().check(&caller, CheckOptions::default())).unwrap();

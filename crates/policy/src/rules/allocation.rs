@@ -1,6 +1,6 @@
 //! Finding and keying allocate nothing: counted by the allocator of this crate's tests.
 
-use tollgate_testkit::allocation::{Counting, calls};
+use tollgate_testkit::allocation::{CountingAllocator, calls};
 
 use super::{KeyBuffer, MatchedRules, MeterRef, Rules};
 use crate::attributes::Attribute;
@@ -8,7 +8,7 @@ use crate::model::{Condition, Glob, IpNet, LimitRule, Match, Policy, Template, T
 use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, key, limit, policy};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn the_allocator_counts() {

@@ -9,7 +9,7 @@ use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Window};
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, Which, decode};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::model::Model;
@@ -217,8 +217,8 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn compare(kind: Kind, family: Family, steps: usize, must_occur: &[&str]) {
-    let server = Server::start(kind);
+fn compare(kind: ServerProgram, family: Family, steps: usize, must_occur: &[&str]) {
+    let server = RedisServer::start(kind);
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     let digests = load(&mut connection, str::to_owned);
@@ -276,7 +276,7 @@ fn must_occur(family: Family) -> Vec<&'static str> {
 #[test]
 fn token_bucket_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Token,
         STEPS,
         &must_occur(Family::Token),
@@ -286,7 +286,7 @@ fn token_bucket_decides_as_core() {
 #[test]
 fn leaky_bucket_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Leaky,
         STEPS,
         &must_occur(Family::Leaky),
@@ -296,7 +296,7 @@ fn leaky_bucket_decides_as_core() {
 #[test]
 fn fixed_window_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Window,
         STEPS,
         &must_occur(Family::Window),
@@ -305,13 +305,18 @@ fn fixed_window_decides_as_core() {
 
 #[test]
 fn sliding_log_decides_as_core() {
-    compare(Kind::Redis, Family::Log, STEPS, &must_occur(Family::Log));
+    compare(
+        ServerProgram::Redis,
+        Family::Log,
+        STEPS,
+        &must_occur(Family::Log),
+    );
 }
 
 #[test]
 fn sliding_counter_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Counter,
         STEPS,
         &must_occur(Family::Counter),
@@ -321,7 +326,7 @@ fn sliding_counter_decides_as_core() {
 #[test]
 fn concurrency_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Leases,
         STEPS,
         &must_occur(Family::Leases),
@@ -330,8 +335,8 @@ fn concurrency_decides_as_core() {
 
 #[test]
 fn every_promised_server_decides_as_core() {
-    let others = Kind::under_test().into_iter();
-    for kind in others.filter(|kind| *kind != Kind::Redis) {
+    let others = ServerProgram::under_test().into_iter();
+    for kind in others.filter(|kind| *kind != ServerProgram::Redis) {
         for family in Family::EACH {
             compare(kind, family, STEPS / 10, &must_occur(family));
         }
@@ -340,7 +345,7 @@ fn every_promised_server_decides_as_core() {
 
 /// How many of twenty traces notice that a line of the scripts is wrong.
 fn caught(family: Family, right: &str, wrong: &str) -> u64 {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     let has_line = |which: &Which| which.script().text.contains(right);

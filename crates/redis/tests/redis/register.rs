@@ -10,7 +10,7 @@ use tollgate_store::register::{
     NodeId, NodeLoad, PutMode, Register, RegisterCursor, RegisterPut, RegisterSnapshot,
     TOMBSTONE_TTL,
 };
-use tollgate_testkit::redis::{Cluster, Kind, Node, Server};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, RedisServer, ServerProgram};
 use tollgate_testkit::register::ModelRegister;
 
 use crate::server_time::{LONG_TIMEOUT, connection};
@@ -76,7 +76,7 @@ fn told(said: &RegisterSnapshot) -> Vec<String> {
     said.entries.iter().map(tell).collect()
 }
 
-fn time_to_live(server: &Server) -> Vec<(String, i64)> {
+fn time_to_live(server: &RedisServer) -> Vec<(String, i64)> {
     let mut connection = connection(server);
     let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let left = |name: String| {
@@ -88,8 +88,8 @@ fn time_to_live(server: &Server) -> Vec<(String, i64)> {
 
 #[tokio::test]
 async fn nodes_see_each_other_whatever_their_secrets_and_what_they_have_to_do_is_added_up() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let registers = [
             register(server.url()).await,
             register(server.url()).await,
@@ -122,7 +122,7 @@ async fn nodes_see_each_other_whatever_their_secrets_and_what_they_have_to_do_is
 
 #[tokio::test]
 async fn fleets_of_different_names_do_not_see_each_other() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = RedisStore::connect(RedisOptions::new(server.url(), crate::SECRET))
         .await
         .unwrap();
@@ -141,7 +141,7 @@ async fn fleets_of_different_names_do_not_see_each_other() {
 #[tokio::test]
 async fn s_26_a_node_that_is_not_heard_of_is_gone_after_its_life_by_the_servers_clock_alone() {
     let (server, mut clock) =
-        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+        RedisServer::start_with_clock(ServerProgram::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     let life = Nanos::from_secs(3);
     register.heartbeat(&beat(1), life).await.unwrap();
@@ -162,8 +162,8 @@ async fn s_26_a_node_that_is_not_heard_of_is_gone_after_its_life_by_the_servers_
 
 #[tokio::test]
 async fn what_was_said_is_told_to_everybody_once_and_to_newcomers_whole() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let (one, two) = (register(server.url()).await, register(server.url()).await);
         let nothing = one.entries(None).await.unwrap();
         assert_eq!((nothing.is_complete, nothing.entries.len()), (true, 0));
@@ -197,7 +197,7 @@ async fn what_was_said_is_told_to_everybody_once_and_to_newcomers_whole() {
 
 #[tokio::test]
 async fn i02_what_is_put_again_is_not_put_twice() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let first = register
         .put(NodeId(1), 1, &[set("a", "old")])
@@ -225,7 +225,7 @@ async fn i02_what_is_put_again_is_not_put_twice() {
 #[tokio::test]
 async fn entries_end_and_who_was_away_for_too_long_is_told_everything() {
     let (server, mut clock) =
-        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+        RedisServer::start_with_clock(ServerProgram::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     let for_a_minute = RegisterPut {
         expires_in: Some(Nanos::MINUTE),
@@ -257,7 +257,7 @@ async fn entries_end_and_who_was_away_for_too_long_is_told_everything() {
 #[tokio::test]
 async fn i15_what_was_said_outlives_all_nodes_and_is_kept_as_long_as_one_is_there() {
     let (server, mut clock) =
-        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+        RedisServer::start_with_clock(ServerProgram::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let day = Duration::from_secs(86_400);
@@ -277,7 +277,7 @@ async fn i15_what_was_said_outlives_all_nodes_and_is_kept_as_long_as_one_is_ther
 
 #[tokio::test]
 async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_absent() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let before = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let flush = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
@@ -301,7 +301,7 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
 
 #[tokio::test]
 async fn everything_is_bounded_and_errors_say_by_what() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     register.heartbeat(&beat(5), LIFE).await.unwrap();
     // At once, so that a busy machine does not let the first die before the last is there.
@@ -350,7 +350,7 @@ async fn everything_is_bounded_and_errors_say_by_what() {
 
 #[tokio::test]
 async fn large_entries_come_in_replies_of_bounded_size() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let large: Vec<RegisterPut> = (0..60)
         .map(|n| set(&format!("n{n}"), &"x".repeat(MAX_BODY_LEN)))
@@ -365,7 +365,7 @@ async fn large_entries_come_in_replies_of_bounded_size() {
 
 #[tokio::test]
 async fn without_a_server_every_call_ends_and_once_it_is_there_they_work() {
-    let mut node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let mut node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let register = register(node.url())
         .await
         .with_deadline(Duration::from_millis(500));
@@ -384,9 +384,9 @@ async fn without_a_server_every_call_ends_and_once_it_is_there_they_work() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
     let _alone = crate::topology::exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
-    let shards: Vec<Node> = (0..3)
-        .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
+    let shards: Vec<RedisNode> = (0..3)
+        .map(|_| RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]))
         .collect();
     for url in [cluster.url(), crate::topology::shards_url(&shards)] {
         let one = register(url.clone()).await;
@@ -402,7 +402,7 @@ async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
 }
 
 /// Everything that is stored, to be put back as a replica would that was promoted before it had heard all.
-fn snapshot(server: &Server) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn snapshot(server: &RedisServer) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut connection = connection(server);
     let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let dump = |name: Vec<u8>| {
@@ -412,7 +412,7 @@ fn snapshot(server: &Server) -> Vec<(Vec<u8>, Vec<u8>)> {
     names.into_iter().map(dump).collect()
 }
 
-fn restore(server: &Server, snapshot: &[(Vec<u8>, Vec<u8>)]) {
+fn restore(server: &RedisServer, snapshot: &[(Vec<u8>, Vec<u8>)]) {
     let mut connection = connection(server);
     let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection);
     flushed.unwrap();
@@ -425,7 +425,7 @@ fn restore(server: &Server, snapshot: &[(Vec<u8>, Vec<u8>)]) {
 
 #[tokio::test]
 async fn s_16_a_register_that_lost_its_end_in_a_failover_says_so_even_if_others_have_put_since() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let early = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let kept = snapshot(&server);
@@ -503,8 +503,8 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
 
 #[tokio::test]
 async fn it_answers_like_the_model_whatever_is_put_in_which_order() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let real = register(server.url()).await;
         for seed in 0..15 {
             let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
@@ -517,7 +517,7 @@ async fn it_answers_like_the_model_whatever_is_put_in_which_order() {
 
 #[tokio::test]
 async fn control_a_register_that_knows_more_than_the_model_is_noticed() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let real = register(server.url()).await;
     real.put(NodeId(9), 1, &[remove("n0")]).await.unwrap();
     let model = ModelRegister::default();

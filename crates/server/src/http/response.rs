@@ -193,10 +193,10 @@ mod tests {
     use super::*;
     use tollgate_core::{Outcome, QuotaStatus, QuotaUnit};
     use tollgate_http::{Dialects, QuotaPolicy, RateLimitItem, RateLimitStatus};
-    use tollgate_testkit::allocation::{Counting, calls};
+    use tollgate_testkit::allocation::{CountingAllocator, calls};
 
     #[global_allocator]
-    static ALLOCATOR: Counting = Counting;
+    static ALLOCATOR: CountingAllocator = CountingAllocator;
 
     fn header_fields(dialects: &str) -> HeaderFields {
         let policy = QuotaPolicy::new("api", 5, Nanos::MINUTE, QuotaUnit::Requests).unwrap();

@@ -115,7 +115,7 @@ async fn missing_fields_of_a_gateway_are_named() {
     let server = serve_policy(POLICY).await;
     let mut client = server.connect().await;
     let answer = ask(&mut client, "traefik", &FORWARDED[..3]).await;
-    let detail = "x-forwarded-for: \"\" is not valid: the gateway must send this field; docs/http.md has its settings";
+    let detail = "x-forwarded-for: \"\" is not valid: the gateway must send this field; docs/gateways.md has its settings";
     assert_eq!((answer.status, answer.problem().as_str()), (400, detail));
 }
 

@@ -6,7 +6,9 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, OpError, Quota};
 use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
-use tollgate_testkit::vectors::{Ask, Decision, PlainCore, Reserved, Subject};
+use tollgate_testkit::vectors::{
+    CoreSubject, Subject, SubjectDecision, SubjectRequest, SubjectReservation,
+};
 
 use crate::quotas::{ALGORITHMS, variants};
 use crate::support::{Random, START};
@@ -53,7 +55,7 @@ struct Trace<'a, S> {
     random: Random,
     now: Timestamp,
     lines: Vec<TracedKey>,
-    core: PlainCore,
+    core: CoreSubject,
     subject: &'a mut S,
     seen: Coverage,
 }
@@ -72,7 +74,10 @@ fn compare<T: std::fmt::Debug>(
     Err(format!("{what}\n  core    {core:?}\n  subject {subject:?}"))
 }
 
-fn is_same(core: &Result<Decision, OpError>, subject: &Result<Decision, OpError>) -> bool {
+fn is_same(
+    core: &Result<SubjectDecision, OpError>,
+    subject: &Result<SubjectDecision, OpError>,
+) -> bool {
     match (core, subject) {
         (Ok(core), Ok(subject)) => {
             (core.outcome, core.binding) == (subject.outcome, subject.binding)
@@ -103,7 +108,7 @@ impl<'a, S: Subject> Trace<'a, S> {
             random,
             now: START,
             lines,
-            core: PlainCore::default(),
+            core: CoreSubject::default(),
             subject,
             seen: Coverage::default(),
         }
@@ -233,9 +238,9 @@ impl<'a, S: Subject> Trace<'a, S> {
     }
 
     fn decide(&mut self, batch: &[(usize, Op)]) -> Result<(), String> {
-        let asks: Vec<Ask<'_>> = batch
+        let asks: Vec<SubjectRequest<'_>> = batch
             .iter()
-            .map(|(n, op)| Ask {
+            .map(|(n, op)| SubjectRequest {
                 key: &self.lines[*n].key,
                 limit: &self.lines[*n].limit,
                 op: *op,
@@ -277,7 +282,7 @@ impl<'a, S: Subject> Trace<'a, S> {
         }
         let id = ReservationId(u128::from(self.random.below(12)));
         let cost = self.random.below(4);
-        let ask = Ask {
+        let ask = SubjectRequest {
             key: &line.key,
             limit: &line.limit,
             op: Op::Spend(cost),
@@ -387,7 +392,11 @@ fn logs_decide_as_in_core() {
 struct ChargesFirstLimit(MemorySubject);
 
 impl Subject for ChargesFirstLimit {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
+    fn decide(
+        &mut self,
+        now: Timestamp,
+        asks: &[SubjectRequest<'_>],
+    ) -> Result<SubjectDecision, OpError> {
         let decision = self.0.decide(now, asks)?;
         if !decision.outcome.is_admitted() && decision.answers[0].outcome.is_admitted() {
             self.0.decide(now, &asks[..1])?;
@@ -404,8 +413,8 @@ impl Subject for ChargesFirstLimit {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved {
+        ask: SubjectRequest<'_>,
+    ) -> SubjectReservation {
         self.0.reserve(now, terms, id, ask)
     }
 
@@ -414,9 +423,9 @@ impl Subject for ChargesFirstLimit {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
+        ask: SubjectRequest<'_>,
         actual: Option<u64>,
-    ) -> Reserved {
+    ) -> SubjectReservation {
         self.0.close(now, terms, id, ask, actual)
     }
 }

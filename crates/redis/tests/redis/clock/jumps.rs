@@ -2,7 +2,7 @@
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_store::StoreReply;
-use tollgate_testkit::redis::Kind;
+use tollgate_testkit::redis::ServerProgram;
 
 use super::cases::{Case, MOST, cases};
 use super::harness::{ClockHarness, needed_until};
@@ -56,7 +56,7 @@ async fn go_back(rig: &mut ClockHarness, case: &Case, step: Nanos) {
 }
 
 async fn go_back_everywhere(step: Nanos) {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         for case in cases() {
             let mut rig = ClockHarness::start(kind).await;
             go_back(&mut rig, &case, step).await;
@@ -82,7 +82,7 @@ async fn s_26_a_clock_set_back_to_1970_mints_nothing_and_locks_nobody_out() {
 
 #[tokio::test]
 async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let mut rig = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();
@@ -98,7 +98,7 @@ async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
 
 #[tokio::test]
 async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         for step in [Nanos::HOUR, Nanos::DAY] {
             let mut rig = ClockHarness::start(kind).await;
             for case in cases() {
@@ -120,7 +120,7 @@ async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
 /// A jump that nobody saw: the key expires meanwhile, which core's state does not, so only the bound can be checked.
 #[tokio::test]
 async fn s_26_a_key_lost_to_a_short_jump_ahead_costs_at_most_one_burst() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let mut rig = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();

@@ -6,7 +6,7 @@ use tollgate_core::{
     FixedWindow, Nanos, Outcome, Rate, SlidingCounter, SlidingLog, TokenBucket, Window,
 };
 use tollgate_store::{IdentifiedLimit, Op};
-use tollgate_testkit::redis::Kind;
+use tollgate_testkit::redis::ServerProgram;
 
 use super::harness::{ClockHarness, needed_until};
 use crate::model::Model;
@@ -38,7 +38,7 @@ fn expire_lazily(rig: &mut ClockHarness) {
 /// On servers whose clock can be held to the microsecond. Valkey's runs on within a millisecond; it is tried below.
 #[tokio::test]
 async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
-    for kind in [Kind::Redis, Kind::OldRedis] {
+    for kind in [ServerProgram::Redis, ServerProgram::OldRedis] {
         let mut rig = ClockHarness::start(kind).await;
         expire_lazily(&mut rig);
         // A microsecond before a boundary, on it, one after, and in the middle: the steps of every window.
@@ -67,7 +67,7 @@ async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
 /// Four requests at once on a clock that runs, so that keys expire between and during decisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_an_end() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let mut rig = ClockHarness::start(kind).await;
         expire_lazily(&mut rig);
         rig.run();

@@ -10,7 +10,7 @@ use tollgate_core::quota_lease::{
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_redis::wire::{ScriptCall, Which, decode_lease_grant, leasable_bucket};
 use tollgate_store::{IdentifiedLimit, StoreKey};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::first_limit;
@@ -206,11 +206,14 @@ const MUST_OCCUR: [&str; 14] = [
 
 #[test]
 fn a_server_lends_as_cores_book_does() {
-    for (kind, steps) in Kind::under_test().into_iter().map(|kind| match kind {
-        Kind::Redis => (kind, STEPS),
-        _ => (kind, STEPS / 10),
-    }) {
-        let server = Server::start(kind);
+    for (kind, steps) in ServerProgram::under_test()
+        .into_iter()
+        .map(|kind| match kind {
+            ServerProgram::Redis => (kind, STEPS),
+            _ => (kind, STEPS / 10),
+        })
+    {
+        let server = RedisServer::start(kind);
         let mut connection = connection(&server);
         let digest = load(&mut connection, Which::Lend.script().text);
         let mut seen = Coverage::new();
@@ -230,7 +233,7 @@ fn a_server_lends_as_cores_book_does() {
 /// If these went unnoticed, the comparison would prove nothing.
 #[test]
 fn control_every_wrong_line_of_the_script_is_caught() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let right = Which::Lend.script().text;
     for (line, wrong) in [
@@ -267,7 +270,7 @@ fn control_every_wrong_line_of_the_script_is_caught() {
 
 #[test]
 fn no_more_slices_are_out_than_a_server_can_look_through() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let digest = load(&mut connection, Which::Lend.script().text);
     let bucket = crate::server_time::slow_bucket(50_000);

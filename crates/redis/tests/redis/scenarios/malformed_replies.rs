@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::{monotonic, since};
-use tollgate_testkit::faults::{Ending, Limit, Silence, Slices};
+use tollgate_testkit::faults::{CloseMode, DataLimit, Slicer, SwallowMode};
 use tollgate_testkit::history::spends_exactly;
 
 use super::load::LoadGenerator;
@@ -23,7 +23,7 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     let store = Arc::new(rig.store(LONG_TIMEOUT).await);
     let primed = rig.prime(&store, "alice").await;
     rig.proxy.change(|toxics| {
-        toxics.back.slices = Some(Slices {
+        toxics.back.slices = Some(Slicer {
             bytes: NonZeroUsize::MIN,
             pause: Duration::from_millis(1),
         });
@@ -34,7 +34,7 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     // Held back and then all at once.
     rig.proxy.change(|toxics| {
         toxics.back.slices = None;
-        toxics.back.silence = Silence::Held;
+        toxics.back.silence = SwallowMode::Held;
     });
     wait_until("all wait for an answer", || async {
         rig.proxy.counters().commands("EVALSHA") >= load.rounds() + 1 + 4
@@ -47,14 +47,14 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     let spent = spends_exactly(&history, "alice", bucket(), moved).unwrap();
 
     // In the middle of a reply the connection ends: nobody can know, and the server has charged.
-    for ending in [Ending::Close, Ending::Reset] {
+    for ending in [CloseMode::Close, CloseMode::Reset] {
         let connected = rig.store_with(LONG_TIMEOUT, |options| options.connections = 1);
         let connected = connected.await;
         decide_one(&connected, "alice", &limit(), Op::Spend(0))
             .await
             .unwrap();
         rig.proxy
-            .change(|toxics| toxics.back.limit = Some(Limit { bytes: 0, ending }));
+            .change(|toxics| toxics.back.limit = Some(DataLimit { bytes: 0, ending }));
         let error = decide_one(&connected, "alice", &limit(), Op::Spend(1))
             .await
             .unwrap_err();
@@ -63,7 +63,7 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     }
     let charged = (rig.state("alice") - primed) / bucket().interval;
     assert_eq!(charged, spent + 2);
-    Outcome::of("S-09 sliced replies").lost(2).tell();
+    ScenarioOutcome::of("S-09 sliced replies").lost(2).tell();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +114,7 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
     assert_eq!(charged, forged.len() as u64, "each once");
     let grown = resident().saturating_sub(memory) >> 20;
     assert!(grown < 64, "{grown} MiB");
-    Outcome::of("S-10 forged replies")
+    ScenarioOutcome::of("S-10 forged replies")
         .lost(forged.len() as u64)
         .tell();
 }
@@ -174,5 +174,5 @@ async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
         .await
         .unwrap();
     assert_eq!(left.status.remaining, BURST - 1);
-    Outcome::of("S-11 error replies").tell();
+    ScenarioOutcome::of("S-11 error replies").tell();
 }

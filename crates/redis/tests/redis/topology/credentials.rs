@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use tollgate_redis::{PasswordFile, RedisOptions, RedisStore};
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::process::Folder;
-use tollgate_testkit::redis::{Cluster, Kind, Node, info};
+use tollgate_testkit::process::TempFolder;
+use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram, info};
 
 use super::{exclusive, wait_until};
 use crate::SECRET;
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 /// A file with a password that is gone with the test.
-struct PasswordOnDisk(Folder);
+struct PasswordOnDisk(TempFolder);
 
 impl PasswordOnDisk {
     fn new(text: &str) -> Self {
-        let folder = Folder::new("password").unwrap();
+        let folder = TempFolder::new("password").unwrap();
         folder.write("password", text).unwrap();
         Self(folder)
     }
@@ -33,12 +33,12 @@ impl PasswordOnDisk {
     }
 }
 
-fn logins(node: &Node) -> u64 {
+fn logins(node: &RedisNode) -> u64 {
     let stats = node.ask(&["INFO", "commandstats"]);
     info::command(&stats, "auth").map_or(0, |stat| stat.calls)
 }
 
-fn connections(node: &Node) -> u64 {
+fn connections(node: &RedisNode) -> u64 {
     node.info("total_connections_received")
         .unwrap()
         .parse()
@@ -47,7 +47,7 @@ fn connections(node: &Node) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on_new_ones() {
-    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let rights = ["on", "~tg1:*", "+@all"];
     let user = |password: &str| {
         let call = [&["ACL", "SETUSER", "limiter"], &rights[..], &[password]].concat();
@@ -91,7 +91,10 @@ async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_is_nobody_until_it_is_right() {
-    let node = Node::start(Kind::NewValkey, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(
+        ServerProgram::NewValkey,
+        &["--save", "", "--appendonly", "no"],
+    );
     node.tell(&[
         "ACL", "SETUSER", "limiter", "on", "~tg1:*", "+@all", ">right",
     ]);
@@ -119,7 +122,7 @@ async fn a_wrong_password_is_nobody_until_it_is_right() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster() {
     let _alone = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let rights = "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
         +cluster|slots +asking";
     for node in &cluster.nodes {
@@ -157,8 +160,8 @@ async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster()
 /// A user that may only do what the store needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_least_rights_that_the_documentation_names_are_enough() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
-        let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
+        let node = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
         let rights =
             "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info";
         let mut call = vec!["ACL", "SETUSER", "limiter"];

@@ -1,7 +1,7 @@
 //! What the store says of servers that it should not have been pointed at.
 
 use tollgate_redis::ServerWarningKind;
-use tollgate_testkit::redis::{Cluster, Kind, Node};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram};
 
 use super::{exclusive, store_at};
 use crate::server_time::LONG_TIMEOUT;
@@ -14,8 +14,12 @@ async fn whats(url: String) -> Vec<ServerWarningKind> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_unwise_about_a_server_is_told_at_the_start() {
-    for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
-        let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+    for kind in [
+        ServerProgram::Redis,
+        ServerProgram::OldRedis,
+        ServerProgram::NewValkey,
+    ] {
+        let node = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
         assert_eq!(whats(node.url()).await, [], "{kind:?}");
         node.tell(&["CONFIG", "SET", "maxmemory", "100mb"]);
         assert_eq!(
@@ -29,7 +33,7 @@ async fn what_is_unwise_about_a_server_is_told_at_the_start() {
             [ServerWarningKind::Evicting],
             "{kind:?}"
         );
-        let primary = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+        let primary = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
         let port = primary.address().port().to_string();
         node.tell(&["REPLICAOF", "127.0.0.1", &port]);
         let found = whats(node.url()).await;
@@ -50,7 +54,7 @@ async fn what_is_unwise_about_a_server_is_told_at_the_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_was_not_called_one_is_told() {
     let _alone = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let node = cluster.nodes[0].url();
     assert_eq!(whats(node).await, [ServerWarningKind::Clustered]);
     assert_eq!(whats(cluster.url()).await, []);

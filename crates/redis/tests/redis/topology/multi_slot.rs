@@ -16,16 +16,16 @@ use tollgate_redis::RedisStore;
 use tollgate_store::{
     IdentifiedLimit, Op, QuotaCheck, StoreError, StoreErrorKind, StoreKey, StoreReply,
 };
-use tollgate_testkit::redis::{Cluster, Kind, Node};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram};
 
 use super::shards::{home_of, url};
 use super::{exclusive, name_of, store_at, wait_until};
 use crate::fake_server::LossyRelay;
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
-fn servers(count: usize) -> Vec<Node> {
+fn servers(count: usize) -> Vec<RedisNode> {
     (0..count)
-        .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
+        .map(|_| RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]))
         .collect()
 }
 
@@ -52,7 +52,7 @@ async fn all(
 }
 
 /// Two keys that lie on the first and on the second server.
-async fn far_apart(store: &RedisStore, nodes: &[Node]) -> (String, String) {
+async fn far_apart(store: &RedisStore, nodes: &[RedisNode]) -> (String, String) {
     let limit = numbered_limit(1, slow_bucket(1_000));
     let mut found = [None, None];
     for number in 0.. {
@@ -174,7 +174,7 @@ async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
     let _alone = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await);
     // More room than there are clients at a time, so that what others are charged for a moment denies nobody.
     let (wide, narrow) = (
@@ -210,7 +210,7 @@ async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i11_keys_under_one_tag_are_decided_together() {
     let _alone = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
     let limits: Vec<IdentifiedLimit> = (1..=6)
         .map(|id| numbered_limit(id, slow_bucket(5)))
@@ -250,7 +250,7 @@ async fn i11_keys_under_one_tag_are_decided_together() {
 
 /// The first server behind a relay, the second straight. Five of ten are spent on the first before.
 struct TwoServers {
-    nodes: Vec<Node>,
+    nodes: Vec<RedisNode>,
     relay: LossyRelay,
     store: Arc<RedisStore>,
     direct: RedisStore,

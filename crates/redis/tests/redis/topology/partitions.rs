@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use tollgate_store::{Op, RemoteStore as _, StoreKey};
-use tollgate_testkit::redis::{Cluster, Kind, Server};
+use tollgate_testkit::redis::{RedisCluster, RedisServer, ServerProgram};
 
 use super::{exclusive, store_at};
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
@@ -12,7 +12,7 @@ use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 #[tokio::test]
 async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
     let _alone = exclusive().await;
-    let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let mut cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
     assert_eq!(store.partition_count(), 64);
     for part in 0..store.partition_count() {
@@ -49,7 +49,10 @@ async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
 
 #[tokio::test]
 async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
-    let (north, south) = (Server::start(Kind::Redis), Server::start(Kind::Redis));
+    let (north, south) = (
+        RedisServer::start(ServerProgram::Redis),
+        RedisServer::start(ServerProgram::Redis),
+    );
     let url = format!(
         "redis+shards://north={},south={}",
         north.address(),
@@ -69,14 +72,14 @@ async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
 /// A probe that only read would find a server well that cannot write.
 #[tokio::test]
 async fn s_14_a_server_that_cannot_write_does_not_answer_its_probe() {
-    let server = Server::start_with(Kind::Redis, &["--maxmemory", "1"]);
+    let server = RedisServer::start_with(ServerProgram::Redis, &["--maxmemory", "1"]);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     assert!(store.probe(0).await.is_err());
 }
 
 #[tokio::test]
 async fn a_key_is_erased_where_it_lies_and_its_reservations_with_it() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     let limit = numbered_limit(1, slow_bucket(2));
     let spend = || async {

@@ -124,7 +124,7 @@ fn required_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], B
     match headers.get(name).map(hyper::http::HeaderValue::as_bytes) {
         Some(value) if !value.is_empty() => Ok(value),
         _ => {
-            let reason = "the gateway must send this field; docs/http.md has its settings";
+            let reason = "the gateway must send this field; docs/gateways.md has its settings";
             Err(BadInput::new(name, b"", reason))
         }
     }

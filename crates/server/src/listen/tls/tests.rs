@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_testkit::certificates::Authority;
+use tollgate_testkit::certificates::CertificateAuthority;
 
 use super::{DAY, EXPIRY_WARNING, ServerTls, TlsFiles, TlsReload};
 
@@ -33,7 +33,7 @@ impl Dir {
     }
 
     /// Writes a certificate and key that are valid in these years.
-    fn pair(&self, authority: &Authority, from: i32, until: i32) {
+    fn pair(&self, authority: &CertificateAuthority, from: i32, until: i32) {
         let pair = authority.server_between("server", from, until);
         self.write("cert.pem", &pair.certificate);
         self.write("key.pem", &pair.key);
@@ -54,7 +54,7 @@ impl Drop for Dir {
 
 #[test]
 fn load_errors_name_the_file() {
-    let (dir, authority) = (Dir::new("start"), Authority::new("ours"));
+    let (dir, authority) = (Dir::new("start"), CertificateAuthority::new("ours"));
     let gone = "it cannot be read: No such file or directory (os error 2)";
     assert_eq!(dir.load_error(), format!("cert.pem: {gone}"));
     dir.write("cert.pem", "");
@@ -112,7 +112,7 @@ fn load_errors_name_the_file() {
 
 #[test]
 fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
-    let (dir, authority) = (Dir::new("time"), Authority::new("ours"));
+    let (dir, authority) = (Dir::new("time"), CertificateAuthority::new("ours"));
     dir.pair(&authority, 2019, 2020);
     assert_eq!(
         dir.load_error(),
@@ -145,7 +145,7 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
 
 #[test]
 fn changed_files_are_loaded_and_invalid_ones_change_nothing() {
-    let (dir, authority) = (Dir::new("change"), Authority::new("ours"));
+    let (dir, authority) = (Dir::new("change"), CertificateAuthority::new("ours"));
     dir.pair(&authority, 2020, 2040);
     let tls = ServerTls::open(dir.files(), NOW).unwrap();
     let first = std::fs::read_to_string(dir.0.join("key.pem")).unwrap();
@@ -185,7 +185,7 @@ fn changed_files_are_loaded_and_invalid_ones_change_nothing() {
 
 #[test]
 fn expiry_warnings_start_two_weeks_before_and_come_once_a_day() {
-    let (dir, authority) = (Dir::new("expiry"), Authority::new("ours"));
+    let (dir, authority) = (Dir::new("expiry"), CertificateAuthority::new("ours"));
     dir.pair(&authority, 2020, 2040);
     let tls = ServerTls::open(dir.files(), NOW).unwrap();
     let end = Timestamp::from_secs(tls.expires());

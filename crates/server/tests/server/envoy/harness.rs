@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_store::ManualClock;
-use tollgate_testkit::envoy::{Envoy, Reply, Seen, Upstream, Version, with_ports};
+use tollgate_testkit::envoy::{
+    Envoy, Upstream, UpstreamReply, UpstreamRequest, Version, with_ports,
+};
 
 use crate::grpc::{TestGrpcServer, serve_file};
 use crate::harness::{HttpClient, HttpReply};
@@ -109,12 +111,12 @@ pub(super) fn remaining(answer: &HttpReply) -> Option<u64> {
 }
 
 /// The upstream returns the fields that the client requests as `say-…`.
-fn as_asked(seen: &Seen) -> Reply {
+fn as_asked(seen: &UpstreamRequest) -> UpstreamReply {
     let names = ["x-tokens-used", "x-cached", "ratelimit"];
     names
         .iter()
         .filter_map(|name| Some((name, seen.field(&format!("say-{name}"))?)))
-        .fold(Reply::new(200), |reply, (name, value)| {
+        .fold(UpstreamReply::new(200), |reply, (name, value)| {
             reply.with(name, value)
         })
         .saying("fine\n")

@@ -14,7 +14,7 @@ use tollgate_server::listen::{ListenAddress, ShutdownTrigger};
 use tollgate_server::{HttpApi, HttpLimits, Secret};
 use tollgate_store::ManualClock;
 use tollgate_store::register::{FleetName, Register};
-use tollgate_testkit::redis::{Kind, Node, Server};
+use tollgate_testkit::redis::{RedisNode, RedisServer, ServerProgram};
 
 use crate::harness::{HttpClient, HttpReply, policy};
 use crate::running_server::RunningServer;
@@ -129,7 +129,7 @@ async fn wait_until<F: Future<Output = bool>>(what: &str, mut condition: impl Fn
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_see_each_other_and_operator_changes_apply_to_all() {
-    let redis = Server::start(Kind::Redis);
+    let redis = RedisServer::start(ServerProgram::Redis);
     let url = redis.url();
     let one = FleetMember::start(&url).await;
     let (two, three) = (
@@ -191,7 +191,7 @@ async fn three_servers_see_each_other_and_operator_changes_apply_to_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operator_changes_outlive_all_servers_and_apply_before_the_next_is_ready() {
-    let redis = Server::start(Kind::Redis);
+    let redis = RedisServer::start(ServerProgram::Redis);
     let first = FleetMember::start(&redis.url()).await;
     let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
     first.change("PUT", "/v1/overrides", body).await;
@@ -207,7 +207,7 @@ async fn operator_changes_outlive_all_servers_and_apply_before_the_next_is_ready
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kill_switch_over_envoy_files_applies_to_all_servers() {
-    let redis = Server::start(Kind::Redis);
+    let redis = RedisServer::start(ServerProgram::Redis);
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 1 } }]";
     let mut members = Vec::new();
     for _ in 0..2 {
@@ -236,7 +236,7 @@ async fn the_kill_switch_over_envoy_files_applies_to_all_servers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_another_secret_is_seen_and_reported() {
-    let redis = Server::start(Kind::Redis);
+    let redis = RedisServer::start(ServerProgram::Redis);
     let one = FleetMember::start(&redis.url()).await;
     let stray = FleetMember::start_with(&redis.url(), "not the secret at all").await;
     for member in [&one, &stray] {
@@ -263,7 +263,7 @@ async fn a_server_with_another_secret_is_seen_and_reported() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_02_operator_changes_without_redis_apply_locally_and_everywhere_after_an_empty_restart() {
-    let mut redis = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let mut redis = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let (one, two) = (
         FleetMember::start(&redis.url()).await,
         FleetMember::start(&redis.url()).await,
@@ -298,7 +298,7 @@ async fn s_02_operator_changes_without_redis_apply_locally_and_everywhere_after_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_03_a_server_that_starts_without_redis_is_ready_and_joins_when_it_can() {
-    let mut redis = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let mut redis = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     redis.kill();
     let one = FleetMember::start(&redis.url()).await;
     let fleet = one.get("/fleet").await;

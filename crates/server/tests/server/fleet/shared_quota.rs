@@ -2,7 +2,7 @@
 
 use tollgate_server::HttpApi;
 use tollgate_store::SystemClock;
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use super::{degraded, send_until_closed, start_server, start_server_of};
 use crate::grpc::OK;
@@ -11,7 +11,7 @@ const TEN: &str = "limits: [{ name: ten, key: header.x-api-key, rate: 10/h }]";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_share_one_quota_over_every_protocol() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -53,7 +53,7 @@ async fn two_servers_share_one_quota_over_every_protocol() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn throttle_commands_are_shared_and_never_spend_policy_quota() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -81,7 +81,7 @@ async fn throttle_commands_are_shared_and_never_spend_policy_quota() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipelined_commands_are_answered_in_order() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
     let mut commands = Vec::new();
     let mut expected = String::new();
@@ -120,7 +120,7 @@ async fn pipelined_commands_are_answered_in_order() {
 /// parsed twice, the second time as garbage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quoted_command_after_a_decision_is_parsed_once() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
     let replies = one
         .send_commands(&["CL.THROTTLE quoted 9 1 3600", r#"ECHO "a b""#, "PING"])
@@ -134,7 +134,7 @@ async fn a_quoted_command_after_a_decision_is_parsed_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_shared_and_its_ticket_can_be_released_by_another_protocol() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let policy = "limits: [{ name: one, key: header.x-api-key, concurrency: 1 }]";
     let (one, other) = (
         start_server(&redis.url(), policy).await,
@@ -164,7 +164,7 @@ async fn a_lease_is_shared_and_its_ticket_can_be_released_by_another_protocol() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn estimates_and_settlements_are_shared() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -188,7 +188,7 @@ async fn estimates_and_settlements_are_shared() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reset_on_one_server_applies_to_all_and_metrics_show_the_store() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
         start_server(&redis.url(), TEN).await,
@@ -217,7 +217,7 @@ async fn a_reset_on_one_server_applies_to_all_and_metrics_show_the_store() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn envoy_files_share_their_counters_too() {
-    let redis = Node::start(Kind::Redis, &[]);
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let folder = std::env::temp_dir().join(format!("tollgate-fleet-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = "domain: edge\ndescriptors: [{ key: header.x-api-key, rate_limit: { unit: year, requests_per_unit: 5 } }]";

@@ -1,7 +1,7 @@
 //! While the store is unavailable no client gets an error, and afterwards the store decides again.
 
 use tokio::net::TcpListener;
-use tollgate_testkit::redis::{Kind, Node, Server};
+use tollgate_testkit::redis::{RedisNode, RedisServer, ServerProgram};
 
 use super::{degraded, start_server, wait_until};
 use crate::grpc::OK;
@@ -15,8 +15,8 @@ limits:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_store_causes_no_errors_and_decides_again_after_its_restart() {
-    let mut redis = Node::start(
-        Kind::Redis,
+    let mut redis = RedisNode::start(
+        ServerProgram::Redis,
         &["--appendonly", "yes", "--appendfsync", "always"],
     );
     let one = start_server(&redis.url(), LIMITS).await;
@@ -60,7 +60,7 @@ async fn a_killed_store_causes_no_errors_and_decides_again_after_its_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_limit_that_fails_closed_refuses_without_a_store_and_sends_retry_after() {
-    let mut redis = Node::start(Kind::Redis, &[]);
+    let mut redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), LIMITS).await;
     redis.kill();
     let shut = r#"{"attributes": {"header.x-shut": "a"}}"#;
@@ -122,7 +122,7 @@ async fn a_server_that_starts_without_its_store_is_ready_and_recovers() {
         (answer.status, degraded(&answer)),
         (200, vec!["store".to_owned()])
     );
-    let redis = Server::start_at(Kind::Redis, address);
+    let redis = RedisServer::start_at(ServerProgram::Redis, address);
     wait_until("the store decides", async || {
         degraded(&one.check("alice").await).is_empty()
     })

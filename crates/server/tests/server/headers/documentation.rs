@@ -7,7 +7,7 @@ const PAGE: &str = include_str!("../../../../../docs/headers.md");
 /// The first code block of this kind in the section about settings.
 fn block(kind: &str) -> &'static str {
     let mut sections = PAGE.split("\n## ");
-    let section = sections.find(|section| section.starts_with("What the operator sets"));
+    let section = sections.find(|section| section.starts_with("How do I choose the fields?"));
     let mut blocks = section.unwrap().split("```").skip(1).step_by(2);
     let block = blocks.find_map(|block| block.strip_prefix(kind)?.strip_prefix('\n'));
     block.unwrap_or_else(|| panic!("there is no block of {kind}"))

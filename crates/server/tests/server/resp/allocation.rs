@@ -2,12 +2,12 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate_server::resp::{Pipeline, RespLimits};
-use tollgate_testkit::allocation::{Counting, calls};
+use tollgate_testkit::allocation::{CountingAllocator, calls};
 
 use super::{command, listen, server};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn control_the_allocator_counts() {

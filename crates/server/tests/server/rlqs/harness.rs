@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::{HttpApi, QuotaBounds};
 use tollgate_store::SystemClock;
-use tollgate_testkit::envoy::{Envoy, Reply, Upstream, Version, with_ports};
+use tollgate_testkit::envoy::{Envoy, Upstream, UpstreamReply, Version, with_ports};
 
 use crate::harness::{HttpClient, policy};
 use crate::running_server::RunningServer;
@@ -81,7 +81,7 @@ impl RlqsHarness {
 
     async fn before(versions: &[Version], envoy: &str, bounds: QuotaBounds) -> Self {
         let server = RestartableServer::start(SocketAddr::from(([127, 0, 0, 1], 0)), bounds).await;
-        let upstream = Upstream::answering(|_| Reply::new(200).saying("fine\n"));
+        let upstream = Upstream::answering(|_| UpstreamReply::new(200).saying("fine\n"));
         let ports = [
             (9901, 0),
             (10000, 0),

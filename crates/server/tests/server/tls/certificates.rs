@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn clients_without_a_trusted_certificate_are_refused() {
     let secure = TlsServer::start("mutual", true, ListenerLimits::default()).await;
-    let stranger = Authority::new("ours").client("alice");
+    let stranger = CertificateAuthority::new("ours").client("alice");
     for (address, request) in [(secure.http, GET), (secure.redis, b"PING\r\nQUIT\r\n")] {
         for shows in [
             None,
@@ -35,7 +35,7 @@ async fn changed_files_apply_to_new_connections_and_open_ones_stay() {
     let first = shown_by_server(&open);
 
     // Another certificate, and other authorities of clients.
-    let others = Authority::new("others");
+    let others = CertificateAuthority::new("others");
     write(&secure.folder, &secure.authority.server("second"));
     std::fs::write(secure.folder.join("ca.pem"), others.pem()).unwrap();
     assert_eq!(

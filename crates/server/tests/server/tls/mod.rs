@@ -28,7 +28,7 @@ use tollgate_server::listen::{
 use tollgate_server::resp::{RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits, ListenerCounters};
 use tollgate_store::{Clock as _, ManualClock, MemoryStore, SystemClock};
-use tollgate_testkit::certificates::{Authority, Pair};
+use tollgate_testkit::certificates::{CertificateAndKey, CertificateAuthority};
 
 use crate::harness::{HttpClient, policy};
 
@@ -40,7 +40,7 @@ const GET: &[u8] = b"GET /v1/check?key=a HTTP/1.1\r\nhost: test\r\nconnection: c
 /// Listeners of both protocols, and the files of their certificate.
 struct TlsServer {
     folder: PathBuf,
-    authority: Authority,
+    authority: CertificateAuthority,
     tls: Arc<ServerTls>,
     http: SocketAddr,
     redis: SocketAddr,
@@ -55,7 +55,7 @@ impl TlsServer {
         let folder = format!("tollgate-server-tls-{}-{name}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).unwrap();
-        let authority = Authority::new("ours");
+        let authority = CertificateAuthority::new("ours");
         write(&folder, &authority.server("first"));
         std::fs::write(folder.join("ca.pem"), authority.pem()).unwrap();
         let files = TlsFiles {
@@ -98,7 +98,7 @@ impl TlsServer {
     async fn connect(
         &self,
         address: SocketAddr,
-        shows: Option<&Pair>,
+        shows: Option<&CertificateAndKey>,
     ) -> io::Result<TlsStream<TcpStream>> {
         connect(&self.authority, address, shows, &["http/1.1"]).await
     }
@@ -128,15 +128,15 @@ async fn free(tls: &Arc<ServerTls>, spoken: ApplicationProtocol) -> (Listener, S
     )
 }
 
-fn write(folder: &std::path::Path, pair: &Pair) {
+fn write(folder: &std::path::Path, pair: &CertificateAndKey) {
     std::fs::write(folder.join("cert.pem"), &pair.certificate).unwrap();
     std::fs::write(folder.join("key.pem"), &pair.key).unwrap();
 }
 
 async fn connect(
-    authority: &Authority,
+    authority: &CertificateAuthority,
     address: SocketAddr,
-    shows: Option<&Pair>,
+    shows: Option<&CertificateAndKey>,
     alpn: &[&str],
 ) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
@@ -149,7 +149,7 @@ async fn connect(
         .with_root_certificates(roots);
     let mut config = match shows {
         None => builder.with_no_client_auth(),
-        Some(Pair { certificate, key }) => {
+        Some(CertificateAndKey { certificate, key }) => {
             let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
             builder.with_client_auth_cert(chain, key).unwrap()
