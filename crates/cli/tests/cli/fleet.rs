@@ -47,7 +47,7 @@ fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
         Some("HTTP/1.1 200 OK")
     );
     let _redis = RedisServer::start_at(ServerProgram::Redis, place);
-    one.wait_for("the shared store is back");
+    one.wait_for("shared store recovered");
     assert_eq!(status(&one), "200");
 }
 

@@ -1,4 +1,4 @@
-//! A real nginx in front, configured as `examples/nginx` says: what it lets through, and what clients see when it does not.
+//! A real nginx, configured as in `examples/nginx`: which requests it lets through, and the responses that its clients get.
 
 use tollgate_core::Nanos;
 use tollgate_store::ManualClock;
@@ -20,7 +20,7 @@ limits:
 const EXAMPLE: &str = include_str!("../../../../examples/nginx/nginx.conf");
 const PAGE: &str = include_str!("../../../../docs/gateways.md");
 
-/// The example with this test's addresses in it. Tollgate itself stands in for the upstream.
+/// The example with the addresses of this test. Tollgate itself serves as the upstream.
 fn documented(server: &TestServer<ManualClock>) -> String {
     let address = server.address.to_string();
     EXAMPLE
@@ -79,7 +79,7 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
     assert_eq!(denied.json()["status"], 429);
     assert_eq!(denied.json()["detail"], "refused: rate");
 
-    // Another key is another quota, and what a client says in the gateway's fields is not believed.
+    // Another key has another quota, and the client cannot set the gateway's fields.
     let other = [
         ("x-api-key", "dora"),
         ("x-original-uri", "/elsewhere"),
@@ -98,7 +98,7 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
     assert_eq!(get(&mut client, &ASK).await.status, 200);
 }
 
-/// What the documentation says of nginx, and the reason for all of this: any other refusal becomes its own failure.
+/// The documentation explains this: nginx turns any other refusal into a 500.
 #[tokio::test]
 async fn nginx_makes_500_of_a_refusal_that_it_does_not_understand() {
     let server = serve_policy("limits: [{ name: none, rate: 0/h }]").await;
@@ -127,9 +127,9 @@ async fn a_field_that_nginx_does_not_set_is_noticed() {
     assert_eq!(get(&mut client, &ASK).await.status, 500);
 }
 
-/// What the documentation says of requests that nobody answers, and why it catches 502 and 504 and not the 500.
+/// The documentation explains unanswered requests, and why it handles 502 and 504 but not 500.
 #[tokio::test]
-async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_else() {
+async fn failing_open_nginx_lets_only_unanswered_requests_through() {
     let (server, upstream) = (serve_policy(POLICY).await, serve_policy(POLICY).await);
     let (catch, answer) = (
         "error_page 502 504 = @unanswered;",
@@ -146,7 +146,7 @@ async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_el
     let closed = Nginx::running(&closed);
     let open = Nginx::running(&open);
 
-    // More fields than are read: a refusal, however nginx was told to treat silence.
+    // More fields than the server reads: a refusal, even if nginx is configured to fail open.
     let many: Vec<String> = (0..70).map(|index| format!("x-field-{index}")).collect();
     let mut fields: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "1")).collect();
     fields.extend(ASK);
@@ -165,9 +165,9 @@ async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_el
     }
 }
 
-/// A server that takes connections and never answers is waited for as long as the documented settings say, and not longer.
+/// nginx waits for a server that accepts and never answers for the documented time, and not longer.
 #[tokio::test]
-async fn a_silent_server_is_given_up_and_treated_like_one_that_is_gone() {
+async fn a_silent_server_times_out_and_counts_as_down() {
     let upstream = serve_policy(POLICY).await;
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = documented(&upstream).replace(
