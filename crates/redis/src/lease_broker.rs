@@ -1,6 +1,6 @@
-//! Lending in Redis or Valkey: an errand is one round trip to where the key is.
+//! Quota leases in Redis or Valkey: one lease request is one round trip to the key's server.
 //!
-//! Must not know: how books are kept, how connections are.
+//! Must not know: how leases are stored, how connections are made.
 
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
@@ -11,11 +11,11 @@ use crate::store::RedisStore;
 use crate::wire::{ScriptCall, decode_lease_grant};
 
 impl RedisStore {
-    /// Runs an errand on one key: see [`Lender`], whose contract this is. A key must have the same tag whenever it is asked
-    /// for.
+    /// Handles a lease request for one key; see [`LeaseBroker`] for the contract. Always pass the same tag for the same
+    /// key.
     ///
     /// # Errors
-    /// The limit cannot be lent from, or a server did not answer.
+    /// The limit cannot be leased from, or a server did not reply.
     pub async fn lend(
         &self,
         tag: Option<StoreKey<'_>>,

@@ -1,7 +1,7 @@
-//! The store as an engine's fleet sees it: which of its parts may be away by themselves, and whether one is back.
+//! The [`RemoteStore`] of Redis: partitions that fail independently, and probes for them.
 //!
-//! Of a cluster the parts are ranges of slots, so that a node that is gone takes its own slots along and no others; of
-//! several servers each is one. Must not know: what is decided while a part is away.
+//! The partitions of a cluster are ranges of slots, so that a lost node affects only the partitions of its own slots.
+//! With several servers each is one partition. Must not know: what is decided while a partition is down.
 
 use std::num::NonZeroU16;
 use std::sync::LazyLock;
@@ -19,14 +19,14 @@ use crate::store::RedisStore;
 use crate::topology::{HashSlot, Topology};
 use crate::wire::ScriptCall;
 
-/// Into how many ranges a cluster's slots are divided.
+/// Number of slot ranges of a cluster.
 const RANGES: u16 = 64;
-/// How many keys are tried until one is found that lies in a range. A range without one would be a wonder.
+/// How many keys are tried to find one in each range. A range without one is very unlikely.
 const TRIES: u32 = 4_096;
-/// Nobody else's key begins like this: those of policies begin with a small number, and those of commands with a word.
+/// A prefix that no other key has: keys of policies begin with a small number, keys of commands with a word.
 const PROBE: &[u8] = b"\xffprobe";
 
-/// A state that exists to be asked for. It is spent from, because a server that cannot write is of no use.
+/// The limit of probes. A probe spends, because a server that cannot write is unusable.
 static PROBED: LazyLock<Option<IdentifiedLimit>> = LazyLock::new(|| {
     let bucket = TokenBucket::builder(Rate::per_second(1_000)).build().ok()?;
     Some(IdentifiedLimit {
@@ -35,14 +35,14 @@ static PROBED: LazyLock<Option<IdentifiedLimit>> = LazyLock::new(|| {
     })
 });
 
-/// Keys of which one lies in each part.
+/// One key in each partition.
 #[derive(Debug)]
 pub(crate) struct ProbeKeys {
     keys: Vec<Vec<u8>>,
 }
 
 impl ProbeKeys {
-    /// Finds a key for each part.
+    /// Finds a key in each partition.
     pub(crate) fn find(secret: KeyHashSecret, topology: &Topology) -> Self {
         let key_in = |part: usize| {
             let candidates = (0..TRIES).map(|n| [PROBE, &n.to_be_bytes()].concat());
@@ -65,7 +65,7 @@ impl ProbeKeys {
 }
 
 impl Topology {
-    /// How many parts there are that may be away by themselves.
+    /// The number of partitions that fail independently.
     pub(crate) fn partition_count(&self) -> usize {
         match self {
             Self::Single(_) | Self::Sentinel(_) => 1,
@@ -74,7 +74,7 @@ impl Topology {
         }
     }
 
-    /// Which of them has this place.
+    /// The partition of this slot.
     pub(crate) fn partition_of(&self, place: HashSlot) -> usize {
         match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
@@ -84,7 +84,7 @@ impl Topology {
     }
 }
 
-/// How many slots a cluster has.
+/// Number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
 impl RemoteStore for RedisStore {

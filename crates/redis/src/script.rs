@@ -1,13 +1,13 @@
-//! The scripts, assembled from the files under `lua/`, and their digests.
+//! The Lua scripts, assembled from the files under `lua/`, and their digests.
 //!
-//! Setting a script's functions up costs the server about as much as deciding, so there is one for each algorithm, one for
-//! plain spending on buckets without any function, and one with everything for mixed batches and reservations, one that
-//! lends. Limits are
-//! arguments, never part of the text, so the server caches these and no more. Must not know: connections, states.
+//! Defining a script's functions costs the server about as much as deciding. So there is one script per algorithm, one
+//! without functions for plain spending on buckets, one with everything for mixed batches and reservations, and one for
+//! leases. Limits are arguments, never part of the text, so the server caches only these scripts. Must not know:
+//! connections, states.
 
 use std::sync::LazyLock;
 
-/// A script's text and the digest that it is called by.
+/// A script and its SHA-1 digest.
 #[derive(Debug)]
 pub struct Script {
     /// The text.
@@ -16,7 +16,7 @@ pub struct Script {
     pub digest: String,
 }
 
-/// The files of a script that has functions, in order.
+/// The files of a script with functions, in order.
 macro_rules! assembled {
     ($($part:literal),*) => {
         concat!(
@@ -29,10 +29,10 @@ macro_rules! assembled {
     };
 }
 
-/// Declares the scripts, one row each: what it is for, its name, its text.
+/// Declares the scripts, one row each: description, name, text.
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident => $text:expr;)*) => {
-        /// Which script a batch needs.
+        /// The scripts.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Which {
             $($(#[$doc])* $name,)*
@@ -68,19 +68,19 @@ scripts! {
     Leases => assembled!("leases");
     /// All algorithms, and reservations.
     All => assembled!("bucket", "span", "window", "counter", "log", "leases", "ledger");
-    /// Forgetting.
+    /// Deletes states.
     Erase => include_str!("lua/erase.lua");
-    /// Slices of token and leaky buckets.
+    /// Leases on token and leaky buckets.
     Lend => concat!(
         include_str!("lua/numbers.lua"),
         include_str!("lua/division.lua"),
         include_str!("lua/lend.lua"),
     );
-    /// The register of a fleet, which decides nothing.
+    /// The register of a fleet.
     Register => include_str!("lua/register.lua");
 }
 
-/// A text with its digest.
+/// A script with its digest.
 fn named(text: &'static str) -> Script {
     Script {
         text,
@@ -89,7 +89,7 @@ fn named(text: &'static str) -> Script {
 }
 
 impl Which {
-    /// Every one that decides.
+    /// All scripts that decide batches.
     pub const EACH: [Self; 7] = [
         Self::Spend,
         Self::Buckets,

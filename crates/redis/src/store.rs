@@ -1,4 +1,4 @@
-//! The store: a batch becomes one call, its reply becomes the answers.
+//! The store: encodes a batch as one call and decodes its reply.
 //!
 //! Must not know: how calls are encoded, how connections are kept, which server has a key.
 
@@ -19,7 +19,7 @@ use crate::remote_store::ProbeKeys;
 use crate::topology::{HashSlot, ServerWarning, Topology};
 use crate::wire::{ScriptCall, decode};
 
-/// Decides in Redis or Valkey, exactly: one round trip, one script, one clock for all keys that lie together.
+/// Decides in Redis or Valkey, exactly: one round trip, one script and one clock for all keys in one slot.
 #[derive(Debug)]
 pub struct RedisStore {
     inner: Arc<StoreInner>,
@@ -29,11 +29,12 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects, as far as the servers are there: without them the store exists, answers [`ErrorKind::Unreachable`], and
-    /// keeps trying in the background. Must be called within a tokio runtime.
+    /// Connects to the servers. If they are unreachable, the store replies [`StoreErrorKind::Unreachable`] and keeps
+    /// trying in the background. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The address makes no sense.
+    ///
+    /// The address or the TLS options are invalid.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let topology = Topology::open(&options).await?;
         let in_flight = Semaphore::new(options.max_in_flight.max(1));
@@ -52,16 +53,18 @@ impl RedisStore {
         })
     }
 
-    /// Decides on a batch, all or nothing: see [`tollgate_store::Store`], whose contract this is, awaited.
+    /// Decides a batch, all or nothing, as [`tollgate_store::Store`] does, asynchronously.
     ///
-    /// Within the deadline, whatever the servers do. Dropping the future does not take a call back that was sent.
+    /// The future completes within the deadline, whatever the servers do. Dropping it does not recall a call that was
+    /// sent.
     ///
-    /// In a cluster, and on several servers, keys lie in several places. A batch that does is charged place by place, and
-    /// what was charged is given back when a later place refuses: at most within the deadline others see it. If a server
-    /// fails in between, at most the batch's own cost stays charged, once, until it refills.
+    /// In a cluster and on several servers, the keys of a batch may be in several slots. Such a batch is charged slot
+    /// by slot, and the charges are refunded when a later slot denies. Other requests may see those charges until the
+    /// deadline. If a server fails in between, at most the batch's own cost stays charged, once, until it refills.
     ///
     /// # Errors
-    /// The batch makes no sense, or a server did not answer. No call is repeated that may have been carried out.
+    ///
+    /// The batch is invalid, or a server did not reply. No call is repeated that may have been executed.
     pub async fn decide(
         &self,
         checks: &[QuotaCheck<'_>],
@@ -70,11 +73,11 @@ impl RedisStore {
         self.decide_tagged(&[], checks, answers).await
     }
 
-    /// The same with keys that lie where their tags say, so that those with one tag are decided together: `tags` has one
-    /// for each check, or is empty. A key must have the same tag whenever it is asked for, or it is counted in two places.
+    /// The same with hash tags: keys with the same tag are in one slot and are decided together. `tags` has one element
+    /// per check, or is empty. Always use the same tag for the same key, or it is counted twice.
     ///
     /// # Errors
-    /// The batch makes no sense, or a server did not answer.
+    /// The batch is invalid, or a server did not reply.
     pub async fn decide_tagged(
         &self,
         tags: &[Option<StoreKey<'_>>],
@@ -101,7 +104,7 @@ impl RedisStore {
             let named = KeyName::new(shared.options.secret, &check.key, tag);
             (named, shared.topology.slot_of(named.tag()))
         };
-        // Most batches are of one check, which lies in one place whatever there is.
+        // Most batches have one check, which is in one slot.
         if let [check] = checks {
             let (named, place) = part(0, check);
             let only = std::iter::once((check, named));
@@ -132,7 +135,7 @@ impl RedisStore {
                     .decide_in_slot(place, &request, checks, answers, until)
                     .await
             }
-            // In a box, so that whoever keeps all in one place does not carry its room around.
+            // Boxed, so that the future of batches in one slot stays small.
             _ => {
                 Box::pin(multi_slot::decide(
                     shared,
@@ -146,26 +149,26 @@ impl RedisStore {
         }
     }
 
-    /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions, a cluster that was not
-    /// called one. Meant for the start; nothing depends on it, and it may take a few connection deadlines.
+    /// Asks the servers about themselves and returns warnings: replicas, eviction, old versions, an undeclared cluster.
+    /// Meant for the start; nothing depends on it, and it may take several connect deadlines.
     pub async fn inspect(&self) -> Vec<ServerWarning> {
         let patience = self.inner.options.connect_deadline.saturating_mul(2);
         self.inner.topology.inspect(patience).await
     }
 
-    /// Whether any server can be asked.
+    /// Whether any server is connected.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.topology.is_connected()
     }
 
-    /// How many states could not be read so far. They were taken for absent and written anew.
+    /// How many states could not be parsed so far. They counted as absent and were overwritten.
     #[must_use]
     pub fn corrupt_states(&self) -> u64 {
         self.inner.corrupt.load(Ordering::Relaxed)
     }
 
-    /// Room for one more call.
+    /// A permit for one more call in flight.
     fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         let Ok(permit) = self.in_flight.try_acquire() else {
             let detail = "the most calls in flight are reached";
@@ -174,8 +177,8 @@ impl RedisStore {
         Ok(permit)
     }
 
-    /// How often something stayed charged in one place although another had refused, because the server that it was to be
-    /// given back to could not be reached in time.
+    /// How many charges stayed although another slot had denied the batch, because the server could not be reached in
+    /// time for the refund.
     #[must_use]
     pub fn uncompensated_charges(&self) -> u64 {
         self.compensations.abandoned()
@@ -199,7 +202,7 @@ impl RedisStore {
         &self.probe_keys
     }
 
-    /// A call on one key, and what is made of its reply: also how many states could not be read.
+    /// Calls a script on one key and decodes the reply with `read`, which also returns the number of corrupt states.
     pub(crate) async fn call<T>(
         &self,
         named: KeyName,
@@ -217,7 +220,7 @@ impl RedisStore {
         Ok(said)
     }
 
-    /// A call that answers one number.
+    /// Calls a script that replies with one number.
     pub(crate) async fn call_for_count(
         &self,
         named: KeyName,
@@ -234,7 +237,7 @@ impl RedisStore {
     }
 }
 
-/// What decisions and the tasks behind them share.
+/// The part of the store that decisions and background tasks share.
 #[derive(Debug)]
 pub(crate) struct StoreInner {
     options: RedisOptions,
@@ -251,7 +254,7 @@ impl StoreInner {
         &self.topology
     }
 
-    /// One call in one place, and what the checks are answered.
+    /// Calls a script in one slot and decodes the replies to its checks.
     pub(crate) async fn decide_in_slot(
         &self,
         place: HashSlot,
@@ -269,7 +272,7 @@ impl StoreInner {
         Ok(decided.verdict)
     }
 
-    /// One call in one place whose answer does not matter. Whether it was carried out.
+    /// Calls a script in one slot and ignores the content of the reply. Returns whether it was executed.
     pub(crate) async fn call_ignoring_reply(&self, place: HashSlot, request: &ScriptCall) -> bool {
         let until = Instant::now() + self.options.deadline;
         let reply = self.topology.call(place, request, until).await;
@@ -281,10 +284,10 @@ fn bad(detail: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::BadRequest, detail)
 }
 
-/// As many integers as the replies to most calls have at most.
+/// The number of integers in the replies to most calls, at most.
 const FEW: usize = 16;
 
-/// A script's reply is a flat list of integers and nothing else.
+/// Reads a script's reply, which is a flat list of integers.
 fn read_integers<T>(
     reply: &Value,
     read: impl FnOnce(&[i64]) -> Result<T, StoreError>,

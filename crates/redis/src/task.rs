@@ -1,5 +1,5 @@
-//! Tasks in the background: the only place that starts any. Each is watched: should it end or panic it is started again,
-//! and dropping its handle ends it.
+//! Background tasks; the only module that starts any. A task that ends or panics is started again. Dropping the handle
+//! ends it.
 //!
 //! Must not know: what a task does.
 
@@ -9,18 +9,19 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate_store::{StoreError, StoreErrorKind};
 
-/// How long a task that has ended stays so, at most.
+/// The longest pause before a task that has ended is started again.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
-/// A task that runs until this is dropped.
+/// A task that runs until this handle is dropped.
 #[derive(Debug)]
 pub(crate) struct SupervisedTask(AbortHandle);
 
 impl SupervisedTask {
-    /// Starts what `make` makes, and again should it ever end.
+    /// Starts the future that `make` returns, and again whenever it ends.
     ///
     /// # Errors
-    /// There is no runtime around.
+    ///
+    /// There is no tokio runtime.
     pub(crate) fn start<F>(make: impl Fn() -> F + Send + 'static) -> Result<Self, StoreError>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -51,8 +52,8 @@ impl Drop for SupervisedTask {
     }
 }
 
-/// Somewhere between nothing and this, differently each time. Full jitter: a fleet that lost its server together does not
-/// come back together.
+/// A random duration below `most`. Full jitter: nodes that lost their server at the same time do not reconnect at the
+/// same time.
 pub(crate) fn jittered(most: Duration) -> Duration {
     let random = RandomState::new().hash_one(0_u8);
     let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1);

@@ -1,8 +1,12 @@
-//! State and time: what decisions are made on.
+//! State and time for decisions.
 //!
-//! [`contract`] says what every store can be asked and answers, [`lending`] what a lender can; [`Clock`] says when it is;
-//! [`Key`] whose quota it is. [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many, and a
-//! [`register`] says who those are. Must not know: names of limits, HTTP, what a key means.
+//! - [`contract`]: checks, replies and the [`Store`] trait
+//! - [`quota_lease`]: the contract of leased consistency
+//! - [`Clock`], [`StoreKey`]: the current time; the key whose quota is checked
+//! - [`MemoryStore`]: bounded state in this process
+//! - [`RemoteStore`], [`register`]: state that several nodes share, and the list of those nodes
+//!
+//! Must not know: names of limits, HTTP, what a key means.
 
 mod clock;
 pub mod contract;

@@ -1,7 +1,8 @@
-//! What was charged and may have to be given back. Giving back is asked for by an id that the server remembers, so it can be
-//! repeated until it is heard: within the decision if there is time, and by a task in the background if not.
+//! Compensation of charges: refunds what a denied or failed batch was charged in other slots. A refund carries an id
+//! that the server remembers, so it can be repeated until a reply arrives: within the decision if there is time,
+//! otherwise by a background task.
 //!
-//! Must not know: who refused.
+//! Must not know: which check denied.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -21,30 +22,30 @@ use crate::task::{SupervisedTask, jittered};
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
 
-/// How long a server remembers that something was given back. Nobody asks again after half of it.
+/// How long a server remembers that a charge was refunded. No refund is retried for longer than half of it.
 const MARKER_TTL: Nanos = Nanos::from_secs(30);
-/// How long giving back is tried.
+/// How long a refund is retried.
 const RETRY_FOR: Duration = Duration::from_secs(10);
-/// How long to wait between two rounds of trying.
+/// The longest pause between two rounds of retries.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most debts that wait. What is beyond stays charged until it refills, and is counted.
+/// The largest number of queued refunds. Further charges stay until they refill, and are counted.
 const MAX_QUEUED: usize = 4_096;
 
-/// Something to be given back in one place.
+/// A refund in one slot.
 #[derive(Debug)]
 pub(crate) struct Compensation {
     slot: HashSlot,
     request: ScriptCall,
-    /// The parts of the batch that it is about.
+    /// The indices of the batch's checks that it refunds.
     indices: Vec<usize>,
 }
 
-/// Where debts go that could not be paid at once, and the task that pays them.
+/// The queue of refunds that could not be done at once, and the task that retries them.
 #[derive(Debug)]
 pub(crate) struct CompensationQueue {
     queue: mpsc::Sender<Compensation>,
     abandoned: Arc<AtomicU64>,
-    /// What ids begin with: no other store has it.
+    /// The upper half of all refund ids: unique per store.
     first: u64,
     next: AtomicU64,
     recent_denials: RecentDenials,
@@ -74,12 +75,12 @@ impl CompensationQueue {
         })
     }
 
-    /// How many charges stayed although their batch was refused.
+    /// How many charges stayed although their batch was denied.
     pub(crate) fn abandoned(&self) -> u64 {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Who has refused lately, and is asked before anything is owed.
+    /// The keys that denied recently; their slots are charged first.
     pub(super) const fn recent_denials(&self) -> &RecentDenials {
         &self.recent_denials
     }
@@ -96,7 +97,7 @@ impl CompensationQueue {
     }
 }
 
-/// Pays debts as they come, and again those that could not be paid, for a while.
+/// Runs queued refunds, and retries failed ones for a while.
 async fn run_compensations(
     shared: Arc<StoreInner>,
     waiting: Arc<Mutex<mpsc::Receiver<Compensation>>>,
@@ -134,7 +135,7 @@ async fn run_compensations(
     }
 }
 
-/// What one batch owes. Dropped with something in it, the task pays.
+/// The refunds of one batch. On drop, those that are left go to the background task.
 #[derive(Debug)]
 pub(crate) struct PendingCompensations<'a> {
     debts: &'a CompensationQueue,
@@ -149,12 +150,12 @@ impl<'a> PendingCompensations<'a> {
         }
     }
 
-    /// The batch is admitted: nothing is owed.
+    /// The batch is admitted: nothing is refunded.
     pub(super) fn forget(mut self) {
         self.pending.clear();
     }
 
-    /// Remembers what a piece was charged.
+    /// Adds the refund of a charged slot batch.
     pub(super) fn add(
         &mut self,
         piece: &SlotBatch,
@@ -188,7 +189,7 @@ impl<'a> PendingCompensations<'a> {
         }
     }
 
-    /// Gives everything back, and says in the answers where the limits stand then. Whether all of it is done.
+    /// Runs all refunds and updates the status in the replies. Returns whether all of them succeeded.
     pub(super) async fn run_all(
         &mut self,
         shared: &StoreInner,
@@ -238,7 +239,7 @@ impl Drop for PendingCompensations<'_> {
     }
 }
 
-/// Whether an answer says that something was charged by this batch and no other.
+/// Whether a reply says that this batch, and no other, was charged.
 const fn is_charged(op: Op, answer: &StoreReply) -> bool {
     let is_charge = matches!(
         op,
@@ -251,12 +252,12 @@ const fn is_charged(op: Op, answer: &StoreReply) -> bool {
     is_charge && answer.receipt.cost > 0 && matches!(answer.note, ReplyNote::Plain)
 }
 
-/// How the reply to giving this back is read.
+/// The operation by which the reply to a refund is decoded.
 const fn undo_op(op: Op) -> Op {
     match op {
         Op::Acquire { id, .. } => Op::Release(id),
         Op::Reserve { id, .. } => Op::CancelReserved(id),
-        // By a marker instead of an id, and answered alike.
+        // Undone by a marker instead of an id; the reply has the same format.
         _ => Op::CancelReserved(tollgate_core::reservation::ReservationId(0)),
     }
 }

@@ -1,7 +1,7 @@
-//! The parts of a batch that lie in one place, in the order in which they are charged.
+//! Groups a batch's checks by slot and orders the groups.
 //!
-//! Pieces that have refused lately first, then small ones: they are given back cheaper. Corrections, which cannot be taken
-//! back and never refuse, come last, when nothing can refuse any more. Must not know: what is owed.
+//! Slots that have denied recently come first, then small groups, because they are cheaper to refund. Corrections
+//! cannot be undone and never deny, so they come last. Must not know: refunds.
 
 use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
@@ -13,7 +13,7 @@ use crate::store::StoreInner;
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
 
-/// Parts of the batch in one place, by their indices.
+/// The checks of a batch in one slot, by their indices.
 #[derive(Debug)]
 pub(super) struct SlotBatch {
     pub(super) slot: HashSlot,
@@ -21,7 +21,7 @@ pub(super) struct SlotBatch {
     is_correction: bool,
 }
 
-/// The pieces in the order in which they are charged.
+/// Groups the checks by slot, in the order in which they are charged.
 pub(super) fn group_by_slot(parts: &[PlacedCheck<'_>], lately: &RecentDenials) -> Vec<SlotBatch> {
     let mut pieces: Vec<SlotBatch> = Vec::new();
     for (index, part) in parts.iter().enumerate() {
@@ -38,7 +38,7 @@ pub(super) fn group_by_slot(parts: &[PlacedCheck<'_>], lately: &RecentDenials) -
             }),
         }
     }
-    // Stable: of pieces that are alike the one that was named first comes first.
+    // A stable sort keeps the order of the checks among equal groups.
     pieces.sort_by_cached_key(|piece| {
         let has_refused = piece
             .checks(parts)
@@ -48,7 +48,7 @@ pub(super) fn group_by_slot(parts: &[PlacedCheck<'_>], lately: &RecentDenials) -
     pieces
 }
 
-/// Whether the same key of the same limit is asked twice.
+/// Whether a key of a limit occurs twice.
 pub(super) fn has_duplicate_key(parts: &[PlacedCheck<'_>]) -> bool {
     let same = |one: &PlacedCheck<'_>, other: &PlacedCheck<'_>| {
         one.key_name == other.key_name && one.check.limit.id == other.check.limit.id
@@ -81,7 +81,7 @@ impl SlotBatch {
             .filter_map(|index| Some((*index, parts.get(*index)?)))
     }
 
-    /// Charges the piece, all of it or nothing.
+    /// Charges all checks of the group, or none.
     pub(super) async fn charge(
         &self,
         shared: &StoreInner,
@@ -92,7 +92,7 @@ impl SlotBatch {
         self.call(shared, parts, |op| op, answers, until).await
     }
 
-    /// Says where the piece's limits stand, as far as they can be asked.
+    /// Fills in the current status of the group's limits, as far as they can be reached.
     pub(super) async fn peek(
         &self,
         shared: &StoreInner,

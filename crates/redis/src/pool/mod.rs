@@ -1,5 +1,5 @@
-//! Several connections to one server, each shared by many calls. A call either goes out at once on a connection that is
-//! up or fails at once; it never waits for a connection to be made, and never goes out twice.
+//! A pool of connections to one server, each multiplexed by many calls. A call is sent at once on a connection that is
+//! up, or fails at once. It never waits for a connection and is never sent twice.
 //!
 //! Must not know: what is in a call, how replies are read, which other servers there are.
 
@@ -25,14 +25,14 @@ use crate::script::Script;
 use crate::task::SupervisedTask;
 use crate::wire::ScriptCall;
 
-/// Whether a call is announced: a node that is taking a slot over answers only calls that are.
+/// Whether a call is preceded by `ASKING`: a node that imports a slot serves only such calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallMode {
     Plain,
     Asking,
 }
 
-/// The way to one server.
+/// The connections to one server.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
     dial: Connector,
@@ -43,7 +43,7 @@ pub(crate) struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// Starts connecting.
+    /// Starts connecting in the background.
     pub(crate) fn start(
         dial: &Connector,
         endpoint: Endpoint,
@@ -73,7 +73,7 @@ impl ConnectionPool {
         })
     }
 
-    /// Waits until each connection has been tried once: at most the connection's deadline.
+    /// Waits until each connection has been tried once: at most the connect deadline.
     pub(crate) async fn wait_for_first_attempt(&self) {
         for lane in &self.connections {
             lane.wait_for_first_attempt().await;
@@ -110,7 +110,7 @@ impl ConnectionPool {
                 Err(failure)
             }
             Err(_elapsed) => {
-                // A slow server is not made faster by connecting again; the tender finds out whether it is gone.
+                // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
                 lane.request_probe();
                 let detail = "the deadline of the call has passed";
                 let error = StoreError::new(StoreErrorKind::TimedOut, detail);
@@ -119,7 +119,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Asks the server something that changes nothing, on a connection of its own while none is up: a replica answers too.
+    /// Sends a read-only command. Makes a connection of its own if none is up, because a replica replies too.
     pub(crate) async fn query(&self, question: &Cmd, within: Duration) -> RedisResult<Value> {
         let asking = async {
             let lane = self.connections.iter().find_map(|lane| lane.current());
@@ -140,14 +140,14 @@ impl ConnectionPool {
         }
     }
 
-    /// After a reply that made no sense: whatever else comes on that connection is not to be trusted.
+    /// Discards the connection of this call after an invalid reply: later replies on it cannot be trusted.
     pub(crate) fn discard_connection(&self, request: &ScriptCall) {
         if let Some((lane, current)) = self.pick(request) {
             lane.discard(current.generation);
         }
     }
 
-    /// The key's own connection, or while that is down the next one that is up.
+    /// The connection of the call's first key, or the next one that is up.
     fn pick(
         &self,
         request: &ScriptCall,
@@ -160,8 +160,8 @@ impl ConnectionPool {
     }
 }
 
-/// By digest; if the server does not know it, the script goes along, in the same decision and one more round trip. That
-/// is no repetition: a server that does not know a script has not run it.
+/// Calls the script by digest. If the server does not know the digest, sends the script and the call again in one more
+/// round trip. That is no repetition: a server that does not know a script has not run it.
 async fn evaluate(
     connection: &mut MultiplexedConnection,
     request: &ScriptCall,
@@ -170,7 +170,7 @@ async fn evaluate(
     let script = request.which.script();
     let call = command(script, request);
     let first = match how {
-        // Not by way of the trait that all connections have, which puts every call into a box.
+        // Not through the trait of all connections, which boxes every call.
         CallMode::Plain => connection
             .send_packed_command(&call)
             .await
@@ -179,7 +179,7 @@ async fn evaluate(
     };
     match first {
         Err(error) if call_failure::is_unknown_script(&error) => {
-            // Loaded and not only evaluated: newer servers forget scripts that came by EVAL.
+            // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.text);
             match how {
@@ -191,7 +191,7 @@ async fn evaluate(
     }
 }
 
-/// Several commands of which nobody else's come between, and the reply to the last.
+/// Sends several commands without commands of other calls in between, and returns the last reply.
 async fn pipeline<const N: usize>(
     connection: &mut MultiplexedConnection,
     commands: [Cmd; N],
@@ -200,7 +200,7 @@ async fn pipeline<const N: usize>(
     for command in commands {
         all.add_command(command);
     }
-    // Otherwise an error would be told as one of the whole, without its code.
+    // Otherwise an error would be reported for the whole pipeline, without its code.
     all.ignore_errors();
     let replies: Vec<RedisResult<Value>> = all.query_async(connection).await?;
     match replies.into_iter().last() {
@@ -209,7 +209,7 @@ async fn pipeline<const N: usize>(
     }
 }
 
-/// The call, in room that is made once.
+/// Encodes the call with one allocation.
 fn command(script: &Script, request: &ScriptCall) -> Cmd {
     let ScriptCall { keys, args, .. } = request;
     let words = keys.len().saturating_add(args.len()).saturating_add(3);

@@ -1,5 +1,5 @@
-//! Looking after one connection in the background: it is made, asked what it leads to, given the scripts, tried now and
-//! then, logged in again when the credentials change, and made anew.
+//! The supervisor of one connection: connects, checks the role, loads the scripts, probes, authenticates again when the
+//! credentials change, and reconnects.
 //!
 //! Must not know: batches, what callers wait for.
 
@@ -18,20 +18,20 @@ use crate::credentials::Credentials;
 use crate::script::Which;
 use crate::task::jittered;
 
-/// How often an idle connection is tried.
+/// How often an idle connection is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How long a server that is only slow may take over a probe before the connection is given up.
+/// How long a slow server may take to answer a probe before the connection is discarded.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// One lane's tender.
+/// Supervises one pooled connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSupervisor {
     pub(super) connection: Arc<PooledConnection>,
     pub(super) dial: Connector,
     pub(super) endpoint: Endpoint,
-    /// Told whenever the server is not there, or not the one to ask.
+    /// Notified when the server is unreachable or not a primary.
     pub(super) alarm: Arc<Notify>,
 }
 
@@ -69,7 +69,7 @@ impl ConnectionSupervisor {
             if replies.is_empty() || !is_primary(&replies.remove(0)) {
                 return Err(std::io::Error::other("the server is a replica").into());
             }
-            // A server that cannot load scripts yet is of no use yet.
+            // A server that cannot load scripts yet is not usable.
             for reply in replies {
                 reply?;
             }
@@ -81,10 +81,10 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// Returns when the connection is of no more use.
+    /// Returns when the connection can no longer be used.
     async fn supervise(&self, generation: u64, mut credentials: Option<Credentials>) {
         loop {
-            // Either way it is looked at: after a doubt at once, otherwise now and then.
+            // Probe at once after a request, otherwise periodically.
             let _waited =
                 tokio::time::timeout(PROBE_EVERY, self.connection.probe_requested()).await;
             let Some(mut current) = self.connection.current() else {
@@ -103,13 +103,14 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// If the credentials have changed, says so to the server, on the connection that is up. Whether it can go on.
+    /// Authenticates again on the open connection if the credentials have changed. Returns whether the connection can
+    /// still be used.
     async fn reauthenticate(
         &self,
         connection: &mut MultiplexedConnection,
         known: &mut Option<Credentials>,
     ) -> bool {
-        // What cannot be read just now may be in the middle of being changed.
+        // Credentials that cannot be read may be in the middle of a change.
         let Ok(Some(now)) = self.dial.credentials().await else {
             return true;
         };
@@ -127,10 +128,9 @@ impl ConnectionSupervisor {
     }
 }
 
-/// Whether the server is there, answers what it is asked, and is still the one that may decide.
+/// Whether the server replies correctly and is still a primary.
 async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool {
-    // A word that only this probe's reply has: on a connection that lost a reply, every later call would get the reply
-    // of another.
+    // A unique word: on a connection that lost a reply, every later call would get the reply of another.
     let word = RandomState::new().hash_one(generation);
     let mut probe = redis::pipe();
     probe.cmd("PING").arg(word).cmd("ROLE").ignore_errors();
@@ -141,8 +141,8 @@ async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool 
     matches!(redis::from_redis_value_ref::<u64>(echo), Ok(echo) if echo == word) && is_primary(role)
 }
 
-/// Whether a server that says this of its role may decide: not a replica, whose state is late and whose word binds nobody.
-/// One that is not allowed to say is taken for a primary; a replica would refuse to write.
+/// Whether a server with this reply to `ROLE` is a primary. A replica's state is stale and its decisions bind no other
+/// node. A server that does not permit `ROLE` counts as a primary; a replica would refuse to write.
 fn is_primary(role: &RedisResult<Value>) -> bool {
     let Ok(Value::Array(parts)) = role else {
         return true;

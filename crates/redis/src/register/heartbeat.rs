@@ -1,11 +1,11 @@
-//! A beat as text: words in an order that stays, to which later versions add at the end.
+//! Heartbeats as text: space-separated fields in a fixed order. Later versions append fields.
 //!
-//! Must not know: where it is kept.
+//! Must not know: where it is stored.
 
 use tollgate_store::register::{Heartbeat, NodeId, NodeLoad};
 
-/// Says which way of writing this is. A version that has to change what is written here writes another word, and then this
-/// one knows of its nodes only that they are there.
+/// Version of the text format. A version with an incompatible format changes this field; older nodes then count its
+/// nodes without reading them.
 const FORMAT: &str = "1";
 
 pub(super) fn write(beat: &Heartbeat) -> String {
@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// If this fails, nodes of two versions do not understand each other.
+    /// If this fails, nodes of two versions cannot read each other's heartbeats.
     #[test]
     fn a_beat_is_written_the_same_in_every_version() {
         let text = "1 000000000000feed ffffffffffffffff 0000000000000007 3 0.6.0 1,2,3,4";

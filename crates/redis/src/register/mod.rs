@@ -1,8 +1,8 @@
-//! The register of a fleet over Redis: who is there and what its operators have said, in one place that every node finds.
+//! The register of a fleet in Redis: its live nodes and the operators' entries.
 //!
-//! One script does all of it, on the server's clock. Everything lies under one tag: in a cluster in one slot, of several
-//! independent servers on the one that the fleet's name draws. The name is not made of the secret, so that nodes with
-//! different secrets see each other. Must not know: what entries say, connections.
+//! One script implements all calls, on the server's clock. All keys share one hash tag: in a cluster they are in one
+//! slot, and with several servers on the one that the fleet's name selects. The name does not depend on the secret, so
+//! that nodes with different secrets see each other. Must not know: what entries mean, connections.
 
 mod heartbeat;
 mod reply;
@@ -24,13 +24,13 @@ use crate::store::{RedisStore, StoreInner};
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
 
-/// The most entries in one reply.
+/// The largest number of entries in one reply.
 const PAGE: usize = 256;
-/// The most replies that one question takes: as many as there can be entries, and some that were put meanwhile.
+/// The largest number of pages of one read: all entries, and some that are put meanwhile.
 const MOST_PAGES: usize = 2 * MAX_ENTRIES / PAGE;
-/// The longest that a node can be said to live without being heard of: as in the script.
+/// The longest lease of a node, as in the script.
 const LONGEST_LIFE: Nanos = Nanos::from_secs(60);
-/// The longest that one call may take. No decision waits for it.
+/// The longest time that one call may take. No decision waits for it.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 /// A fleet's register in Redis or Valkey, over the connections of a store.
@@ -47,7 +47,7 @@ impl RedisRegister {
     #[must_use]
     pub fn new(store: &RedisStore, fleet: &FleetName) -> Self {
         let shared = Arc::clone(store.inner());
-        // A colon is in no digest, so no key of a caller lies under this tag.
+        // A digest contains no colon, so no caller's key has this tag.
         let tag = format!("fleet:{fleet}");
         let parts = ["nodes", "lives", "mark", "said", "order", "ends", "marks"];
         let named = |part| format!("tg1:{{{tag}}}:{part}").into_bytes();
@@ -59,7 +59,7 @@ impl RedisRegister {
         }
     }
 
-    /// The same, whose calls may take this long.
+    /// Sets the deadline of each call.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -95,7 +95,7 @@ impl RedisRegister {
         self.call(self.keys.clone(), args).await
     }
 
-    /// Page by page: what is put meanwhile comes on a later one, since its version is higher.
+    /// Reads page by page. An entry that is put meanwhile is on a later page, because its version is higher.
     async fn all_entries(
         &self,
         since: Option<RegisterCursor>,
@@ -105,7 +105,7 @@ impl RedisRegister {
         for _ in 0..MOST_PAGES {
             let page = match self.page(from, said.is_some()).await? {
                 RegisterReply::Entries(page) => page,
-                // It has lost everything between two pages.
+                // The register has lost everything between two pages.
                 RegisterReply::EpochChanged => {
                     (from, said) = (RegisterCursor::default(), None);
                     continue;
@@ -214,7 +214,7 @@ fn number(n: u64) -> Vec<u8> {
     n.to_string().into_bytes()
 }
 
-/// Whole milliseconds, rounded up: what holds for a moment holds.
+/// Whole milliseconds, rounded up, at least 1.
 fn millis(span: Nanos) -> Vec<u8> {
     number(span.as_nanos().div_ceil(1_000_000).max(1))
 }

@@ -1,4 +1,4 @@
-//! What the register's script answers, read with distrust. Must not know: what was asked.
+//! Parses replies of the register's script; every field is validated. Must not know: which command was sent.
 
 use redis::Value;
 use tollgate_core::Nanos;
@@ -11,19 +11,19 @@ use super::heartbeat;
 /// Digits of an instant or a version.
 const DIGITS: usize = 16;
 
-/// An answer of the script.
+/// A reply of the script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RegisterReply {
     Members(MemberList),
     Left,
     Entries(EntryPage),
-    /// It is not the register that the question goes on about.
+    /// The epoch differs from that of the previous page.
     EpochChanged,
     Cursor(RegisterCursor),
     Full,
 }
 
-/// Some entries.
+/// One page of entries.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EntryPage {
     pub(super) cursor: RegisterCursor,
@@ -83,7 +83,7 @@ fn roll(now: u64, mark: RegisterCursor, beats: Value) -> Option<MemberList> {
     let mut unread = 0_usize;
     let mut nodes = Vec::with_capacity(beats.len());
     for one in beats {
-        // A node whose beat makes no sense to this version is there all the same.
+        // A node whose heartbeat this version cannot parse still counts.
         match bytes(one).and_then(|bytes| seen(now, &bytes)) {
             Some(seen) => nodes.push(seen),
             None => unread = unread.saturating_add(1),
@@ -119,7 +119,7 @@ fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<RegisterEntry> {
     let (ends, body) = rest.split_at_checked(DIGITS)?;
     let left = match digits(ends)? {
         0 => None,
-        // Not yet tidied away: it holds for no time at all.
+        // Expired but not deleted yet: no time is left.
         ends => Some(Nanos::from_millis(ends.saturating_sub(now))),
     };
     let is_bounded = name.len() <= MAX_NAME_LEN && body.len() <= MAX_BODY_LEN;
@@ -140,7 +140,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A number, as an integer or as digits.
+/// An integer, or its decimal digits.
 fn integer(value: Value) -> Option<u64> {
     match value {
         Value::Int(n) => u64::try_from(n).ok(),

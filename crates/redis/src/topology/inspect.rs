@@ -1,40 +1,39 @@
-//! What is unwise about the servers, found out once and told as data with words: that one follows another, that it may throw
-//! states away, that it is too old, that it is part of a cluster and was not called one.
+//! Warnings about servers: replica, eviction, low memory, old version, an undeclared cluster.
 //!
-//! Must not know: connections, what is done about it.
+//! Must not know: connections, how an operator reacts.
 
 use std::fmt;
 
-/// What was found.
+/// The kind of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerWarningKind {
-    /// The server could not be asked.
+    /// The server did not reply.
     Unreachable,
-    /// The server may not be asked about itself.
+    /// The user may not call `INFO`.
     Silent,
-    /// It follows another server. It is not asked for decisions.
+    /// It is a replica. It is not used for decisions.
     Replica,
-    /// It throws states away when memory runs short, and what a client has spent with them.
+    /// It evicts states when memory is low. Each eviction refunds what a client has spent.
     Evicting,
-    /// It may run out of memory, and would then refuse to decide.
+    /// It may run out of memory and then refuse to decide.
     Bounded,
-    /// It is older than what is promised to work.
+    /// It is older than the oldest supported version.
     Old,
-    /// It is a node of a cluster, and the address does not say so: most keys would be refused.
+    /// It is a cluster node, but the address does not say so: most keys would be refused.
     Clustered,
-    /// The address says that it is a cluster, and it is not.
+    /// The address says cluster, but it is not a cluster node.
     NotClustered,
 }
 
-/// One thing that is unwise about one server.
+/// A warning about one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerWarning {
     /// The server, as `host:port` or a path.
     pub server: String,
-    /// What it is.
+    /// The kind.
     pub kind: ServerWarningKind,
-    /// What it is in words, and what to do about it.
+    /// The problem and its remedy, for people.
     pub message: String,
 }
 
@@ -44,10 +43,10 @@ impl fmt::Display for ServerWarning {
     }
 }
 
-/// The oldest version that is promised to work, of Redis. Every Valkey is newer.
+/// The oldest supported version of Redis. Every Valkey is newer.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// What is unwise about a server that says this of itself in `INFO`.
+/// The warnings that follow from a server's `INFO`.
 pub(crate) fn server_warnings(
     server: &str,
     info: &str,
@@ -108,7 +107,7 @@ pub(crate) fn server_warnings(
     found
 }
 
-/// A server that has not answered.
+/// The warning for a server that did not reply, or refused.
 pub(crate) fn no_answer_warning(server: &str, is_refused: bool) -> ServerWarning {
     if is_refused {
         let words = "it does not let us ask INFO, so nothing is known about it; allow the command to the user";

@@ -1,8 +1,8 @@
-//! Which server has a key, and calling it there: one server, the one that sentinels name, a cluster, or several
-//! independent ones.
+//! The layout of the servers: finds a key's server and calls it. Single server, sentinels, cluster or independent
+//! shards.
 //!
-//! A call that may have been carried out is never made again, whatever the servers say afterwards. Who is asked next is
-//! found out in the background and never by a caller. Must not know: what is in a call, how replies are read.
+//! A call that may have been executed is never repeated. The next server is found in the background, never by a caller.
+//! Must not know: what is in a call, how replies are read.
 
 mod cluster;
 mod inspect;
@@ -30,18 +30,17 @@ use crate::wire::ScriptCall;
 
 pub use self::inspect::{ServerWarning, ServerWarningKind};
 
-/// What a call can reach together: a slot of a cluster, one of several servers, or all there is.
+/// The unit that one call can reach: a cluster slot, one of several servers, or the only server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HashSlot(u16);
 
 impl HashSlot {
-    /// Its number: of a slot, or of a server.
+    /// The number of the slot or of the server.
     pub(crate) const fn number(self) -> u16 {
         self.0
     }
 }
 
-/// The servers.
 #[derive(Debug)]
 pub(crate) enum Topology {
     Single(SingleServer),
@@ -51,7 +50,7 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// Starts connecting, and waits at most a few connection deadlines for the first connections to be up.
+    /// Starts connecting and waits at most a few connect deadlines for the first connections.
     pub(crate) async fn open(options: &RedisOptions) -> Result<Self, StoreError> {
         let ParsedAddress {
             layout: shape,
@@ -76,7 +75,7 @@ impl Topology {
         })
     }
 
-    /// Where a key with this tag is.
+    /// The slot of a key with this tag.
     pub(crate) fn slot_of(&self, tag: NameDigest) -> HashSlot {
         HashSlot(match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
@@ -85,7 +84,7 @@ impl Topology {
         })
     }
 
-    /// Where a key is whose tag is a name that we have chosen.
+    /// The slot of a key with a literal hash tag.
     pub(crate) fn slot_of_name(&self, tag: &[u8]) -> HashSlot {
         HashSlot(match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
@@ -94,7 +93,7 @@ impl Topology {
         })
     }
 
-    /// Calls a script where its keys are, once.
+    /// Calls a script on the server of its keys, once.
     pub(crate) async fn call(
         &self,
         place: HashSlot,
@@ -109,7 +108,7 @@ impl Topology {
         }
     }
 
-    /// The servers that decide, as far as they are known.
+    /// The pools of all known servers that decide.
     pub(crate) fn links(&self) -> Vec<Arc<ConnectionPool>> {
         match self {
             Self::Single(single) => vec![single.link()],
@@ -119,7 +118,7 @@ impl Topology {
         }
     }
 
-    /// Asks every server about itself, and says what is unwise.
+    /// Queries `INFO` of every server and returns warnings.
     pub(crate) async fn inspect(&self, within: Duration) -> Vec<ServerWarning> {
         let is_cluster = matches!(self, Self::Cluster(_));
         let links = self.links();
@@ -142,7 +141,7 @@ impl Topology {
         found
     }
 
-    /// After a reply that made no sense: whatever else comes on its connection is not to be trusted.
+    /// Discards the call's connection after an invalid reply: later replies on it cannot be trusted.
     pub(crate) fn discard_connection(&self, place: HashSlot, request: &ScriptCall) {
         let link = match self {
             Self::Single(single) => Some(single.link()),
@@ -155,7 +154,7 @@ impl Topology {
         }
     }
 
-    /// Whether any server can be asked.
+    /// Whether any server is connected.
     pub(crate) fn is_connected(&self) -> bool {
         self.links().iter().any(|link| link.is_connected())
     }

@@ -1,8 +1,8 @@
-//! The server that sentinels name. They are asked in the background, once a second and whenever the server seems to be
-//! gone or says that it only follows; callers never wait for them.
+//! The primary that sentinels name. A background task asks them once a second, and whenever the server seems
+//! unreachable or replies that it is a replica. Callers never wait for them.
 //!
-//! A server that is named is used only once it says itself that it is a primary: the link refuses replicas. Must not
-//! know: keys.
+//! A named server is used only after it has confirmed that it is a primary: the pool rejects replicas. Must not know:
+//! keys.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
 use crate::wire::ScriptCall;
 
-/// How often the sentinels are asked when all is well: a primary that was cut off with us is left by then.
+/// How often the sentinels are asked without a reason. It bounds how long a partitioned primary is used.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The most that is waited between two questions while something is wrong.
+/// The longest pause between two queries while something is wrong.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The server of the moment, and the task that finds the next.
+/// The current primary, and the task that follows failovers.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
     state: Arc<SentinelState>,
@@ -53,7 +53,7 @@ impl Sentinel {
             alarm: Arc::new(Notify::new()),
             client: Mutex::new(finder),
         });
-        // Without an answer the store exists all the same, and the task goes on asking.
+        // Without a reply the store exists anyway, and the task keeps asking.
         let _is_found = shared.update_primary().await;
         let following = Arc::clone(&shared);
         let follower = SupervisedTask::start(move || Arc::clone(&following).watch())?;
@@ -103,7 +103,7 @@ impl SentinelState {
         }
     }
 
-    /// Asks who the primary is, and uses it as soon as it can be used. Whether all is well.
+    /// Asks for the primary and uses it once it is connected. Returns whether all is well.
     async fn update_primary(&self) -> bool {
         let Some(named) = self.client.lock().await.find().await else {
             return false;
@@ -120,7 +120,7 @@ impl SentinelState {
         };
         link.wait_for_first_attempt().await;
         let is_up = link.is_connected();
-        // One that is named before it has been promoted is not used yet, unless there is no other.
+        // A server that is named before its promotion is not used yet, unless there is no other.
         if is_up || current.is_none() {
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
             *current = Some(Arc::new(link));
@@ -129,13 +129,13 @@ impl SentinelState {
     }
 }
 
-/// Asks sentinels, the one that answered last first.
+/// Queries sentinels, the last one that replied first.
 #[derive(Debug)]
 pub(super) struct SentinelClient {
     dial: Connector,
     sentinels: Vec<Endpoint>,
     master: String,
-    /// The connection to the first, while there is one.
+    /// The connection to the first sentinel, if there is one.
     connection: Option<MultiplexedConnection>,
 }
 
@@ -149,7 +149,7 @@ impl SentinelClient {
         }
     }
 
-    /// Whom the first sentinel names that answers.
+    /// The primary that the first replying sentinel names.
     async fn find(&mut self) -> Option<Endpoint> {
         for _ in 0..self.sentinels.len() {
             let first = self.sentinels.first()?.clone();

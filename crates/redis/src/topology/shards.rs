@@ -1,8 +1,8 @@
-//! Several independent servers that share the keys among them, each key's server decided here.
+//! Several independent servers that share the keys by rendezvous hashing.
 //!
-//! By rendezvous: every server draws a number for the key, and the highest has it. A server that is added takes its share
-//! from all, one that is taken away leaves its share to all, and no other key moves. Names decide, not addresses: a server
-//! that moves keeps its keys. Must not know: connections.
+//! Every server gets a score for the key, and the highest score owns it. A new server takes its share from all others;
+//! a removed server leaves its share to all others; no other key moves. Scores depend on names, not on addresses, so a
+//! server that gets another address keeps its keys. Must not know: connections.
 
 use std::hash::Hasher as _;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::key_name::NameDigest;
 use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::wire::ScriptCall;
 
-/// The servers, and what each one's name contributes to its draws.
+/// The servers, and the hash of each name.
 #[derive(Debug)]
 pub(crate) struct Shards {
     names: Vec<u64>,
@@ -72,7 +72,7 @@ impl Shards {
     }
 }
 
-/// A name as a number. The same in every process and version: a key must be found again.
+/// The hash of a name. It must be the same in every process and version, so that keys are found again.
 fn of_name(name: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(name.as_bytes());
@@ -87,7 +87,7 @@ fn place(names: &[u64], tag: NameDigest) -> u16 {
     drawn.map_or(0, |(_, index)| index)
 }
 
-/// Every bit of the answer depends on every bit of the question: splitmix64's last steps.
+/// Mixes all bits: the finalizer of splitmix64.
 const fn mixed(mut x: u64) -> u64 {
     x ^= x >> 30;
     x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// If this fails, keys in use would be looked for on other servers than they are on.
+    /// If this fails, keys would be looked up on other servers than before.
     #[test]
     fn places_are_the_same_in_every_version() {
         let names = names(&["north", "east", "south"]);

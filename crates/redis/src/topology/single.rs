@@ -1,4 +1,4 @@
-//! One server. Must not know: keys.
+//! A single server. Must not know: keys.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::address::Endpoint;
 use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::wire::ScriptCall;
 
-/// The one server, at an address that stays. Whoever is behind it is found by connecting again.
+/// The server at a fixed address. A failover behind the address is found by reconnecting.
 #[derive(Debug)]
 pub(crate) struct SingleServer(Arc<ConnectionPool>);
 

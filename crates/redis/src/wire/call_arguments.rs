@@ -1,20 +1,20 @@
-//! The words of a call, one after the other in one piece of memory: a call has several, and most are short.
+//! The keys or arguments of a call, in one allocation: there are several, and most are short.
 //!
 //! Must not know: what they mean.
 
-/// Several words.
+/// A list of byte strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallArguments {
-    /// Each word behind its length, in four bytes.
+    /// Each string after its length in four bytes.
     bytes: Vec<u8>,
     count: usize,
 }
 
-/// What a word's length takes.
+/// Bytes of a length.
 const LEN: usize = 4;
 
 impl CallArguments {
-    /// No words yet, and room for so many of so many bytes in all.
+    /// An empty list with capacity for `words` strings of `bytes` bytes in total.
     pub(crate) fn with_room(words: usize, bytes: usize) -> Self {
         let room = words.saturating_mul(LEN).saturating_add(bytes);
         Self {
@@ -23,18 +23,18 @@ impl CallArguments {
         }
     }
 
-    /// One more.
+    /// Appends a string.
     pub(crate) fn push(&mut self, word: &[u8]) {
         self.push_with(|bytes| bytes.extend_from_slice(word));
     }
 
-    /// One more, which is what is appended.
+    /// Appends a string that `append` writes.
     pub(crate) fn push_with(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; LEN]);
         append(&mut self.bytes);
         let len = self.bytes.len().saturating_sub(at).saturating_sub(LEN);
-        // Words are far shorter than four gigabytes: the longest are a policy's, which is bounded.
+        // Strings are far shorter than 4 GiB; the longest come from a policy, which is bounded.
         let len = u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
         if let Some(place) = self.bytes.get_mut(at..at.saturating_add(LEN)) {
             place.copy_from_slice(&len);
@@ -42,36 +42,36 @@ impl CallArguments {
         self.count = self.count.saturating_add(1);
     }
 
-    /// How many there are.
+    /// The number of strings.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no strings.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// About how many bytes all of them have.
+    /// The approximate number of bytes of all strings.
     pub(crate) const fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All of them, in order.
+    /// The strings, in order.
     #[must_use]
     pub fn iter(&self) -> ArgumentIter<'_> {
         ArgumentIter { rest: &self.bytes }
     }
 
-    /// The one at this position.
+    /// The string at this position.
     #[must_use]
     pub fn get(&self, position: usize) -> Option<&[u8]> {
         self.iter().nth(position)
     }
 
-    /// Whether the last one was there before.
+    /// Whether the last string occurred before.
     pub(crate) fn repeats_last(&self) -> bool {
         let before = self.count.saturating_sub(1);
         before > 0
@@ -81,7 +81,7 @@ impl CallArguments {
     }
 }
 
-/// Words in order.
+/// Iterates over the strings of a call.
 #[derive(Clone, Debug)]
 pub struct ArgumentIter<'a> {
     rest: &'a [u8],

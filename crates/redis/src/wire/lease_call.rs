@@ -1,4 +1,4 @@
-//! An errand as one call of the lending script, and its reply as what was granted.
+//! Encodes a lease request as a call of the lease script, and decodes its reply.
 //!
 //! Must not know: connections, where a key is.
 
@@ -13,17 +13,18 @@ use super::script_call::ScriptCall;
 use crate::key_name::{KeyHashSecret, KeyName, leased_bucket_name};
 use crate::script::Which;
 
-/// The bucket that slices of this limit are taken from. Nothing else can be lent.
+/// The bucket that leases of this limit are taken from. Other limits cannot be leased.
 #[must_use]
 pub fn leasable_bucket(limit: &Limit) -> Option<&TokenBucket> {
     limit.denying_bucket()
 }
 
 impl ScriptCall {
-    /// The call that runs an errand on a key. `now` is for tests that move time; without it the server's clock counts.
+    /// The call for a lease request on a key. `now` is for tests that move the time; `None` uses the server's clock.
     ///
     /// # Errors
-    /// The limit's algorithm cannot be lent from.
+    ///
+    /// The limit's algorithm cannot be leased from.
     pub fn for_lease(
         secret: KeyHashSecret,
         key: &StoreKey<'_>,
@@ -34,7 +35,7 @@ impl ScriptCall {
         Self::for_named_lease(KeyName::new(secret, key, None), ruled, errand, now)
     }
 
-    /// The same for a key that has been named already.
+    /// The same for a key with a known name.
     pub(crate) fn for_named_lease(
         named: KeyName,
         ruled: &IdentifiedLimit,
@@ -89,7 +90,7 @@ fn blob(bucket: &TokenBucket, errand: &LeaseRequest<'_>) -> Blob {
 
 fn report_blob(bucket: &TokenBucket, report: &LeaseReport) -> Blob {
     let block = bucket.block().max(1);
-    // A block that is spent in part may be spent on, unless this is all that will ever be.
+    // A partly spent block may still be spent on, so only a final report rounds up.
     let blocks = match report.is_last {
         true => report.spent.div_ceil(block),
         false => report.spent / block,
@@ -101,9 +102,10 @@ fn report_blob(bucket: &TokenBucket, report: &LeaseReport) -> Blob {
         .byte(report.is_last.into())
 }
 
-/// Reads the reply to an errand: what was granted, and how many states could not be read.
+/// Decodes the reply to a lease request: the grant, and the number of corrupt states.
 ///
 /// # Errors
+///
 /// The reply is not one that the script sends.
 pub fn decode_lease_grant(
     limit: &Limit,

@@ -1,7 +1,7 @@
-//! A reply as answers: what the script saw goes to core, and what core says is the answer.
+//! Decodes replies: core decides on the state that the script saw, and its result is the reply.
 //!
-//! The script's own judgement comes along too. If core's is another, either the reply is not from our script or a port is
-//! wrong, and the answer is an error, not a guess. Must not know: connections, how calls were encoded.
+//! The script's own outcome is in the reply too. If core disagrees, the reply is not from our script or a port is
+//! wrong, and decoding fails. Must not know: connections, how calls were encoded.
 
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
@@ -13,31 +13,32 @@ use super::algorithm;
 use super::ledger::{LedgerReply, LedgerStatus};
 use super::observed_state::{ObservedState, ReplyReader};
 
-/// What a batch was answered.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchReply {
-    /// The verdict.
+    /// The outcome of the batch.
     pub verdict: BatchOutcome,
-    /// The server's time at the decision.
+    /// The server's time of the decision.
     pub now: Timestamp,
-    /// How many states could not be read and were taken for absent.
+    /// How many states could not be parsed and counted as absent.
     pub corrupt: u64,
 }
 
-/// One check on its way from the reply to the answer.
+/// One decoded check.
 struct DecodedCheck {
     seen: ObservedState,
     transition: Transition<Edit>,
     note: ReplyNote,
-    /// Judged, but never carried out.
+    /// Decided, but nothing is stored.
     is_peek: bool,
-    /// A receipt from before, to be answered again.
+    /// The receipt of an earlier charge, to be returned again.
     earlier: Option<Receipt>,
 }
 
-/// Reads the reply to a request for these checks, and fills in the answers.
+/// Decodes the reply to these checks into `answers`.
 ///
 /// # Errors
+///
 /// The reply is not one that the script sends.
 pub fn decode(
     checks: &[QuotaCheck<'_>],
@@ -45,7 +46,7 @@ pub fn decode(
     answers: &mut [StoreReply],
 ) -> Result<BatchReply, StoreError> {
     let mut reader = ReplyReader(reply.iter());
-    // Of most batches there is one, for which no room has to be made.
+    // Most batches have one check, for which nothing is allocated.
     let mut first = None;
     let mut others = Vec::with_capacity(checks.len().saturating_sub(1));
     let keep = |judged| match &first {
@@ -131,7 +132,7 @@ impl DecodedCheck {
             seen, transition, ..
         } = self;
         let outcome = transition.outcome;
-        // An edit without an admission is a correction, which was due whatever the others said.
+        // An edit by a check that denies is a correction, which is stored in any case.
         let is_stored = decided.verdict.is_admitted() || !outcome.is_admitted();
         let state = if is_stored && !self.is_peek {
             seen.changed.unwrap_or_else(|| {
@@ -165,7 +166,7 @@ fn lease_of(op: Op) -> LeaseId {
     }
 }
 
-/// What core is asked, or the outcome that is certain without asking.
+/// The operation that core decides, or an outcome that is certain without core.
 struct CoreCall {
     op: Result<Op, Outcome>,
     note: ReplyNote,
@@ -177,7 +178,7 @@ impl CoreCall {
         if let Some(ledger) = ledger {
             return Self::from_ledger(op, &ledger, now);
         }
-        // Not a refusal: nothing was decided, and the note says why.
+        // Not a denial: nothing was decided, and the note tells why.
         if matches!(op, Op::Renew(_)) && !is_held {
             return Some(Self {
                 op: Err(Outcome::Allow),

@@ -1,4 +1,4 @@
-//! A batch of checks as one call of a script. Must not know: connections, replies.
+//! Encodes a batch of checks as one call of a script. Must not know: connections, replies.
 
 use tollgate_core::limit::Quota;
 use tollgate_core::reservation::ReservationId;
@@ -19,7 +19,7 @@ use crate::script::Which;
 pub struct ScriptCall {
     /// The script.
     pub which: Which,
-    /// The keys it may touch.
+    /// The keys that it accesses.
     pub keys: CallArguments,
     /// Its arguments.
     pub args: CallArguments,
@@ -27,10 +27,11 @@ pub struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// The call that decides these checks. `now` is for tests that move time; without it the server's clock counts.
+    /// The call that decides these checks. `now` is for tests that move the time; `None` uses the server's clock.
     ///
     /// # Errors
-    /// The batch makes no sense.
+    ///
+    /// The batch is invalid.
     pub fn new(
         secret: KeyHashSecret,
         remembering: ReservationRetention,
@@ -43,7 +44,7 @@ impl ScriptCall {
         Self::for_named_checks(remembering, named, now)
     }
 
-    /// The same for checks whose keys have been named already.
+    /// The same for checks whose key names are known.
     pub(crate) fn for_named_checks<'a>(
         remembering: ReservationRetention,
         checks: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, KeyName)>,
@@ -59,8 +60,8 @@ impl ScriptCall {
         Ok(request)
     }
 
-    /// The call that gives back what these checks were charged, by their receipts. However often it is made under one id,
-    /// they are given back once; a server remembers the id for `memory`.
+    /// The call that refunds these charges by their receipts. However often it is sent with one id, the charges are
+    /// refunded once; the server remembers the id for `memory`.
     pub(crate) fn for_undo<'a>(
         remembering: ReservationRetention,
         charged: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, KeyName, Receipt)>,
@@ -69,7 +70,7 @@ impl ScriptCall {
     ) -> Result<Self, StoreError> {
         let mut request = Self::empty(charged.len(), None);
         for (check, named, receipt) in charged {
-            // What has an id of its own is undone by that.
+            // Leases and reservations are undone by their own ids.
             let by_id = match check.op {
                 Op::Acquire { id, .. } => Some(Op::Release(id)),
                 Op::Reserve { id, .. } => Some(Op::CancelReserved(id)),
@@ -101,7 +102,7 @@ impl ScriptCall {
         }
     }
 
-    /// A call of a script that wants these names and no arguments.
+    /// A call of a script with these keys and no arguments.
     pub(crate) fn for_script(which: Which, named: KeyName, keys: &[Vec<u8>]) -> Self {
         Self {
             which,
@@ -111,7 +112,7 @@ impl ScriptCall {
         }
     }
 
-    /// Whether it asks for nothing.
+    /// Whether it contains no check.
     pub(crate) const fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -131,12 +132,12 @@ impl ScriptCall {
         }
     }
 
-    /// Says whose call it is.
+    /// Sets the tag that selects the connection, unless it is set.
     pub(super) fn set_first_tag(&mut self, tag: NameDigest) {
         self.first_tag.get_or_insert(tag);
     }
 
-    /// Which of so many connections the call belongs to: the same for the same first key.
+    /// The index of the connection for this call, of `places` connections: the same for the same first key.
     #[must_use]
     pub fn connection_index(&self, places: usize) -> usize {
         self.first_tag
@@ -155,7 +156,7 @@ impl ScriptCall {
         self.push(part, check, named, beside)
     }
 
-    /// One check: its own key, and the one beside it where it has one.
+    /// Adds one check: its own key, and its side key if it has one.
     fn push(
         &mut self,
         part: CheckEncoding,
@@ -205,27 +206,27 @@ impl ScriptCall {
     }
 }
 
-/// About what a name takes, and what a limit takes as an argument.
+/// The approximate size of a name, and of a limit's arguments.
 const ROOM: usize = 40;
 
-/// What lies beside a state.
+/// A further key of a state.
 #[derive(Clone, Copy, Debug)]
 enum SideKey {
-    /// Its reservations.
+    /// The state's reservations.
     Ledger,
-    /// What says that a charge was given back under this id.
+    /// The marker that records the refund with this id.
     Marker(u128),
 }
 
-/// One check, taken apart.
+/// The encoding of one check.
 #[derive(Clone, Copy)]
 struct CheckEncoding {
-    /// What the algorithm is asked.
+    /// The operation for the algorithm.
     op: Op,
-    /// The operation on the ledger that goes first, if there is one.
+    /// The operation on the ledger that runs first, if any.
     ledger_op: Option<u8>,
     flags: u8,
-    /// The earlier charge that it is about, if it is about one.
+    /// The earlier charge that the operation corrects, if any.
     about: Option<Blob>,
 }
 
@@ -250,7 +251,7 @@ impl CheckEncoding {
                     .pair(cost),
             ),
         };
-        // The receipt of a reserved charge is in the ledger, where the script finds it.
+        // The script finds the receipt of a reserved charge in the ledger.
         let settling = |actual| Op::Settle {
             receipt: Receipt::default(),
             actual,
@@ -276,9 +277,9 @@ impl CheckEncoding {
     }
 }
 
-/// The charge that is to be corrected, as its receipt says.
+/// The receipt of the charge to correct.
 fn receipt_blob(receipt: Receipt, quota: &Quota) -> Blob {
-    // So many steps of a mark are a second.
+    // Units of a mark per second.
     let step = algorithm::mark_nanos(quota);
     let second = 1_000_000_000 / step;
     Blob::default()

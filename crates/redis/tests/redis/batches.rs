@@ -1,4 +1,4 @@
-//! Several limits and several keys in one call: all are charged or none is, exactly as core's `decide_all` says.
+//! Several limits and several keys in one call: all are charged or none is, as core's `decide_all` decides.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -16,7 +16,7 @@ use crate::differential::BLANK;
 use crate::server_time::connection;
 use crate::trace::{self, Family, TestRng};
 
-/// The operation, if it means the same alone and in a batch.
+/// The operation, if `decide_all` supports it.
 fn plain(op: Op) -> Option<Op> {
     matches!(
         op,
@@ -40,7 +40,7 @@ struct TracedLimit {
     receipts: Vec<Receipt>,
 }
 
-/// Some limits share a key, as a user's minute and day do; others do not. `families` are what they may be.
+/// Some limits share a key, as a user's limits per minute and per day do. `families` are their possible algorithms.
 fn parts(dice: &mut TestRng, seed: u8, families: &[Family]) -> Vec<TracedLimit> {
     (0..2 + dice.below(5))
         .map(|number| {
@@ -79,12 +79,12 @@ fn operation(dice: &mut TestRng, part: &TracedLimit, now: Timestamp, is_spending
 struct BatchTally {
     admitted: u64,
     refused: u64,
-    /// Charges that one limit would have made, but another refused.
+    /// Charges that one limit would have made, but another denied.
     spared: u64,
     which: BTreeMap<String, u64>,
 }
 
-/// One batch through core and through the server.
+/// Runs one batch through core and through the server.
 fn compare(
     connection: &mut Connection,
     parts: &mut [TracedLimit],

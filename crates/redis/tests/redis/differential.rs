@@ -1,4 +1,5 @@
-//! The same trace through core and through the scripts: same outcome, remaining, times, receipts and notes, every step.
+//! The same trace through core and through the scripts: equal outcomes, remaining units, times, receipts and notes at
+//! every step.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -33,10 +34,10 @@ pub(crate) const BLANK: StoreReply = StoreReply {
     note: ReplyNote::Plain,
 };
 
-/// How often each thing occurred that a trace must contain.
+/// How often each required event occurred in the traces.
 type Coverage = BTreeMap<&'static str, u64>;
 
-/// One step of a trace, and what core says to it.
+/// One step of a trace, and core's reply to it.
 pub(crate) struct ExpectedStep {
     pub(crate) ruled: IdentifiedLimit,
     pub(crate) key: [u8; 8],
@@ -45,7 +46,7 @@ pub(crate) struct ExpectedStep {
     pub(crate) expected: StoreReply,
 }
 
-/// Loads the scripts, possibly changed, and returns the digests to call them by.
+/// Loads the scripts, possibly changed, and returns their digests.
 pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 7] {
     Which::EACH.map(|which| {
         redis::cmd("SCRIPT")
@@ -63,7 +64,7 @@ pub(crate) fn first_limit(limit: Limit) -> IdentifiedLimit {
     }
 }
 
-/// Whether a whole number of nanoseconds is not the rate that was asked for, or a window not a whole number of seconds.
+/// Whether the interval or the window does not divide a day.
 fn does_not_divide(limit: &Limit) -> bool {
     let span = match limit.quota() {
         Quota::TokenBucket(bucket) => bucket.interval(),
@@ -79,7 +80,7 @@ fn does_not_divide(limit: &Limit) -> bool {
     !Nanos::DAY.as_nanos().is_multiple_of(span.as_nanos())
 }
 
-/// Plans a trace on one key by asking core, and counts what is in it.
+/// Plans a trace on one key by asking core, and counts its events.
 fn plan(
     dice: &mut TestRng,
     family: Family,
@@ -160,7 +161,7 @@ fn plan(
     (remembering, planned)
 }
 
-/// Runs a trace in one pipeline. The error says where the scripts went another way.
+/// Runs a trace in one pipeline. The error tells where the scripts deviate.
 pub(crate) fn run(
     connection: &mut Connection,
     digests: &[String; 7],
@@ -338,7 +339,7 @@ fn every_promised_server_decides_as_core() {
     }
 }
 
-/// How many of twenty traces notice that a line of the scripts is wrong.
+/// How many of twenty traces notice a wrong line in the scripts.
 fn caught(family: Family, right: &str, wrong: &str) -> u64 {
     let server = Server::start(Kind::Redis);
     let client = redis::Client::open(server.url()).unwrap();
@@ -355,10 +356,10 @@ fn caught(family: Family, right: &str, wrong: &str) -> u64 {
     caught
 }
 
-/// If reading a state as one Lua number went unnoticed, the comparison would prove nothing.
+/// If parsing a state as one Lua number went unnoticed, the comparison would prove nothing.
 #[test]
 fn a_script_that_reads_an_instant_as_one_number_is_caught() {
-    // In the script that spends, and in the one that does everything else with a bucket.
+    // In the script for plain spending, and in the one for all other operations on buckets.
     let changes = [
         (
             "th, tl = tonumber(string.sub(raw, 1, -10)) or 0, tonumber(string.sub(raw, -9))",
@@ -374,7 +375,8 @@ fn a_script_that_reads_an_instant_as_one_number_is_caught() {
     }
 }
 
-/// The same of a counter that reads counts of another window as its own, and of one that carries them over only in words.
+/// The same for a counter that reads counts of another window length as its own, and for one that does not store the
+/// conversion.
 #[test]
 fn a_script_that_forgets_another_windows_length_is_caught() {
     let changes = [

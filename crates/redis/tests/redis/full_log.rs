@@ -1,4 +1,4 @@
-//! Collections at their bound.
+//! Logs at their bound.
 
 use tollgate_core::limit::{Limit, State};
 use tollgate_core::sliding_log::{Log, LogEntry};
@@ -15,7 +15,7 @@ use crate::server_time::connection;
 
 const KEY: [u8; 8] = *b"the full";
 
-/// A log of almost as many entries as there may be, as core and as the script keep it.
+/// A log with almost the largest number of entries, as core and as the script store it.
 fn almost_full(from: u64) -> (Log, Vec<u8>) {
     let entries: Vec<LogEntry> = (0..9_950)
         .map(|n| LogEntry {
@@ -34,7 +34,7 @@ fn almost_full(from: u64) -> (Log, Vec<u8>) {
     (entries.into_iter().collect(), raw)
 }
 
-/// A log that is kept for a longer window than the one that charges it forgets its oldest entry rather than grow.
+/// A full log that is kept for a longer window than the charging limit's drops its oldest entry instead of growing.
 #[test]
 fn a_log_that_is_full_forgets_as_core_does() {
     let long = SlidingLog::builder(10_000, Nanos::HOUR).build().unwrap();

@@ -62,7 +62,7 @@ async fn s_11_every_error_reply_is_one_kind_of_error() {
             .unwrap_err();
         assert_eq!(error.kind(), kind, "{line}: {error}");
         assert!(!error.to_string().contains("127.0.0.1"), "{error}");
-        // A script that is not known is sent along, and that is all; nothing else is sent a second time.
+        // An unknown script is sent once; nothing else is sent a second time.
         let calls = if line.starts_with("NOSCRIPT") { 2 } else { 1 };
         assert_eq!(fake.calls.load(Ordering::SeqCst), calls, "{line}");
     }
@@ -83,7 +83,7 @@ async fn s_10_replies_that_are_not_ours_are_garbled() {
         b"*6\r\n:-1\r\n:0\r\n:1\r\n:0\r\n:0\r\n:0\r\n",
         b"*6\r\n:1\r\n:0\r\n:1\r\n:0\r\n:9223372036854775807\r\n:0\r\n",
         b"*6\r\n:1\r\n:0\r\n:1\r\n:0\r\n:0\r\n:1000000000\r\n",
-        // It admits what core denies: a bucket that is a day in debt.
+        // Admits what core denies: a bucket with a debt of a day.
         b"*6\r\n:1\r\n:0\r\n:1\r\n:0\r\n:999999\r\n:0\r\n",
         b"*7\r\n:1\r\n:0\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
     ];
@@ -113,7 +113,7 @@ async fn s_10_replies_that_are_not_ours_are_garbled() {
     );
 }
 
-/// Whatever integers come, of whatever number: an answer or an error.
+/// Any number of any integers gives a reply or an error.
 #[test]
 fn s_10_no_integers_make_the_decoder_panic() {
     let window = FixedWindow::builder(5, Window::Epoch(Nanos::HOUR))

@@ -1,4 +1,4 @@
-//! What core says to the store contract's operations: the specification that scripts are held to.
+//! The store contract's operations, decided by core: the specification of the scripts.
 
 use tollgate_core::limit::{Limit, Quota, State};
 use tollgate_core::reservation::{
@@ -8,14 +8,14 @@ use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
 use tollgate_redis::ReservationRetention;
 use tollgate_store::{Op, ReplyNote, StoreReply};
 
-/// One key of one limit, decided by core alone.
+/// One key of one limit, decided by core.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     state: State,
     ledger: ReservationLedger,
-    /// When each reservation that the ledger remembers will be forgotten.
+    /// When each reservation in the ledger will be forgotten.
     forgotten_at: Vec<Timestamp>,
-    /// The quota that a counter's state was written under.
+    /// The quota under which a counter's state was written.
     writer: Option<SlidingCounter>,
 }
 
@@ -31,7 +31,7 @@ impl Model {
         limit.status(&self.inherited(limit, now), now)
     }
 
-    /// The quota of another length that a counter's state was written under, and the one that finds it.
+    /// The counter quota under which the state was written and the present one, if their window lengths differ.
     fn change_of_length(&self, limit: &Limit) -> Option<(SlidingCounter, SlidingCounter)> {
         let (old, Quota::SlidingCounter(new)) = (self.writer?, limit.quota()) else {
             return None;
@@ -39,7 +39,7 @@ impl Model {
         (old.window() != new.window()).then_some((old, *new))
     }
 
-    /// The state that this limit finds: what a counter of another length has left is carried over as core says.
+    /// The state for this limit: a counter of another window length is converted as core does.
     fn inherited(&self, limit: &Limit, now: Timestamp) -> State {
         match (&self.state, self.change_of_length(limit)) {
             (State::Counter(counter), Some((old, new))) => {
@@ -49,13 +49,13 @@ impl Model {
         }
     }
 
-    /// Whether a counter of another length has left something that this limit finds.
+    /// Whether a converted counter of another window length is not empty.
     pub(crate) fn is_carried_over(&self, limit: &Limit, now: Timestamp) -> bool {
         let is_something = self.status(limit, now).reset_after > Nanos::ZERO;
         self.change_of_length(limit).is_some() && is_something
     }
 
-    /// `None` if the algorithm does not know the operation.
+    /// `None` if the algorithm does not support the operation.
     pub(crate) fn step(
         &mut self,
         limit: &Limit,
@@ -168,7 +168,7 @@ impl Model {
         })
     }
 
-    /// A peek leaves no trace.
+    /// A peek changes nothing.
     fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<StoreReply> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, Op::Spend(cost)).ok()?;

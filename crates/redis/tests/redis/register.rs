@@ -1,4 +1,4 @@
-//! The register of a fleet on real servers: who is there, what was said, and for how long both are kept.
+//! The register of a fleet on real servers: its nodes, its entries, and their expiry.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tollgate_testkit::register::ModelRegister;
 use crate::server_time::{LONG_TIMEOUT, connection};
 use crate::topology::wait_until;
 
-/// Long enough that nobody dies of a busy machine.
+/// Long enough that no node expires on a busy machine.
 const LIFE: Nanos = Nanos::from_secs(30);
 
 async fn register_with(url: String, secret: [u8; 16]) -> RedisRegister {
@@ -64,7 +64,7 @@ fn nodes(roll: &MemberList) -> Vec<u64> {
         .collect()
 }
 
-/// Entries in few words: `name=body`, or `name-` if it is gone.
+/// Entries in short form: `name=body`, or `name-` for a tombstone.
 fn told(said: &RegisterSnapshot) -> Vec<String> {
     let tell = |entry: &tollgate_store::register::RegisterEntry| {
         let body = String::from_utf8_lossy(&entry.body);
@@ -153,7 +153,7 @@ async fn s_26_a_node_that_is_not_heard_of_is_gone_after_its_life_by_the_servers_
     clock.advance(Duration::from_secs(1));
     let roll = register.heartbeat(&beat(1), life).await.unwrap();
     assert_eq!(nodes(&roll), [1], "its life is over");
-    // A clock that goes back by a day must not make the dead live for another.
+    // A clock that goes back by a day must not extend the lease of a dead node.
     register.heartbeat(&beat(2), life).await.unwrap();
     clock.set_back(Duration::from_secs(86_400));
     let roll = register.heartbeat(&beat(1), life).await.unwrap();
@@ -208,7 +208,7 @@ async fn i02_what_is_put_again_is_not_put_twice() {
         .await
         .unwrap();
     assert!(second.version > first.version);
-    // Node 1 has not heard the answer. It must not win over what came after.
+    // Node 1 missed the reply. Its repeated put must not overwrite the later one.
     let again = register
         .put(NodeId(1), 1, &[set("a", "old")])
         .await
@@ -304,7 +304,7 @@ async fn everything_is_bounded_and_errors_say_by_what() {
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
     register.heartbeat(&beat(5), LIFE).await.unwrap();
-    // At once, so that a busy machine does not let the first die before the last is there.
+    // In one call, so that on a busy machine the first node does not expire before the last one is added.
     let crowd = "local t = redis.call('TIME')[1] * 1000 + 50000 \
         for n = 2, tonumber(ARGV[1]) do \
             redis.call('HSET', KEYS[1], 'node' .. n, 'x') redis.call('ZADD', KEYS[2], t, 'node' .. n) \
@@ -401,7 +401,7 @@ async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
     assert_eq!(holders.count(), 1, "one of them has all of it");
 }
 
-/// Everything that is stored, to be put back as a replica would that was promoted before it had heard all.
+/// A copy of all keys, to simulate the promotion of a lagging replica.
 fn snapshot(server: &Server) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut connection = connection(server);
     let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -446,7 +446,7 @@ async fn s_16_a_register_that_lost_its_end_in_a_failover_says_so_even_if_others_
     assert_eq!((said.lost_after, said.entries.len()), (None, 0));
 }
 
-/// Random numbers that a seed repeats (splitmix64).
+/// Random numbers that repeat with the seed (splitmix64).
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -458,7 +458,7 @@ impl SplitMix {
     }
 }
 
-/// The same calls on the register and on the model. Answers where the first difference is.
+/// Runs the same calls on the register and on the model. Returns the first difference.
 async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Option<String> {
     let mut dice = SplitMix(seed);
     let mut numbers = [0_u64; 3];
@@ -483,7 +483,7 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
             continue;
         }
         let number = &mut numbers[usize::try_from(node).unwrap()];
-        // Now and then the same again.
+        // Sometimes repeat the last number.
         *number += u64::from(*number == 0 || dice.below(5) > 0);
         let change = |dice: &mut SplitMix| {
             let how = [PutMode::Set, PutMode::SetIfAbsent, PutMode::Remove]

@@ -1,5 +1,5 @@
-//! What a key and a decision cost on the server, beside the script that articles print: held to what is promised. How long
-//! they take is measured by `cargo xtask bench redis`.
+//! The server's cost per key and per decision, compared with the widely published script. `cargo xtask bench redis`
+//! measures the time.
 
 use redis::Connection;
 use tollgate_core::{Rate, TokenBucket};
@@ -11,7 +11,7 @@ use tollgate_testkit::redis::{Kind, Server, article, info};
 use crate::SECRET;
 use crate::server_time::{connection, numbered_limit, slow_bucket};
 
-/// As many as the reference numbers were taken with: how full the server's tables are is part of the cost.
+/// The number of keys of the reference numbers: the fill level of the server's tables is part of the cost.
 const KEYS: u64 = 50_000;
 
 fn load(connection: &mut Connection, text: &str) -> String {
@@ -19,7 +19,7 @@ fn load(connection: &mut Connection, text: &str) -> String {
     load.unwrap()
 }
 
-/// A section of what the server says of itself.
+/// A section of `INFO`.
 fn info(connection: &mut Connection, section: &str) -> String {
     let info = redis::cmd("INFO").arg(section).query(connection);
     info.unwrap()
@@ -109,7 +109,7 @@ fn a_token_bucket_takes_at_most_135_bytes() {
     assert!(of_redis <= 135.0, "{of_redis}");
 }
 
-/// Commands that scripts ran since the counters were reset, for each of so many calls.
+/// Commands that scripts ran since the counters were reset, per call.
 fn commands_per_call(connection: &mut Connection, calls: u64) -> f64 {
     let stats = info(connection, "commandstats");
     let inside = ["get", "mget", "set", "time", "hmget", "hmset", "expire"];
@@ -117,7 +117,7 @@ fn commands_per_call(connection: &mut Connection, calls: u64) -> f64 {
     counts.map(|command| command.calls).sum::<u64>() as f64 / calls as f64
 }
 
-/// Commands that one call of our script runs, and of the article's.
+/// Commands that one call of our script and one of the published script run.
 fn commands(burst: u64) -> [f64; 2] {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
@@ -142,7 +142,7 @@ fn commands(burst: u64) -> [f64; 2] {
     })
 }
 
-/// How much a script asks of the server is the same everywhere, unlike the time that it takes.
+/// The number of commands is the same on every machine, unlike the time.
 #[test]
 fn a_decision_asks_less_of_the_server_than_the_articles() {
     for (burst, what) in [(1_000_000, "admit"), (1, "deny")] {

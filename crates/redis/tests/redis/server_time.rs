@@ -1,4 +1,4 @@
-//! The store as it is used: on the server's clock, by several clients at once, with keys that expire.
+//! The store as it is used: on the server's clock, by several concurrent clients, with keys that expire.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ async fn a_full_bucket_is_an_absent_key() {
         .unwrap();
     assert_eq!(answer.status.remaining, 0);
     let mut connection = connection(&server);
-    // No longer than the refill of 40 ms, rounded up.
+    // At most the refill time of 40 ms, rounded up.
     let (name,): (String,) = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let left: i64 = redis::cmd("PTTL")
         .arg(&name)
@@ -239,7 +239,7 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
             b"f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
             b"l\0\0\0\0\0\x01x",
             b"c\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-            // Counters that say a window of no time, one shorter than its tick, and a tick beyond any time.
+            // Counters with an empty window, a window shorter than its tick, and a tick beyond any time.
             b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0",
             b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\x01\0\0\0\0\x0a",
             b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\xff",

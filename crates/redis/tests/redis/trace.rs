@@ -1,4 +1,4 @@
-//! Random traces: quotas, instants and operations, the same for the same seed, with everything in them that has broken
+//! Random traces: quotas, instants and operations that repeat with the seed, including everything that has broken
 //! limiters before.
 
 use tollgate_core::concurrency::LeaseId;
@@ -10,7 +10,7 @@ use tollgate_core::{
 };
 use tollgate_store::Op;
 
-/// Numbers that look random and are the same for the same seed.
+/// Random numbers that repeat with the seed.
 #[derive(Debug)]
 pub(crate) struct TestRng(u64);
 
@@ -34,7 +34,7 @@ impl TestRng {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 
-    /// A number of any width: small and huge ones are equally likely.
+    /// A number of random width: small and huge numbers are equally likely.
     pub(crate) fn wide(&mut self) -> u64 {
         let bits = self.below(65);
         if bits == 0 {
@@ -80,7 +80,7 @@ const PERIODS: [Nanos; 7] = [
     Nanos::YEAR,
 ];
 
-/// A quota that can be built, and the span in which it changes noticeably.
+/// A quota that can be built, and the time in which it changes noticeably.
 pub(crate) fn limit(dice: &mut TestRng, family: Family) -> (Limit, u64) {
     loop {
         let is_extreme = dice.chance(15);
@@ -140,7 +140,7 @@ pub(crate) fn limit(dice: &mut TestRng, family: Family) -> (Limit, u64) {
     }
 }
 
-/// Windows of every kind, and how long they last.
+/// A window of random kind, and its length.
 fn window(dice: &mut TestRng, period: Nanos) -> (Window, u64) {
     let window = match dice.below(4) {
         0 => Window::Epoch(period),
@@ -165,7 +165,7 @@ fn window(dice: &mut TestRng, period: Nanos) -> (Window, u64) {
     (window, span)
 }
 
-/// What the next instant is, beside the last.
+/// The relation of the next instant to the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockStep {
     Still,
@@ -212,7 +212,7 @@ pub(crate) fn cost(dice: &mut TestRng, most: u64) -> u64 {
     }
 }
 
-/// An operation that the family knows. `receipts` are what was charged before.
+/// An operation that the family supports. `receipts` are earlier charges.
 pub(crate) fn operation(
     dice: &mut TestRng,
     family: Family,

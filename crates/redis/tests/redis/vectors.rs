@@ -1,4 +1,4 @@
-//! The vectors, through the scripts: what was worked out from the specification holds here as it does in core.
+//! The test vectors through the scripts: they hold here as in core.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::SECRET;
 use crate::differential::{BLANK, first_limit};
 use crate::server_time::connection;
 
-/// A server that decides at the instants that a vector names.
+/// A server that decides at the instants of a vector.
 struct ScriptSubject(Connection);
 
 impl Batches for ScriptSubject {
@@ -60,10 +60,10 @@ impl Batches for ScriptSubject {
         Ok((decided.verdict, answers))
     }
 
-    /// States say what they were counted under, so a look is enough: it finds another window and carries the counts over.
+    /// States record their window length, so a peek is enough: it converts the counts.
     fn change(&mut self, now: Timestamp, key: &str, _old: &Limit, new: &Limit) {
         let looked = self.batch(now, None, &[(key, new, Op::Spend(0))]);
-        // A limit that cannot be spent on has nothing to carry over.
+        // A limit that cannot be spent on has nothing to convert.
         assert!(matches!(looked, Ok(_) | Err(OpError::Unsupported)));
     }
 }

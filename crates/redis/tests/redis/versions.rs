@@ -1,8 +1,7 @@
-//! Two versions of ours on one server: what the version before has written is read, and what this one writes that one can
-//! read, because it is the same to the byte.
+//! Two versions of Tollgate on one server: this version reads the states of the previous one and writes the same bytes.
 //!
-//! If a state here changes, the versions do not understand each other. Keep reading the old one, with a case of its own, or
-//! give the layout another name than `tg1`.
+//! If a state here changes, the two versions cannot read each other's states. Keep reading the old format, with a case
+//! of its own, or use another prefix than `tg1`.
 
 use redis::Connection;
 use tollgate_core::concurrency::LeaseId;
@@ -23,7 +22,7 @@ use crate::server_time::connection;
 
 const START: Timestamp = Timestamp::from_secs(1_799_996_400);
 
-/// A limit, what is done to it a second apart, the states of its keys after that, and what remains then.
+/// A limit, operations a second apart, the states of its keys afterwards, and the remaining units.
 struct Case {
     name: &'static str,
     limit: Limit,
@@ -151,7 +150,7 @@ impl ScriptHarness {
         }
     }
 
-    /// Asks so many seconds after the start. Also says by which names.
+    /// Decides this many seconds after the start. Returns also the names of the keys.
     fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (StoreReply, Vec<Vec<u8>>) {
         let limit = first_limit(limit);
         let check = [QuotaCheck {
@@ -178,7 +177,7 @@ impl ScriptHarness {
         )
     }
 
-    /// What is stored, in hexadecimal, by name.
+    /// The stored states in hexadecimal, ordered by name.
     fn states(&mut self) -> Vec<String> {
         let mut names: Vec<Vec<u8>> = redis::cmd("KEYS")
             .arg("*")
@@ -223,7 +222,7 @@ fn s_41_states_of_the_version_before_are_read_and_ours_are_the_same() {
             wrong.push(format!("{}: {states:?}", case.name));
             continue;
         }
-        // The same from the other side: the states are there, and somebody else has written them.
+        // The reverse: read states that another version wrote.
         rig.forget();
         names.sort();
         for (name, state) in names.iter().zip(case.states) {

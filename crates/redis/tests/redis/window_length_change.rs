@@ -1,4 +1,4 @@
-//! A sliding counter whose window gets another length, and states that an earlier version of the script has written.
+//! A sliding counter whose window length changes, and states that an earlier version of the script wrote.
 
 use redis::Connection;
 use tollgate_core::{Nanos, Outcome, SlidingCounter, Timestamp};
@@ -31,7 +31,7 @@ impl CounterHarness {
         }
     }
 
-    /// Asks so many seconds after the start, and answers also with what is stored then.
+    /// Decides this many seconds after the start, and returns the reply and the stored state.
     fn ask(&mut self, quota: SlidingCounter, after: u64, op: Op) -> (StoreReply, Vec<u8>) {
         let limit = first_limit(quota.into());
         let check = [QuotaCheck {
@@ -75,7 +75,7 @@ fn a_new_window_length_inherits_the_estimate() {
     let (minute, hour) = (quota(200, Nanos::MINUTE), quota(1_000, Nanos::HOUR));
     counter.ask(minute, 0, Op::Spend(80));
     counter.ask(minute, 60, Op::Spend(30));
-    // 70 % into the window: 80 · 0.30 + 30 = 54, of which the hour knows nothing else.
+    // 70 % into the window: 80 · 0.30 + 30 = 54.
     let (looked, _) = counter.ask(hour, 102, Op::Peek(0));
     assert_eq!(looked.status.remaining, 1_000 - 54);
     let (spent, _) = counter.ask(hour, 102, Op::Spend(6));
@@ -84,7 +84,7 @@ fn a_new_window_length_inherits_the_estimate() {
     assert_eq!(later.status.remaining, 1_000 - 60, "it is the hour's now");
 }
 
-/// Were the old counts left as they are by a denial, they would fade as before and not as the denial said.
+/// If a denial did not store the converted counts, they would fade as before and not as its retry time says.
 #[test]
 fn the_time_that_a_denial_names_holds_after_a_change_of_length() {
     let mut counter = CounterHarness::start();
@@ -103,7 +103,7 @@ fn the_time_that_a_denial_names_holds_after_a_change_of_length() {
     assert_eq!(admitted.outcome, Outcome::Allow);
 }
 
-/// Old and new processes ask in turn while a new length is rolled out.
+/// Old and new processes alternate while a new length is rolled out.
 #[test]
 fn lengths_in_turn_mint_nothing() {
     let mut counter = CounterHarness::start();
@@ -128,7 +128,7 @@ fn a_state_without_its_window_is_read_under_the_window_that_asks() {
         28,
         "as much as fits the server's allocation of 48"
     );
-    // What the first version of the script wrote.
+    // The state as the first version of the script wrote it.
     counter.put(&stored[..18]);
     let (looked, _) = counter.ask(minute, 1, Op::Peek(0));
     assert_eq!(looked.status.remaining, 70);

@@ -1,7 +1,8 @@
-//! One request on any number of limits: take what is needed in one order, decide at one instant, charge all or none.
+//! One batch on any number of limits: lock all states in one order, decide at one instant, charge all or none.
 //!
-//! The order is: doors of keys that are new, by address; slots, by address; shelves, by index. Nobody who holds a later
-//! kind waits for an earlier one, so nobody waits in a circle. Must not know: how tables and shelves are built.
+//! The lock order is: insert locks of new keys, by address; slots, by address; variable-state shards, by index. No
+//! thread waits for an earlier kind while it holds a later one, so there is no deadlock. Must not know: how tables and
+//! shards are built.
 
 use std::sync::MutexGuard;
 
@@ -21,35 +22,35 @@ use crate::clock::Clock;
 use crate::contract::{Op, QuotaCheck, StoreReply};
 use crate::store_error::{StoreError, StoreErrorKind};
 
-/// What a check holds while it is decided.
+/// The slot that a check has locked.
 #[derive(Debug, Default)]
 pub(super) enum SlotAccess<'a> {
-    /// Nothing yet, or nothing but a shelf.
+    /// None yet, or the state is in a shard.
     #[default]
     Nothing,
     Word(SlotGuard<'a, 1>),
     Pair(SlotGuard<'a, 2>),
     NewWord(VacantSlot<'a, 1>),
     NewPair(VacantSlot<'a, 2>),
-    /// There is no room for the key: the overflow decides.
+    /// There is no room for the key: the overflow sketch decides.
     Full,
 }
 
-/// The parts of a batch of at most N checks, in the order of the checks.
+/// A batch of at most N checks. Arrays are in the order of the checks unless noted.
 pub(super) struct Batch<'a, const N: usize> {
     places: [Option<StateHash>; N],
     holdings: [SlotAccess<'a>; N],
     doors: [Option<BitGuard<'a>>; N],
-    /// Locked shelves with their indices, in ascending order.
+    /// Locked shards with their indices, in ascending order.
     shelves: [Option<(usize, MutexGuard<'a, VariableStateShard>)>; N],
     /// The overflow sketch, locked last and only if it is needed.
     overflow: Option<MutexGuard<'a, Sketch>>,
-    /// The instant of the decision, and who cleans the shelves up after it.
+    /// The instant of the decision, and the store that cleans up the shards after it.
     decided: Option<(Timestamp, &'a VariableStates)>,
 }
 
 impl<const N: usize> Drop for Batch<'_, N> {
-    /// Also after an error, and by unwinding: no box stays claimed.
+    /// Runs also after an error or a panic, so that no state stays claimed.
     fn drop(&mut self) {
         if let Some((now, shelves)) = self.decided {
             for (_, shelf) in self.shelves.iter_mut().flatten() {
@@ -60,7 +61,7 @@ impl<const N: usize> Drop for Batch<'_, N> {
 }
 
 impl<'a, const N: usize> Batch<'a, N> {
-    /// Decides on at most N checks.
+    /// Decides at most N checks.
     pub(super) fn decide<C: Clock>(
         memory: &'a MemoryStore<C>,
         checks: &[QuotaCheck<'_>],
@@ -103,7 +104,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         Ok(())
     }
 
-    /// Takes the slots of all keys if all of them have one: the usual case, without doors.
+    /// Locks the slots of all keys if all of them have one: the common case, without insert locks.
     fn take_known<C: Clock>(
         &mut self,
         memory: &'a MemoryStore<C>,
@@ -112,7 +113,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         self.take_slots(memory, checks, false)
     }
 
-    /// Takes doors, then slots, then looks for room for keys that have none.
+    /// Takes insert locks, then slots, then makes room for keys without a slot.
     fn take_all<C: Clock>(
         &mut self,
         memory: &'a MemoryStore<C>,
@@ -204,8 +205,8 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
     }
 
-    /// Takes the slots of the keys that have one, by address. Answers false if somebody moved meanwhile, or if a key
-    /// has none and `may_miss` does not allow that.
+    /// Locks the slots of keys that have one, by address. Returns false if a key was moved meanwhile, or if a key has
+    /// no slot and `may_miss` is false.
     fn take_slots<C: Clock>(
         &mut self,
         memory: &'a MemoryStore<C>,
@@ -274,7 +275,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
     }
 
-    /// Decides on every check, then stores all of it or none.
+    /// Decides every check, then stores all changes or none.
     fn settle<C: Clock>(
         &mut self,
         memory: &'a MemoryStore<C>,
@@ -309,7 +310,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         Ok(verdict)
     }
 
-    /// Everything that the check needs, in hand. `None` only for an index that no check has.
+    /// The check with its locked state. `None` only for an index without a check.
     fn step<'b, C: Clock>(
         &'b mut self,
         memory: &'a MemoryStore<C>,
@@ -348,7 +349,7 @@ impl<'a, const N: usize> Batch<'a, N> {
     }
 }
 
-/// A slot that was found and is not held yet.
+/// A slot that was found and is not locked yet.
 enum FoundSlot<'a> {
     Word(Slot<'a, 1>),
     Pair(Slot<'a, 2>),
@@ -362,7 +363,7 @@ impl<'a> FoundSlot<'a> {
         }
     }
 
-    /// Takes the slot's bit; answers who lives there.
+    /// Locks the slot and returns its tag.
     fn take(self) -> (SlotAccess<'a>, u64) {
         match self {
             Self::Word(slot) => {

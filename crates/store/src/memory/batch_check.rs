@@ -1,6 +1,7 @@
-//! One check of a batch: first what it comes to, then, once all have spoken, what is stored and answered.
+//! One check of a batch: `decide` computes its transition, and after all checks are decided `commit` stores it and
+//! makes the reply.
 //!
-//! Must not know: how slots and shelves were taken; they are held when it is asked.
+//! Must not know: how slots and shards were locked; they are locked when it runs.
 
 use std::sync::MutexGuard;
 
@@ -18,7 +19,7 @@ use super::word_state::{self, StateWords};
 use crate::contract::{Op, QuotaCheck, ReplyNote, StoreReply};
 use crate::store_error::{StoreError, StoreErrorKind};
 
-/// A check with everything it needs in hand.
+/// A check with its locked state.
 pub(super) struct BatchCheck<'b, 'a, C> {
     pub(super) memory: &'a MemoryStore<C>,
     pub(super) check: &'b QuotaCheck<'b>,
@@ -29,7 +30,7 @@ pub(super) struct BatchCheck<'b, 'a, C> {
     pub(super) overflow: &'b mut Option<MutexGuard<'a, Sketch>>,
 }
 
-/// What a check comes to, nothing stored yet.
+/// The result of deciding a check, not stored yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckTransition {
     transition: Transition<StateChange>,
@@ -37,7 +38,7 @@ pub(super) struct CheckTransition {
     ledger: LedgerChange,
 }
 
-/// What is to be stored.
+/// The change to store.
 #[derive(Clone, Copy, Debug)]
 enum StateChange {
     Word([u64; 1]),
@@ -58,7 +59,7 @@ impl CheckTransition {
         self.transition.outcome
     }
 
-    /// An answer that changes nothing.
+    /// A result that changes nothing.
     fn unchanged(outcome: Outcome, receipt: Receipt, note: ReplyNote) -> Self {
         let transition = Transition {
             outcome,
@@ -74,28 +75,28 @@ impl CheckTransition {
 }
 
 impl<C> BatchCheck<'_, '_, C> {
-    /// What the check comes to.
+    /// Decides the check.
     #[inline]
     pub(super) fn decide(&mut self) -> Result<CheckTransition, StoreError> {
         match self.check.op {
             Op::Reserve { id, cost, hold } => self.reserve(id, cost, hold),
             Op::SettleReserved { id, actual } => self.close(id, Some(actual)),
             Op::CancelReserved(id) => self.close(id, None),
-            // Decided as a spend also where there is no room for the key; only then is nothing stored.
+            // Decided like a spend, also by the overflow sketch; then nothing is stored.
             Op::Peek(cost) => {
                 let mut peeked = self.decide_op(Op::Spend(cost))?;
                 peeked.transition.next = None;
                 peeked.transition.receipt.cost = 0;
                 Ok(peeked)
             }
-            // Made anew: only what a charge has is written then, not what the largest operation has.
+            // Rebuilt, so that only the fields of a charge are written and not those of the largest operation.
             Op::Spend(cost) => self.decide_op(Op::Spend(cost)),
             Op::ChargeAlways(cost) => self.decide_op(Op::ChargeAlways(cost)),
             op => self.decide_op(op),
         }
     }
 
-    /// Stores what the check came to if all admit, or if it only corrects; answers either way.
+    /// Stores the transition if all checks admit, or if it is a correction; returns the reply.
     pub(super) fn commit(&mut self, stepped: CheckTransition, all_admit: bool) -> StoreReply {
         let CheckTransition {
             transition,
@@ -172,7 +173,7 @@ impl<C> BatchCheck<'_, '_, C> {
             }
             None => return Ok(self.decide_by_overflow(op)),
         };
-        // The key's own state has the first word: whom it denies stays denied, and what only shrinks it needs no bytes.
+        // The key's own state decides first: a denied key stays denied, and a smaller state needs no bytes.
         let is_growth = decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some())
             && remembers_more(op);
         if is_growth && !shelves.has_room_to_grow(shelf, now) {
@@ -188,7 +189,7 @@ impl<C> BatchCheck<'_, '_, C> {
         }
     }
 
-    /// Decides without a place of its own for the key.
+    /// Decides by the overflow sketch, without a state of the key's own.
     fn decide_by_overflow(&mut self, op: Op) -> CheckTransition {
         let receipt = Receipt {
             cost: 0,
@@ -197,7 +198,7 @@ impl<C> BatchCheck<'_, '_, C> {
         };
         let limit = &self.check.limit.limit;
         let Some(bucket) = limit.stricter_bucket() else {
-            // Nothing stands in for places held: refuse until somebody may have left.
+            // No sketch can replace leases: deny until some may have expired.
             let retry_after = limit.lease_duration().unwrap_or(Nanos::SECOND);
             return CheckTransition::unchanged(
                 Outcome::Deny { retry_after },
@@ -214,7 +215,7 @@ impl<C> BatchCheck<'_, '_, C> {
             Op::Spend(cost) => bucket.decide(owed, self.now, cost),
             Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
             Op::ChargeAlways(cost) => bucket.charge_always(owed, self.now, cost),
-            // What a sketch was charged cannot be taken out again.
+            // A charge cannot be removed from a sketch.
             _ => return CheckTransition::unchanged(Outcome::Allow, receipt, ReplyNote::Overflow),
         };
         CheckTransition {
@@ -257,7 +258,7 @@ impl<C> BatchCheck<'_, '_, C> {
         };
         match stored.ledger.status(now, &terms, id) {
             ReservationStatus::Known(receipt) => {
-                // A look, which like any other puts a state right that a clock left too far ahead.
+                // A peek, which also corrects a state that lies too far ahead because the clock went back.
                 let mut stepped = self.decide_op(Op::Spend(0))?;
                 stepped.transition.receipt = receipt;
                 stepped.note = ReplyNote::AlreadyReserved;
@@ -308,7 +309,7 @@ impl<C> BatchCheck<'_, '_, C> {
             }
             Correction::AlreadyClosed => ReplyNote::AlreadyClosed,
             Correction::Expired => ReplyNote::ReservationExpired,
-            // What is forgotten is not closed by asking about it.
+            // An unknown reservation is not closed.
             Correction::Unknown => {
                 return Ok(CheckTransition::unchanged(
                     Outcome::Allow,
@@ -317,7 +318,7 @@ impl<C> BatchCheck<'_, '_, C> {
                 ));
             }
         };
-        // The first settle or cancel is the one that counts, also where it came too late to change anything.
+        // The first settle or cancel closes the reservation, even if it comes too late to change anything.
         Ok(CheckTransition {
             ledger: LedgerChange::Close(id),
             ..CheckTransition::unchanged(Outcome::Allow, none, note)
@@ -369,7 +370,7 @@ impl<C> BatchCheck<'_, '_, C> {
         self.memory.variable_states().recount_bytes(stored);
     }
 
-    /// Where the limit stands now.
+    /// The limit's status now.
     fn status(&mut self) -> QuotaStatus {
         let (limit, now) = (&self.check.limit.limit, self.now);
         let of = |state: &State| limit.status(state, now);
@@ -400,8 +401,8 @@ where
     <StateWords as word_state::WordState<W>>::read(limit, words)
 }
 
-/// Whether the operation, if admitted, makes a collection longer. Corrections are always carried out: there is one for each
-/// charge at most.
+/// Whether the operation, if admitted, lengthens a collection. Corrections are always stored: there is at most one for
+/// each charge.
 const fn remembers_more(op: Op) -> bool {
     matches!(
         op,

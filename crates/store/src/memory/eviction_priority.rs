@@ -1,8 +1,8 @@
-//! What a slot's state is worth keeping, by limit: how much of its quota a key has used, and whether it is being denied.
+//! Eviction priorities: how much of its quota a key has used, and whether it is being denied.
 //!
-//! When a table is full the slot that goes is the one whose loss forgives the least. A slot does not say by which tier of
-//! its limit its key is decided, so a state is measured by the largest tier; one that the smallest tier would deny goes only
-//! when nothing else is left. Must not know: keys, slots, how the state came about.
+//! When a table is full, it evicts the state whose loss refunds the least. A slot does not record the tier of its key,
+//! so usage is measured by the limit's largest tier. A state that the smallest tier would deny is evicted only if no
+//! other state is left. Must not know: keys, slots, how the state came about.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,36 +13,36 @@ use tollgate_core::limit::{Limit, UsageScale};
 
 use crate::contract::LimitId;
 
-/// How many limits there can be: their numbers have two bytes. A model makes thousands of stores and needs few.
+/// The number of possible limits: ids have two bytes. Loom models make thousands of stores and need few limits.
 const LIMITS: usize = if cfg!(loom) { 16 } else { 1 << 16 };
 
-/// The most tiers of one limit that are told apart. A further one takes the place of the last.
+/// The most tiers of one limit that are kept. A further tier replaces the last.
 pub(super) const MAX_TIERS: usize = 256;
 
-/// Usage is measured in parts of this.
+/// Usage is a fraction of this.
 const FULL_USE: u64 = 1 << 32;
 
-/// The full quota of a limit that was forgotten and stays so.
+/// The full quota of a removed limit. It is never added again.
 const REMOVED: u64 = u64::MAX;
 
-/// What is known of every limit by number. A limit that is not known any more is worth nothing: its slots are free.
+/// The usage scale of every limit, by id. States of unknown limits have no priority: their slots are free.
 #[derive(Debug)]
 pub(super) struct EvictionPriorities {
     limits: Box<[LimitPriority]>,
-    /// What entries are made of that are not a single quota. Whoever changes an entry holds the lock.
+    /// The tiers of limits that have more than one. Changes of `limits` hold this lock.
     tiers: Mutex<BTreeMap<u16, LimitTiers>>,
 }
 
-/// One limit, all of its tiers together.
+/// The usage scale of one limit over all of its tiers.
 #[derive(Debug, Default)]
 struct LimitPriority {
-    /// A full quota of the largest tier; zero for a limit that is not known yet, [`GONE`] for one that is gone.
+    /// The full quota of the largest tier; 0 for an unknown limit, [`REMOVED`] for a removed one.
     full: AtomicU64,
-    /// The use above which no tier admits even one more unit.
+    /// Above this use no tier admits one more unit.
     denied_above: AtomicU64,
-    /// The use above which some tier does not.
+    /// Above this use the smallest tier denies.
     some_tier_denies_above: AtomicU64,
-    /// How long after its first word's instant a state still counts, the longest of all tiers.
+    /// How long after the instant in its first word a state still counts; the maximum over all tiers.
     tail: AtomicU64,
 }
 
@@ -50,20 +50,20 @@ struct LimitPriority {
 #[derive(Clone, Debug, Default)]
 struct LimitTiers {
     known: Vec<UsageScale>,
-    /// Whether a snapshot told of them: the first that is learnt from a quota in force takes their place.
+    /// Whether they come from a snapshot. The first tier that is added replaces them.
     is_restored: bool,
 }
 
-/// What a state is worth.
+/// The priority of a state; a higher one is kept longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionPriority {
-    /// Nothing: the state has expired or its limit is gone.
+    /// The state has expired, or its limit was removed.
     Free,
-    /// So much of the quota is used; losing the state forgives that much.
+    /// The used fraction of the quota. Evicting the state refunds that much.
     Used(u64),
-    /// So much of the largest tier's quota is used, and a key of the smallest would be denied.
+    /// The used fraction of the largest tier's quota. A key of the smallest tier would be denied.
     DeniedBySomeTier(u64),
-    /// The key is being denied; losing the state would admit it.
+    /// The key is being denied. Evicting the state would admit it.
     Denied,
 }
 
@@ -77,7 +77,8 @@ impl EvictionPriorities {
         }
     }
 
-    /// Makes a limit known, or a further tier of one. Nothing is allocated for the first: a key that moves in may bring it.
+    /// Adds a limit, or a further tier of one. Allocates nothing for the first tier, because it may be added on the
+    /// request path.
     pub(super) fn add_tier(&self, id: LimitId, limit: &Limit) {
         let measure = divisible_scale(limit);
         self.change(id, |entry, tiers| match tiers {
@@ -89,7 +90,7 @@ impl EvictionPriorities {
         });
     }
 
-    /// Makes a limit's quota known in the place of another, which counts no more. Other tiers stay as they are.
+    /// Replaces one quota of a limit by another. Other tiers stay.
     pub(super) fn replace_tier(&self, id: LimitId, old: &Limit, new: &Limit) {
         let [old, new] = [old, new].map(divisible_scale);
         self.change(id, |entry, tiers| {
@@ -99,8 +100,7 @@ impl EvictionPriorities {
         });
     }
 
-    /// Makes a limit known unless it is already, or was forgotten: states of a limit that nobody announced are worth
-    /// keeping too.
+    /// Adds a limit unless it is known or was removed. So states of limits that were never announced are kept too.
     pub(super) fn add_if_unknown(&self, id: LimitId, limit: &Limit) {
         let entry = self.limits.get(usize::from(id.0.get()));
         if entry.is_some_and(|entry| entry.full.load(Ordering::Relaxed) == 0) {
@@ -108,7 +108,7 @@ impl EvictionPriorities {
         }
     }
 
-    /// Forgets a limit: its slots are free from now on.
+    /// Removes a limit: its slots are free from now on.
     pub(super) fn remove(&self, id: LimitId) {
         let mut all = self.lock();
         all.remove(&id.0.get());
@@ -117,7 +117,7 @@ impl EvictionPriorities {
         }
     }
 
-    /// What a snapshot says of a limit, until its quotas are learnt.
+    /// Restores a limit's tiers from a snapshot. The first `add_tier` replaces them.
     pub(super) fn restore(&self, id: LimitId, measures: Vec<UsageScale>) {
         let restored = LimitTiers {
             known: measures,
@@ -126,7 +126,7 @@ impl EvictionPriorities {
         self.change(id, |_, _| Some(restored));
     }
 
-    /// All limits that are known, in ascending order, with their tiers.
+    /// All known limits with their tiers, in ascending order.
     pub(super) fn all(&self) -> Vec<(u16, Vec<UsageScale>)> {
         let all = self.lock();
         let mut limits = Vec::new();
@@ -139,7 +139,7 @@ impl EvictionPriorities {
         limits
     }
 
-    /// What a state of one or two words is worth under the limit of this number.
+    /// The priority of a state of one or two words under the limit with this id.
     pub(super) fn priority_of<const W: usize>(
         &self,
         limit: u16,
@@ -172,7 +172,7 @@ impl EvictionPriorities {
         EvictionPriority::Used(part)
     }
 
-    /// Changes a limit's entry, and its tiers if it has several. What is gone stays gone.
+    /// Changes a limit and its tiers. A removed limit stays removed.
     fn change(
         &self,
         id: LimitId,
@@ -195,7 +195,7 @@ impl EvictionPriorities {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, LimitTiers>> {
-        // Nothing under the lock panics, and an entry is made anew with every change.
+        // Code under the lock does not panic, and every change rebuilds the entry.
         self.tiers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -222,7 +222,7 @@ impl LimitPriority {
         self.full.store(largest.full, Ordering::Relaxed);
     }
 
-    /// The tiers, which the entry itself knows if there is only one.
+    /// The tiers. A single tier is stored in the entry itself.
     fn tiers(&self, several: Option<LimitTiers>) -> LimitTiers {
         let single = || UsageScale {
             full: self.full.load(Ordering::Relaxed),
@@ -254,7 +254,7 @@ impl LimitTiers {
     }
 }
 
-/// The limit's scale, with a full quota that can be divided by and is none of the marks.
+/// The limit's scale with a full quota that is not zero and not [`REMOVED`].
 fn divisible_scale(limit: &Limit) -> UsageScale {
     let scale = limit.usage_scale();
     UsageScale {
@@ -302,13 +302,13 @@ mod tests {
         bucket.build().unwrap().into()
     }
 
-    /// A key's worth that has used so many units of a bucket.
+    /// The priority of a key that has used this many units of a bucket.
     fn used(worths: &EvictionPriorities, units: u64) -> EvictionPriority {
         worths.priority_of(1, [units * 1_000_000_000], Timestamp::EPOCH)
     }
 
-    /// The larger of all quotas that a limit had ever had used to count, so after a quota was lowered a key that it denied
-    /// seemed to be in little debt, and was the first to be forgiven.
+    /// Regression: the largest quota that a limit had ever had counted. After the quota was lowered, a denied key
+    /// seemed to have used little and was evicted first.
     #[test]
     fn a_replaced_quota_counts_no_more_and_whom_the_lower_one_denies_is_denied() {
         let worths = EvictionPriorities::new();

@@ -1,8 +1,8 @@
-//! The short way for the commonest batch: every check spends from a token bucket, and every key has its slot.
+//! The fast path for the most common batch: every check spends from a token bucket, and every key has a slot.
 //!
-//! Decides exactly as a [`Batch`](super::batch::Batch) does and takes bits in the same order, but holds nothing that only
-//! other batches need: no doors, no shelves, no states that could be collections. Whatever it does not expect, it leaves
-//! to the batch, with nothing held and nothing changed. Must not know: what other operations and algorithms mean.
+//! It decides exactly as [`Batch`](super::batch::Batch) does and locks in the same order, but has no insert locks, no
+//! shards and no variable states. For any other batch it returns `None`, with nothing locked and nothing changed. Must
+//! not know: other operations and algorithms.
 
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Quota;
@@ -15,23 +15,23 @@ use super::lock_bit::BitGuard;
 use crate::clock::Clock;
 use crate::contract::{LimitId, MAX_CHECKS, Op, QuotaCheck, ReplyNote, StoreReply};
 
-/// The slots of at most N keys, whose bits are not held yet.
+/// The slots of at most N keys, not locked yet.
 struct SlotLookup<'a, const N: usize> {
     /// Slot and tag of each check.
     slots: [Option<(Slot<'a, 1>, u64)>; N],
-    /// The slots' addresses, each with the number of its check in the lowest bits, so that one word is all that is sorted.
-    /// Beyond the last check they are the largest there is.
+    /// The slots' addresses, with the index of the check in the lowest bits, so that sorting moves single words. Unused
+    /// elements are `u64::MAX`.
     order: [u64; N],
 }
 
-/// Bits for the number of a check.
+/// Bits for the index of a check.
 const INDEX_BITS: u32 = MAX_CHECKS.ilog2();
 
-/// The states of the checks while their bits are held. What is set here is seen by others only once a bit is given back.
-/// Small, because all of it is written between taking one bit and the next.
+/// The locked states of the checks. Other threads see changes when a guard is dropped. Small, because it is written
+/// between locking one bit and the next.
 type LockedStates<'a, const N: usize> = [Option<BitGuard<'a>>; N];
 
-/// Decides on at most N checks, or answers `None` if that is for a batch to do.
+/// Decides at most N checks, or returns `None` if the batch path must decide.
 #[inline]
 pub(super) fn spend_all<const N: usize, C: Clock>(
     memory: &MemoryStore<C>,
@@ -81,8 +81,8 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
     Some(verdict)
 }
 
-/// Spends the same cost from at most N buckets of one key, or answers `None` if that is for a batch to do. Nothing is
-/// told but the verdict, so nothing is computed for it.
+/// Spends the same cost from at most N buckets of one key, or returns `None` if the batch path must decide. It computes
+/// only the outcome.
 #[inline]
 pub(super) fn spend_each<const N: usize, C: Clock>(
     memory: &MemoryStore<C>,
@@ -98,7 +98,7 @@ pub(super) fn spend_each<const N: usize, C: Clock>(
     found.take(buckets.len(), &mut taken)?;
     let now = memory.now();
     let mut verdict = BatchOutcome::default();
-    // What a bucket charged was before. What one that refuses sets is a correction, which is due whatever the others say.
+    // The states before a charge. A denying bucket may correct its state; that is kept in any case.
     let mut charged = [None; N];
     for (((_, quota), taken), charged) in buckets.iter().zip(&mut taken).zip(&mut charged) {
         let state = taken.as_mut()?;
@@ -127,7 +127,8 @@ impl<'a, const N: usize> SlotLookup<'a, N> {
         }
     }
 
-    /// Finds a key's slot. All are looked up before the first is taken, so that the processor fetches them side by side.
+    /// Finds a key's slot. All slots are looked up before the first is locked, so that the processor fetches them in
+    /// parallel.
     #[inline]
     fn find<C: Clock>(
         &mut self,
@@ -137,20 +138,19 @@ impl<'a, const N: usize> SlotLookup<'a, N> {
     ) -> Option<()> {
         let slot = memory.word_table().find(place)?;
         *self.slots.get_mut(index)? = Some((slot, place.tag()));
-        // No address of a table differs from another only in the bits that are shifted out.
+        // Two addresses of a table never differ only in the bits that are shifted out.
         let address = u64::try_from(slot.address()).ok()? << INDEX_BITS;
         *self.order.get_mut(index)? = address | u64::try_from(index).ok()?;
         Some(())
     }
 
-    /// Takes the bits of the first `count` checks in the order of their addresses. Filled in place: as a result they would
-    /// be copied.
+    /// Locks the first `count` checks in the order of their addresses. Fills `taken` in place to avoid a copy.
     #[inline]
     fn take(mut self, count: usize, taken: &mut LockedStates<'a, N>) -> Option<()> {
         sort(&mut self.order);
         let mut last = u64::MAX;
         for word in self.order.into_iter().take(count) {
-            // The same key twice: taking its bit again would wait forever. The batch says what is wrong.
+            // A duplicate key would deadlock. The batch path returns the error.
             let address = word >> INDEX_BITS;
             if address == last {
                 return None;
@@ -168,8 +168,8 @@ impl<'a, const N: usize> SlotLookup<'a, N> {
     }
 }
 
-/// Sorts a few words without a branch that depends on them: where keys live is random, so each would be mispredicted half
-/// of the time. The comparisons for four and for eight are the fewest that there are (5 and 19).
+/// Sorts a few words without data-dependent branches: slot addresses are random, so half of the branches would be
+/// mispredicted. The networks for four and eight words have the fewest comparisons (5 and 19).
 #[inline]
 fn sort<const N: usize>(words: &mut [u64; N]) {
     #[inline]
@@ -223,7 +223,7 @@ fn sort<const N: usize>(words: &mut [u64; N]) {
     }
 }
 
-/// The bucket and the cost, if that is what the check is about.
+/// The bucket and the cost, if the check spends from a token bucket.
 #[inline]
 const fn as_bucket_spend<'a>(check: &QuotaCheck<'a>) -> Option<(&'a TokenBucket, u64)> {
     match (check.limit.limit.quota(), check.op) {
@@ -259,7 +259,7 @@ mod tests {
         MemoryStore::with_clock(1_000, ManualClock::at(Timestamp::from_secs(1_000))).unwrap()
     }
 
-    /// A network sorts whatever it is given if it sorts all rows of zeros and ones.
+    /// A sorting network is correct if it sorts all sequences of zeros and ones.
     #[test]
     fn every_row_of_zeros_and_ones_is_sorted() {
         fn all<const N: usize>() {
@@ -276,7 +276,7 @@ mod tests {
         all::<8>();
     }
 
-    /// The short way must be a batch in all but speed: the same verdicts, answers and states.
+    /// The fast path must give the same outcomes, replies and states as a batch.
     #[test]
     fn it_decides_exactly_as_a_batch_does() {
         let (short, long, rules) = (store(), store(), rules());
@@ -323,7 +323,7 @@ mod tests {
         assert!(taken > 10_000 && denied > 1_000, "{taken} {denied}");
     }
 
-    /// Several buckets of one key, told apart from a batch only by how little is answered.
+    /// Several buckets of one key: the same outcome as a batch, without replies.
     #[test]
     fn spending_from_each_bucket_decides_as_a_batch_does() {
         let (short, long, rules) = (store(), store(), rules());

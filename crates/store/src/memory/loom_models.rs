@@ -1,7 +1,7 @@
-//! The slot protocol under a model checker, which tries every order of events and every value that a relaxed load may see.
+//! Loom models of the slot protocol. Loom tries every order of events and every value that a relaxed load may return.
 //!
-//! `cargo xtask extra loom` runs these on the very code that ships: only the atomics and the pages are the checker's. How many
-//! involuntary switches of threads are tried is bounded; three threads that spin get one, because two take minutes.
+//! `cargo xtask extra loom` runs them on the shipped code; only the atomics and the pages are loom's. The number of
+//! preemptions is bounded. Models with three spinning threads get one preemption, because two take minutes.
 
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,11 +20,11 @@ use crate::contract::{Check, LimitId, Op, Ruled};
 use crate::key::Key;
 
 const ID: LimitId = LimitId(NonZeroU16::MIN);
-/// Who lived in the slot before, and who moves in.
+/// The tag that is in the slot before, and the one that is inserted.
 const OLD: u64 = 1 << 48;
 const NEW: u64 = 2 << 48;
 
-/// Explores a model and says how many orders of events there were.
+/// Explores a model and prints the number of explored orders.
 fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let orders = std::sync::Arc::new(Plain::new(0));
     let counter = std::sync::Arc::clone(&orders);
@@ -62,7 +62,7 @@ fn slot<const W: usize>(group: &Group) -> Slot<'_, W> {
 fn two_threads_that_spend_from_one_slot_are_admitted_exactly_to_the_limit() {
     explore(5, || {
         let memory = Arc::new(memory());
-        // One unit is spent before, so that the key has a slot.
+        // Spend one unit first, so that the key has a slot.
         assert_eq!(spend(&memory, 4), 1);
         let other = Arc::clone(&memory);
         let thread = thread::spawn(move || spend(&other, 4) + spend(&other, 4));
@@ -189,7 +189,7 @@ fn a_thread_that_panics_gives_its_bit_back() {
     });
 }
 
-/// A look without the bit, while another tenant moves in: whatever it finds belongs to the tag it asked for.
+/// A peek without the lock while another key is inserted: its result belongs to the tag that it asked for.
 #[test]
 fn a_look_never_finds_a_strangers_state() {
     explore(5, || {

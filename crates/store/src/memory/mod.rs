@@ -1,9 +1,10 @@
-//! State in this process's memory: bounded, exact, and answered at once.
+//! The memory store: bounded state in this process, exact decisions without waiting.
 //!
-//! Buckets live in a table of one-word states, windows in one of two-word states, logs, leases and reservations on shelves.
-//! Everything is sized when the store is made and never grows. A state that has expired is the same as none, so nothing
-//! sweeps and nothing pauses. When there is no room, the state whose loss forgives the least goes; keys that are being
-//! denied stay, and a newcomer that finds only those is decided by an overflow sketch that errs towards denying.
+//! Token buckets are in a table of one-word states, windows in a table of two-word states; logs, leases and
+//! reservations are in sharded variable states. All sizes are fixed when the store is made. An expired state equals an
+//! unused one, so there is no sweeper and no pause. A full table evicts the state whose loss refunds the least. Denied
+//! keys are never evicted; a new key that finds only denied keys is decided by an overflow sketch that may deny too
+//! much.
 //!
 //! Must not know: what keys mean, policies, transports.
 
@@ -49,16 +50,15 @@ use crate::invalid_size::InvalidSize;
 use crate::key::StoreKey;
 use crate::store_error::{StoreError, StoreErrorKind};
 
-/// The most keys that a store can be made for.
+/// The largest number of keys of a store.
 pub const MAX_KEYS: usize = 1 << 30;
 
-/// The latest instant there is. A state may lie as far ahead of it again, and its top bit is a lock.
+/// The latest instant. A state may be twice as late, and its top bit is a lock.
 const LAST_INSTANT: Timestamp = Timestamp::from_nanos(1 << 62);
 
-/// The most bytes of collections (log entries, leases, reservations) for each key that a store is made for. A bound and
-/// not an allocation: what nobody uses is not taken.
+/// Bytes of variable states (log entries, leases, reservations) per key. A bound, not an allocation.
 const COLLECTION_BYTES_PER_KEY: usize = 512;
-/// Bytes of both tables for each key: a group of 128 for every four buckets and for every three windows.
+/// Bytes of both tables per key: a group of 128 bytes for every four buckets and for every three windows.
 const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 
 /// A store in memory.
@@ -91,28 +91,28 @@ pub struct MemoryStore<C = SystemClock> {
     evictions: AtomicU64,
 }
 
-/// How often this thread has waited for another inside any store. Counted in debug builds only, for tests.
+/// How often this thread has waited for another inside any store. Counted only in debug builds, for tests.
 #[doc(hidden)]
 #[must_use]
 pub fn waits_of_this_thread() -> Option<u64> {
     sync::waits_of_this_thread()
 }
 
-/// What a store has had to do for want of room, and what it takes.
+/// Evictions, overflow decisions and memory of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// Live states that were given up for others. Each forgave a key what it owed.
+    /// Live states that were evicted. Each eviction refunded the key's charges.
     pub evictions: u64,
-    /// Decisions that the overflow sketch made.
+    /// Decisions by the overflow sketch.
     pub overflow_decisions: u64,
-    /// Bytes reserved for words and pairs. Pages that nobody has touched are not resident.
+    /// Bytes reserved for both tables. Untouched pages are not resident.
     pub table_bytes: usize,
-    /// Bytes that collections take.
+    /// Bytes of variable states.
     pub collection_bytes: usize,
 }
 
 impl MemoryStore {
-    /// A store with room for about so many keys of each kind in use at the same time, on the machine's clock.
+    /// A store with room for about `keys` concurrently used keys of each kind, on the machine's clock.
     ///
     /// # Errors
     /// The number must be 1 to [`MAX_KEYS`], and there must be memory for it.
@@ -120,7 +120,7 @@ impl MemoryStore {
         Self::with_clock(keys, SystemClock::new())
     }
 
-    /// A store that takes at most about so many bytes, tables and collections together, on the machine's clock.
+    /// A store that uses at most about this many bytes for tables and variable states, on the machine's clock.
     ///
     /// # Errors
     /// It must be enough for one key and not more than for [`MAX_KEYS`], and there must be memory for it.
@@ -130,7 +130,7 @@ impl MemoryStore {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Like [`for_keys`](Memory::for_keys), on another clock.
+    /// Like [`for_keys`](MemoryStore::for_keys), on another clock.
     ///
     /// # Errors
     /// The number must be 1 to [`MAX_KEYS`], and there must be memory for it.
@@ -159,24 +159,25 @@ impl<C: Clock> MemoryStore<C> {
         })
     }
 
-    /// Makes a limit known, so that the store can tell what its states are worth. A limit that nobody announced is
-    /// learnt with its first key; call this for further tiers of one. When a quota changes, [`replace`](Self::replace) it.
+    /// Announces a limit, so that the store can compute eviction priorities of its states. The first key of an
+    /// unannounced limit announces it; call this for further tiers of a limit. When a quota changes, call
+    /// [`replace_limit`](Self::replace_limit).
     pub fn add_limit(&self, ruled: &IdentifiedLimit) {
         self.priorities.add_tier(ruled.id, &ruled.limit);
     }
 
-    /// Forgets a limit that is gone: the room its states take is free. Its id must not be used again.
+    /// Removes a limit and frees the room of its states. Its id must not be used again.
     pub fn remove_limit(&self, id: LimitId) {
         self.priorities.remove(id);
         self.variable_states.remove_limit(id);
     }
 
-    /// Replaces a limit's quota, or that of one of its tiers; what is owed stays owed, and whom the new quota denies is
-    /// kept like anybody who is being denied. If another tier has the very same quota as `old`, [`learn`](Self::learn)
-    /// that one again.
+    /// Replaces the quota of a limit or of one of its tiers. Charges stay. Keys that the new quota denies are protected
+    /// from eviction like all denied keys. If another tier has the same quota as `old`, [`add_limit`](Self::add_limit)
+    /// it again.
     ///
-    /// Counters of a window that gets another length are carried over one by one, which looks at the whole table; a log's
-    /// new quota looks at all shelves; anything else costs nothing. Decide by `new` from now on.
+    /// If a sliding window gets another length, this converts its counters one by one and scans the whole table. A
+    /// log's new quota scans all shards. Other changes cost nothing. Decide by `new` from now on.
     pub fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         self.priorities.replace_tier(new.id, &old.limit, &new.limit);
         self.variable_states
@@ -201,15 +202,15 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// How long reservations are remembered after they have expired, and how many there may be under one key of one
-    /// limit. A minute and 1,024 unless told otherwise.
+    /// How long reservations are kept after they have expired, and the largest number under one key of one limit. The
+    /// defaults are one minute and 1,024.
     #[must_use]
     pub const fn with_reservations(mut self, memory: Nanos, most: usize) -> Self {
         self.variable_states.set_reservation_options(memory, most);
         self
     }
 
-    /// Decides on a batch of known size and answers by value.
+    /// Decides a batch of constant size and returns the replies by value.
     ///
     /// # Errors
     /// As [`Store::decide`].
@@ -222,8 +223,8 @@ impl<C: Clock> MemoryStore<C> {
         Ok((verdict, answers))
     }
 
-    /// What time it is for this store: the clock that its decisions are made by. In the year 2116 it stands still: a
-    /// clock that far ahead is broken, and a quota that does not refill is safer than one that wraps around.
+    /// The store's current time. It stands still from the year 2116 on: a clock that far ahead is broken, and a quota
+    /// that does not refill is safer than one that wraps around.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Timestamp {
@@ -252,7 +253,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Forgets what one key has used of one limit, and its reservations. Answers whether there was anything.
+    /// Deletes the state of one key under one limit, and its reservations. Returns whether there was any.
     pub fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
         let place = self.hash_state(key, ruled.id);
         let had_words = match ruled.limit.state_size() {
@@ -273,7 +274,7 @@ impl<C: Clock> MemoryStore<C> {
         had_words || had_box
     }
 
-    /// What the store has had to do for want of room, and what it takes.
+    /// Evictions, overflow decisions and memory of the store.
     #[must_use]
     pub fn usage(&self) -> StoreUsage {
         StoreUsage {
@@ -290,7 +291,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Decides on at most N checks, the short way if it can be gone.
+    /// Decides at most N checks, on the fast path if possible.
     fn decide_up_to<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
@@ -329,7 +330,7 @@ impl<C> MemoryStore<C> {
         &self.overflow
     }
 
-    /// Notes that a key moved in, and whether somebody had to go for it.
+    /// Counts an insert that evicted a live state.
     fn count_insert(&self, evicted: bool) {
         if evicted {
             self.evictions.fetch_add(1, Ordering::Relaxed);

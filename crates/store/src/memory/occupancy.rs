@@ -1,8 +1,8 @@
-//! How full the tables are, found out by looking at a part of them.
+//! The occupancy of the tables, estimated from a sample.
 //!
-//! Keys are spread evenly over groups by a secret hash, so a part of the groups says as much as all of them; looking at
-//! a bounded part costs whoever asks, say a scrape of metrics, the same however large the store is. Must not know: what
-//! states mean beyond their worth, who asks.
+//! The keyed hash spreads keys evenly over groups, so a sample of groups represents all of them. The bounded sample
+//! makes a metrics scrape cost the same for every store size. Must not know: what states mean beyond their priority,
+//! who calls.
 
 use tollgate_core::Timestamp;
 
@@ -13,22 +13,22 @@ use super::hash::limit_of;
 use super::slot_table::SlotTable;
 use crate::clock::Clock;
 
-/// So many groups of each table are looked at: all of a store for a hundred thousand keys, 4 MiB of a larger one, whose
-/// share is then known to within one percent.
+/// The number of groups sampled in each table: all groups of a store for a hundred thousand keys, 4 MiB of a larger
+/// one. The estimate is then within one percent.
 const MOST_GROUPS: usize = 32_768;
 
-/// How full a store is.
+/// The occupancy of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Occupancy {
-    /// How many slots there are for states of one and of two words together. Slots beyond about four sevenths of them
-    /// are there so that keys find room next to their home.
+    /// Slots for one-word and two-word states together. About three sevenths of them are spare, so that keys find room
+    /// in their primary group.
     pub slots: u64,
-    /// How many of them hold a state that still counts: exact in small stores, else within about one percent of `slots`.
+    /// Slots with a live state: exact in small stores, else within about one percent of `slots`.
     pub live: u64,
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// How full the store is. Costs the same whatever its size, and holds nobody up.
+    /// The occupancy of the store. The cost does not depend on its size, and no decision waits for it.
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let now = self.now();
@@ -80,7 +80,7 @@ mod tests {
     use std::sync::Arc;
     use tollgate_core::{Nanos, Rate, TokenBucket};
 
-    /// A store in which so many keys have just spent one unit that is back after ten seconds.
+    /// A store in which `spent` keys have just spent one unit that is refilled after ten seconds.
     fn used(keys: usize, spent: u32) -> (MemoryStore<Arc<ManualClock>>, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
         let store = MemoryStore::with_clock(keys, Arc::clone(&clock)).unwrap();
@@ -106,7 +106,7 @@ mod tests {
         let (store, clock) = used(1_000, 100);
         assert_eq!(store.occupancy().live, 100);
         assert!(store.occupancy().slots >= 2_000);
-        // Expired equals absent, though nothing was swept.
+        // An expired state counts as absent, although it was not deleted.
         clock.advance(Nanos::from_secs(10));
         assert_eq!(store.occupancy().live, 0);
     }

@@ -1,6 +1,6 @@
-//! The short ways through the store, for those who spend from token buckets and ask for no more than the verdict.
+//! Fast paths for callers that spend from token buckets and need only the outcome.
 //!
-//! Each decides exactly as a batch would; whatever is not short is left to one. Must not know: other algorithms and
+//! Each decides exactly as a batch would and leaves all other cases to a batch. Must not know: other algorithms and
 //! operations, how room is made.
 
 use tollgate_core::compose::BatchOutcome;
@@ -15,7 +15,7 @@ use crate::key::StoreKey;
 use crate::store_error::StoreError;
 
 impl<C: Clock> MemoryStore<C> {
-    /// Spends from one token bucket: the shortest way through the store, for those who have just one limit.
+    /// Spends from one token bucket: the fastest way through the store for a single limit.
     #[inline]
     pub fn spend(
         &self,
@@ -25,9 +25,9 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
     ) -> Outcome {
         let place = self.secret.hash_state(key, id);
-        // Most keys live in their favourite slot and nobody holds it. Then a denial only reads, and an admission takes
-        // the bit just to write: if the state is no longer the one that was decided on, it is not to be had. The clock is
-        // read after the state, so nothing decided later can be in what was seen.
+        // Most keys are in their preferred slot, and it is unlocked. Then a denial only reads. An admission locks just
+        // to write, and `lock_if` fails if the state has changed since it was read. The clock is read after the state,
+        // so the state contains no later decision.
         if let Some((slot, tat)) = self.word_table.peek(place) {
             let transition = quota.decide(tat, self.now(), cost);
             match transition.next {
@@ -41,14 +41,14 @@ impl<C: Clock> MemoryStore<C> {
                     }
                     back_off();
                 }
-                // A clock that went back; see `spend_held`.
+                // The clock went back; see `spend_locked`.
                 Some(_) => {}
             }
         }
         self.spend_held(key, id, place, quota, cost)
     }
 
-    /// The same under the slot's bit, wherever the slot is.
+    /// The same with the slot locked, wherever it is.
     #[inline(never)]
     fn spend_held(
         &self,
@@ -58,8 +58,8 @@ impl<C: Clock> MemoryStore<C> {
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
-        // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
-        // at this instant, which lies within the call; that is what the promised bound speaks of.
+        // Read the clock before locking, to hold the lock as briefly as possible. The decision counts as made at this
+        // instant, which lies within the call, as the promised bound requires.
         let now = self.now();
         let Some(mut slot) = self.word_table.lock_slot(place) else {
             return self.spend_first(key, id, quota, cost);
@@ -67,8 +67,8 @@ impl<C: Clock> MemoryStore<C> {
         let [tat] = slot.state();
         let mut transition = quota.decide(tat, now, cost);
         if transition.next.is_some_and(|next| next < tat) {
-            // Only a clock that went back lowers a state. Or it was this thread that stood still since it read the clock:
-            // then what others have spent meanwhile must not be taken for an error and forgiven.
+            // Only a clock that went back lowers a state. But this thread may also have been suspended since it read
+            // the clock; then it must not refund what others have spent meanwhile. So decide again at the present time.
             transition = quota.decide(tat, self.now(), cost);
         }
         if let Some(next) = transition.next {
@@ -77,8 +77,8 @@ impl<C: Clock> MemoryStore<C> {
         transition.outcome
     }
 
-    /// Spends the same cost from several token buckets of one key, all or nothing, and answers only the verdict: the
-    /// shortest way for several limits.
+    /// Spends the same cost from several token buckets of one key, all or nothing, and returns only the outcome: the
+    /// fastest way for several limits.
     ///
     /// # Errors
     /// As [`Store::decide`](crate::Store::decide).
@@ -99,7 +99,7 @@ impl<C: Clock> MemoryStore<C> {
         verdict.map_or_else(|| self.spend_all_first(key, buckets, cost), Ok)
     }
 
-    /// Some key is new, or there are many: the whole way.
+    /// A key is new, or there are more than eight buckets: decide as a batch.
     #[inline(never)]
     fn spend_all_first(
         &self,
@@ -124,7 +124,7 @@ impl<C: Clock> MemoryStore<C> {
         self.decide(&checks, &mut vec![StoreReply::EMPTY; checks.len()])
     }
 
-    /// The first request of a key, or the first after its state was given up.
+    /// The key has no slot: it is new, or its state was evicted.
     #[inline(never)]
     fn spend_first(
         &self,

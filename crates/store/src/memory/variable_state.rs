@@ -1,8 +1,8 @@
-//! States that do not fit in words: logs, leases, and the reservations of any limit. Boxes on shelves, one lock a shelf,
-//! with a bound on boxes and on bytes.
+//! States of variable size: logs, leases, and the reservations of any limit. They are sharded, with one lock per shard,
+//! and bounded in number and in bytes.
 //!
-//! A box that has expired is as good as none. When a shelf is full, the box whose loss forgives the least goes, but never
-//! one that holds a lease or a reservation, nor one whose key is being denied. Must not know: words, slots, batches.
+//! An expired state counts as absent. A full shard evicts the state whose loss refunds the least, but never one that
+//! holds a lease or a reservation, nor one of a denied key. Must not know: words, slots, batches.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,67 +14,66 @@ use tollgate_core::{Nanos, Timestamp};
 use super::hash::StateHash;
 use crate::contract::{LimitId, MAX_CHECKS};
 
-/// Boxes on one shelf.
+/// States in one shard.
 const STATES_PER_SHARD: usize = 8;
-/// VariableStates in one case: eight kibibytes, put up in a microsecond or two.
+/// Shards in one block: eight kibibytes, allocated in one to two microseconds.
 const SHARDS_PER_BLOCK: usize = 256;
-/// What one entry of a collection takes at most, with what growing by doubling wastes.
+/// The largest size of one entry of a collection, including what doubling growth wastes.
 const ENTRY_BYTES: usize = 160;
-/// How far beyond their bound the bytes may be: each thread looks whether there are some before it adds a batch's entries.
+/// How far the bytes may exceed their budget: each thread checks the budget before it adds the entries of a batch.
 const EXCESS_BYTES: usize = 1 << 20;
-/// How long a reservation is remembered after it has expired.
+/// How long a reservation is kept after it has expired.
 const RESERVATION_MEMORY: Nanos = Nanos::MINUTE;
-/// The most reservations under one key of one limit.
+/// The largest number of reservations under one key of one limit.
 const MAX_RESERVATIONS: usize = 1_024;
 
-/// All shelves, in cases that are put up when somebody first needs one: whoever keeps only words pays for none, and
-/// nobody waits for all of them.
+/// All shards, in blocks that are allocated on first use. A store without variable states allocates none.
 #[derive(Debug)]
 pub(super) struct VariableStates {
     shard_blocks: Box<[OnceLock<ShardBlock>]>,
     count: usize,
-    /// Bytes that all boxes together may take, and that they do.
+    /// Budget and current use of bytes, over all states.
     budget: usize,
     used: AtomicUsize,
     evictions: AtomicU64,
-    /// How long a reservation is remembered after it has expired, and how many there may be under one key.
+    /// Retention of expired reservations, and the largest number under one key.
     memory: Nanos,
     most: usize,
 }
 
 type ShardBlock = Box<[Mutex<VariableStateShard>]>;
 
-/// A few boxes under one lock.
+/// A few states under one lock.
 #[derive(Debug, Default)]
 pub(super) struct VariableStateShard {
     states: Vec<VariableState>,
 }
 
-/// One key's collections under one limit.
+/// The variable state of one key under one limit.
 #[derive(Debug)]
 pub(super) struct VariableState {
     pub(super) hash: StateHash,
-    /// What its state is judged by; none if that is kept elsewhere, and only reservations are here.
+    /// The limit of the state; `None` if the state is in a table and only reservations are here.
     pub(super) limit: Option<Limit>,
     pub(super) state: State,
     pub(super) ledger: ReservationLedger,
-    /// The bytes it was last counted as.
+    /// The bytes that it was last counted as.
     bytes: usize,
     claim: BatchClaim,
 }
 
-/// What the batch that is being decided has to do with a box.
+/// How the running batch uses a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchClaim {
     None,
-    /// It needs the box, which was there before.
+    /// The batch uses the state, which existed before.
     Known,
-    /// It brought the box.
+    /// The batch inserted the state.
     New,
 }
 
 impl VariableStates {
-    /// VariableStates for about so many keys, whose collections may take so many bytes.
+    /// Shards for about `keys` keys, whose states may use `budget` bytes.
     pub(super) fn new(keys: usize, budget: usize) -> Self {
         let count = keys.div_ceil(STATES_PER_SHARD / 2).max(1);
         let mut cases = Vec::new();
@@ -90,12 +89,12 @@ impl VariableStates {
         }
     }
 
-    /// Changes how reservations are remembered.
+    /// Sets how reservations are kept.
     pub(super) const fn set_reservation_options(&mut self, memory: Nanos, most: usize) {
         (self.memory, self.most) = (memory, most);
     }
 
-    /// The terms of a reservation with this hold.
+    /// The options of a reservation with this hold.
     pub(super) const fn reservation_options(&self, hold: Nanos) -> ReservationOptions {
         ReservationOptions {
             hold,
@@ -104,13 +103,13 @@ impl VariableStates {
         }
     }
 
-    /// Which shelf a key's box is on: the order in which several are locked.
+    /// The index of a key's shard: the lock order.
     pub(super) fn index(&self, place: StateHash) -> usize {
         place.primary_group(self.count)
     }
 
     pub(super) fn lock(&self, index: usize) -> Option<MutexGuard<'_, VariableStateShard>> {
-        // A panic under the lock left whole boxes behind: each change to one is a single call.
+        // A panic under the lock leaves consistent states: each change is a single call.
         let case = self
             .shard_blocks
             .get(index / SHARDS_PER_BLOCK)?
@@ -123,8 +122,8 @@ impl VariableStates {
         Some(shelf.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes sure that the key has a box and keeps it until the batch is [tidied](Self::tidy) up after. `None` if there is
-    /// no room for one. Whether there are bytes for it to grow is another question.
+    /// The key's state, inserted if it is missing, and claimed until [`end_batch`](Self::end_batch). `None` if there is
+    /// no room. Bytes for growth are checked separately.
     pub(super) fn get_or_insert<'a>(
         &self,
         shelf: &'a mut VariableStateShard,
@@ -145,7 +144,7 @@ impl VariableStates {
         Some(stored)
     }
 
-    /// Whether one more entry may be remembered, after making what room the shelf allows.
+    /// Whether one more entry fits, after deleting expired states of the shard.
     pub(super) fn has_room_to_grow(&self, shelf: &mut VariableStateShard, now: Timestamp) -> bool {
         if !self.has_bytes() {
             self.clear_expired(shelf, now);
@@ -153,7 +152,7 @@ impl VariableStates {
         self.has_bytes()
     }
 
-    /// Ends a batch on this shelf: newcomers that came to nothing leave, others leave for those that stay.
+    /// Ends a batch on this shard: removes inserted states that stayed empty, then evicts states until the shard fits.
     pub(super) fn end_batch(&self, shelf: &mut VariableStateShard, now: Timestamp) {
         self.retain(shelf, |stored| {
             stored.claim != BatchClaim::New || !stored.is_blank()
@@ -172,7 +171,7 @@ impl VariableStates {
         }
     }
 
-    /// Every shelf of the cases that have been put up, one after the other, locked for as long as it is looked at.
+    /// All allocated shards, one after the other, each locked while it is in use.
     pub(super) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, VariableStateShard>> {
         let put_up = self.shard_blocks.iter().filter_map(OnceLock::get);
         put_up
@@ -180,12 +179,11 @@ impl VariableStates {
             .map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many shelves there are.
     pub(super) const fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether there could be bytes for a box with so many entries, in a store that threads have filled as far as they can.
+    /// Whether a state with this many entries could fit, in a store that threads have filled as far as they can.
     pub(super) fn can_hold(&self, entries: usize) -> bool {
         let bytes = entries
             .saturating_mul(ENTRY_BYTES)
@@ -193,8 +191,8 @@ impl VariableStates {
         self.used().saturating_add(bytes) <= self.budget.saturating_add(EXCESS_BYTES)
     }
 
-    /// Puts a box back that was on its shelf before. Answers false if it cannot have been: there is one of that key, or
-    /// more than a batch leaves behind.
+    /// Restores a state from a snapshot. Returns false if it cannot have been saved: its key exists already, or the
+    /// shard has more states than a batch can leave.
     pub(super) fn restore(
         &self,
         place: StateHash,
@@ -221,9 +219,9 @@ impl VariableStates {
         true
     }
 
-    /// Judges every box of one limit that was judged by its old quota by the new one.
+    /// Replaces the old quota of one limit by the new one in every state.
     pub(super) fn replace_limit(&self, id: LimitId, old: &Limit, new: &Limit) {
-        // Boxes whose state is kept elsewhere are judged by nothing.
+        // States that are in a table have no quota here.
         let (Some(old), Some(new)) = (limit_if_variable(old), limit_if_variable(new)) else {
             return;
         };
@@ -237,19 +235,19 @@ impl VariableStates {
         }
     }
 
-    /// Takes all boxes of a limit away.
+    /// Removes all states of a limit.
     pub(super) fn remove_limit(&self, id: LimitId) {
         for mut shelf in self.shards() {
             self.retain(&mut shelf, |stored| stored.hash.limit() != id);
         }
     }
 
-    /// Live boxes that were given up for others.
+    /// Live states that were evicted.
     pub(super) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Counts a box again after it has changed.
+    /// Counts a state's bytes again after a change.
     pub(super) fn recount_bytes(&self, stored: &mut VariableState) {
         let bytes = stored.size_in_bytes();
         self.used.fetch_add(bytes, Ordering::Relaxed);
@@ -257,7 +255,7 @@ impl VariableStates {
         stored.bytes = bytes;
     }
 
-    /// Takes a key's box away. Answers whether there was one.
+    /// Removes a key's state. Returns whether there was one.
     pub(super) fn remove(&self, shelf: &mut VariableStateShard, place: StateHash) -> bool {
         let Some(index) = shelf.position(place) else {
             return false;
@@ -267,7 +265,7 @@ impl VariableStates {
         true
     }
 
-    /// Bytes that all boxes take.
+    /// Bytes of all states.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -293,8 +291,8 @@ impl VariableStates {
         });
     }
 
-    /// A box beyond the shelf's end if need be: whether it stays, and for whom others go, is seen when the batch has been
-    /// decided. A request that is denied, or only looks, must cost nobody their state.
+    /// Inserts a state, beyond the shard's bound if necessary. `end_batch` decides whether it stays and which state is
+    /// evicted. So a denied request or a peek never evicts a state.
     fn insert(
         &self,
         shelf: &mut VariableStateShard,
@@ -331,13 +329,13 @@ impl VariableStates {
 }
 
 impl VariableStateShard {
-    /// The key's box, if it has one.
+    /// The key's state, if it has one.
     pub(super) fn get(&mut self, place: StateHash) -> Option<&mut VariableState> {
         let index = self.position(place)?;
         self.states.get_mut(index)
     }
 
-    /// The boxes that have not expired.
+    /// The states that have not expired.
     pub(super) fn live(
         &self,
         now: Timestamp,
@@ -351,7 +349,7 @@ impl VariableStateShard {
         self.states.iter().position(|stored| stored.hash == place)
     }
 
-    /// The box whose loss forgives the least, among those that may be lost, and how much that is.
+    /// The state whose loss refunds the least, with its priority.
     fn eviction_candidate(&self, now: Timestamp) -> Option<(u64, usize)> {
         let boxes = self.states.iter().enumerate();
         boxes
@@ -359,7 +357,7 @@ impl VariableStateShard {
             .min()
     }
 
-    /// How many boxes may be lost.
+    /// The number of states that may be evicted.
     fn evictable_count(&self, now: Timestamp) -> usize {
         let worths = self
             .states
@@ -370,8 +368,8 @@ impl VariableStateShard {
 }
 
 impl VariableState {
-    /// How much of its quota the key has used, in parts of 2^32; `None` if the box must not be lost: it holds a lease or
-    /// a reservation, its key is being denied, or the present batch needs it.
+    /// The used fraction of the quota, in units of 2^-32; `None` if the state must not be evicted: it holds a lease or
+    /// a reservation, its key is denied, or the running batch uses it.
     fn eviction_priority(&self, now: Timestamp) -> Option<u64> {
         if self.claim != BatchClaim::None || !self.ledger.is_empty() {
             return None;
@@ -382,11 +380,11 @@ impl VariableState {
         let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
         let is_losable = status.remaining > 0 && limit.lease_duration().is_none();
-        // Limits on shelves are far below 2^32.
+        // Limits with variable state are far below 2^32.
         is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
     }
 
-    /// Whether nothing was ever stored in it.
+    /// Whether the state is empty.
     fn is_blank(&self) -> bool {
         matches!(self.state, State::Empty) && self.ledger.is_empty()
     }
@@ -405,7 +403,7 @@ impl VariableState {
     }
 }
 
-/// What a box under this limit is judged by, if its state is in the box.
+/// The limit, if its state is variable and so stored here.
 fn limit_if_variable(limit: &Limit) -> Option<Limit> {
     let is_here = limit.state_size() == StateSize::Collection;
     is_here.then_some(*limit)
@@ -433,7 +431,7 @@ mod tests {
         SlidingLog::builder(10, window).build().unwrap().into()
     }
 
-    /// One shelf with bytes for everything.
+    /// One shard with enough bytes for everything.
     fn one_shelf() -> VariableStates {
         VariableStates::new(1, 1 << 20)
     }
@@ -457,7 +455,7 @@ mod tests {
         shelves
     }
 
-    /// A newcomer used to push somebody out as soon as it was looked at, even if it was then denied or had only asked.
+    /// Regression: a new key evicted a state as soon as it was looked up, even if it was then denied or only peeked.
     #[test]
     fn whoever_only_looks_costs_nobody_their_state() {
         let shelves = full();
@@ -476,7 +474,7 @@ mod tests {
         assert_eq!(shelves.evictions(), 0);
     }
 
-    /// Two newcomers of one batch on one shelf: the second used to push the first out, whose charge was then lost.
+    /// Regression: of two new keys of one batch in one shard, the second evicted the first, whose charge was lost.
     #[test]
     fn a_box_that_the_batch_needs_is_never_the_victim_and_victims_are_counted() {
         let shelves = full();
@@ -518,7 +516,7 @@ mod tests {
         );
     }
 
-    /// Whether a ledger had expired used to be asked of its oldest record.
+    /// Regression: only the oldest record decided whether a ledger had expired.
     #[test]
     fn an_open_reservation_outlives_a_forgotten_one_in_the_same_box() {
         let shelves = one_shelf();
@@ -543,7 +541,7 @@ mod tests {
         assert!(matches!(correction, Correction::Settle { .. }));
     }
 
-    /// A box used to be judged by the quota by which its key was last asked about, also after that had been lowered.
+    /// Regression: after a quota was lowered, a state was still measured by the old quota.
     #[test]
     fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
         let shelves = full();
@@ -564,7 +562,7 @@ mod tests {
         assert_eq!((losable(), shelves.used()), (0, 0), "nothing is left of it");
     }
 
-    /// A box used to be judged by the quota that it was made under.
+    /// Regression: a state was measured by the quota under which it was inserted.
     #[test]
     fn a_longer_window_keeps_a_log_for_longer() {
         let shelves = one_shelf();

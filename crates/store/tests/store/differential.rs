@@ -1,6 +1,6 @@
-//! Random traces through the memory store and through plain core with the same instants: every answer must be the same.
+//! Random traces through the memory store and through core with the same instants: all replies must be equal.
 //!
-//! That each kind of step occurred is counted and asserted, and a store that is wrong on purpose must be caught.
+//! The test counts the kinds of steps and asserts that each occurred. A store with a deliberate bug must be caught.
 
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, OpError, Quota};
@@ -13,7 +13,7 @@ use crate::support::{Random, START};
 use crate::vectors::MemorySubject;
 
 const STEPS: u64 = 100_000;
-/// Keys of the algorithm that is tried, and of all others to make batches with.
+/// Keys of the algorithm under test, and all keys, the others to make batches with.
 const OWN: usize = 16;
 const KEYS: usize = 32;
 const TERMS: ReservationOptions = ReservationOptions {
@@ -22,7 +22,7 @@ const TERMS: ReservationOptions = ReservationOptions {
     max_records: 8,
 };
 
-/// How often what occurred.
+/// How often each kind of step occurred.
 #[derive(Debug, Default)]
 struct Coverage {
     kinds: std::collections::BTreeMap<&'static str, u64>,
@@ -41,7 +41,7 @@ impl Coverage {
     }
 }
 
-/// One key of one limit, and what the trace knows of it.
+/// One key of one limit, and its receipts.
 struct TracedKey {
     key: String,
     variants: [Limit; 3],
@@ -58,7 +58,7 @@ struct Trace<'a, S> {
     seen: Coverage,
 }
 
-/// Formats nothing unless there is something to say: there are millions of comparisons.
+/// Formats only on failure: there are millions of comparisons.
 fn compare<T: std::fmt::Debug>(
     is_same: bool,
     what: impl FnOnce() -> String,
@@ -110,8 +110,8 @@ impl<'a, S: Subject> Trace<'a, S> {
     }
 
     fn run(&mut self, steps: u64) -> Result<(), String> {
-        // Everybody moves in while everybody is in use, so that nobody's expired state is overwritten by a neighbour and
-        // missed when the clock goes back.
+        // Insert all keys while all are in use. Otherwise a neighbour could overwrite an expired state that would count
+        // again after the clock went back.
         for n in 0..self.lines.len() {
             let op = match self.lines[n].limit.quota() {
                 Quota::Concurrency(_) => Op::Acquire {
@@ -181,8 +181,8 @@ impl<'a, S: Subject> Trace<'a, S> {
         let (n, variant) = (self.pick(OWN), self.pick(3));
         let line = &mut self.lines[n];
         let (old, new) = (line.limit, line.variants[variant]);
-        // Core's subject rolls a counter on to the present even if its window stays as long as it was; the store leaves it
-        // alone. That is the same until the clock goes back, so it is not asked to.
+        // Core's subject rolls a counter on to the present even if its window length does not change; the store does
+        // not. Both are equal until the clock goes back, so core's is skipped.
         let is_as_long = match (old.quota(), new.quota()) {
             (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => {
                 old.window() == new.window()
@@ -383,7 +383,7 @@ fn logs_decide_as_in_core() {
     agrees(4);
 }
 
-/// Charges the first limit of a batch although another refuses.
+/// Charges the first limit of a batch although another denies.
 struct ChargesFirstLimit(MemorySubject);
 
 impl Subject for ChargesFirstLimit {

@@ -1,4 +1,4 @@
-//! What was wrong once, each told as the story of how it went wrong.
+//! Regressions, each with the story of the bug.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -10,7 +10,7 @@ use tollgate_store::{Clock, ManualClock, MemoryStore, Op, QuotaCheck, ReplyNote,
 
 use crate::support::{START, TestStore, bucket, id, numbered_limit, store};
 
-/// A clock whose next reader stands still after reading it while something else happens.
+/// A clock whose next reader is suspended after the read while something else happens.
 #[derive(Default)]
 struct StallingClock {
     now: AtomicU64,
@@ -28,9 +28,9 @@ impl Clock for StallingClock {
     }
 }
 
-/// `spend` reads the clock before it takes the slot. A thread that was suspended in between came back with an old instant,
-/// found the state too far ahead of it, took that for a clock that had gone back, and brought the state back: everybody
-/// else's spending was forgiven.
+/// `spend` reads the clock before it locks the slot. A thread that was suspended in between returned with an old
+/// instant and found the state too far ahead. It took that for a clock that had gone back and lowered the state, which
+/// refunded what others had spent.
 #[test]
 fn a_thread_that_stood_still_forgives_nobody() {
     let clock = Arc::new(StallingClock::default());
@@ -61,8 +61,8 @@ fn a_thread_that_stood_still_forgives_nobody() {
     );
 }
 
-/// Logs and leases share a budget of bytes. Once it was spent, everything asked of a key that had a place was answered by
-/// the overflow: a release was denied, so places were never given back, and a denied key found itself admitted.
+/// Logs and leases share a budget of bytes. Once it was used up, the overflow sketch decided for keys that had a state.
+/// A release was denied, so leases were never released, and a denied key was admitted.
 #[test]
 fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     let (store, _clock) = store(100);
@@ -112,7 +112,7 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     assert_eq!(ask(&places, "host-0", again).outcome, Outcome::Allow);
 }
 
-/// Fills a table for one key, two groups of seven slots, with keys that are being denied for a second.
+/// Fills a table for one key, two groups of seven slots, with keys that are denied for a second.
 fn crowded() -> (TestStore, Arc<ManualClock>) {
     let (store, clock) = store(1);
     let crowd = numbered_limit(1, bucket(1, Nanos::SECOND));
@@ -130,10 +130,11 @@ fn crowded() -> (TestStore, Arc<ManualClock>) {
     (store, clock)
 }
 
-/// A key that the overflow had decided for got a fresh state as soon as there was room again: it spent its limit twice.
+/// A key that the overflow sketch had decided for got a fresh state as soon as there was room: it spent its limit
+/// twice.
 #[test]
 fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
-    // With the most that each admits at once: what stands in for a window has half of its limit.
+    // With the most that each admits at once: the stricter bucket of a window has half of its limit.
     let limits = [
         (numbered_limit(2, bucket(5, Nanos::MINUTE)), 5),
         (
@@ -148,7 +149,7 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
     ];
     for (limit, most) in limits {
         let (store, clock) = crowded();
-        // Pairs have a table of their own, to be crowded by their own kind.
+        // Two-word states have a table of their own, so fill that too.
         let crowd = numbered_limit(
             4,
             FixedWindow::builder(1, Window::FirstHit(Nanos::SECOND))
@@ -195,7 +196,7 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
     }
 }
 
-/// States of a limit that nobody had announced counted as nothing, so any newcomer could take their slots, unseen.
+/// States of a limit that was never announced had no priority, so any new key could take their slots, uncounted.
 #[test]
 fn a_limit_that_nobody_announced_is_kept_all_the_same() {
     let (store, _clock) = crowded();
@@ -213,7 +214,7 @@ fn a_limit_that_nobody_announced_is_kept_all_the_same() {
     }
 }
 
-/// A cancel that came too late left its reservation open in the store, though not in core: a settle after it still charged.
+/// A cancel that came too late left its reservation open in the store, but not in core: a later settle still charged.
 #[test]
 fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
     let (store, clock) = store(100);
@@ -244,9 +245,9 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
     assert_eq!(late.status.remaining, 90);
 }
 
-/// The largest quota that a limit had ever had was what its states were measured by. After it was lowered, a key that had
-/// used more than all of the new quota seemed to have used half, and went before others that had used more of theirs: it
-/// was denied, and a flood under another limit forgave it (I-10).
+/// The largest quota that a limit had ever had measured its states. After the quota was lowered, a key that had used
+/// more than all of it seemed to have used half. It was denied, and a flood under another limit evicted its state
+/// (I-10).
 #[test]
 fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
     let window = |units| FixedWindow::builder(units, Window::Epoch(Nanos::HOUR)).build();

@@ -1,5 +1,5 @@
-//! After a restart everything goes on as if there had been none: random traces that are saved and restored in the middle,
-//! and what becomes of reservations, leases, logs and the overflow.
+//! After a restart the store decides as if there had been none: random traces that are saved and restored in the
+//! middle, and reservations, leases, logs and the overflow sketch.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::quotas::{ALGORITHMS, variants};
 use crate::snapshot::Folder;
 use crate::support::{Random, START, TestStore, bucket, numbered_limit, store};
 
-/// A store and its clock, saved and made again where a test wants it.
+/// A store and its clock, which a test can restart.
 struct RestartableStore {
     store: TestStore,
     clock: Arc<ManualClock>,
@@ -50,14 +50,14 @@ impl RestartableStore {
     }
 }
 
-/// What is asked in one step.
+/// The requests of one step.
 struct TraceStep {
     pause: Nanos,
     key: String,
     checks: Vec<(usize, Op)>,
 }
 
-/// Random questions about a few limits of every algorithm.
+/// Random requests on a few limits of every algorithm.
 struct Trace {
     random: Random,
     rules: Vec<IdentifiedLimit>,
@@ -164,8 +164,8 @@ fn how_often(running: &RestartableStore) -> [u64; 2] {
     [usage.evictions, usage.overflow_decisions]
 }
 
-/// The same questions to a store that was restarted and to one that was not. Answers how often each had to give
-/// something up and to let the overflow decide since, or what they disagreed about.
+/// The same requests to a restarted store and to one that was not restarted. Returns the evictions and overflow
+/// decisions since, or the first difference.
 fn compare(
     seed: u64,
     room: usize,
@@ -205,8 +205,8 @@ fn a_restart_in_the_middle_of_a_trace_changes_no_answer() {
     }
 }
 
-/// Nothing has expired when the store is saved: a slot whose state has is free either way, but who is at home in it may
-/// find another after a restart, and of two equal victims the other goes.
+/// Nothing has expired when the store is saved. An expired slot is free in both stores, but a key may get another slot
+/// after a restart, and of two equal eviction candidates the other may be evicted.
 #[test]
 fn a_restart_of_a_full_store_changes_neither_answers_nor_victims() {
     let mut total = [0, 0];

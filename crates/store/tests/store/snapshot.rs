@@ -1,4 +1,4 @@
-//! Saving and restoring: nothing is forgiven by a restart, and no file but the one that was saved is believed.
+//! Saving and restoring: a restart refunds nothing, and only an intact file is accepted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tollgate_store::{
 
 use crate::support::{Random, START, TestStore, bucket, id, numbered_limit, store};
 
-/// A folder of its own, gone when dropped.
+/// A folder that is deleted on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -90,7 +90,7 @@ fn a_restart_does_not_reset_a_daily_quota() {
     for n in 0..100 {
         assert_eq!(spend(&again, &n.to_string(), 0), [100 - n; 3], "{n}");
     }
-    // What has expired by the time of saving is not saved.
+    // Expired states are not saved.
     let live = std::fs::metadata(folder.file()).unwrap().len();
     clock.advance(Nanos::from_secs(200 * 3_600));
     store.save(&folder.file()).unwrap();
@@ -114,7 +114,7 @@ fn only_the_owner_may_read_it_because_it_holds_the_secret() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// Questions that leave a log, a lease and reservations behind.
+/// Requests that leave a log, a lease and reservations behind.
 fn collections() -> [(IdentifiedLimit, Op); 4] {
     let log = numbered_limit(4, SlidingLog::builder(30, Nanos::HOUR).build().unwrap());
     let gate = numbered_limit(5, Concurrency::new(3, Nanos::HOUR).unwrap());
@@ -147,7 +147,8 @@ fn ask(store: &TestStore, (ruled, op): &(IdentifiedLimit, Op)) -> bool {
     verdict.is_admitted()
 }
 
-/// A store with everything in it that can be saved: words, pairs, a log, a lease, reservations, an overflow.
+/// A store with everything that can be saved: one-word and two-word states, a log, a lease, reservations, an overflow
+/// sketch.
 fn store_with_everything() -> TestStore {
     let (store, _clock) = store(4);
     let mut names = 0..;
@@ -187,7 +188,7 @@ fn every_changed_byte_and_every_missing_end_is_refused() {
     assert!(matches!(refused(&longer), Some(SnapshotError::Corrupted)));
 }
 
-/// The checksum as the format says, so that a test can forge a file.
+/// The checksum of the format, so that a test can forge a file.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -19,7 +19,7 @@ use crate::support::{TestStore, numbered_limit, store};
 /// As for core: a file must not become empty unnoticed.
 const AT_LEAST: usize = 10;
 
-/// A store whose limits are numbered in the order in which their keys are first asked for.
+/// A store whose limits are numbered in the order of their first use.
 pub(crate) struct MemorySubject {
     store: Option<TestStore>,
     clock: Arc<ManualClock>,

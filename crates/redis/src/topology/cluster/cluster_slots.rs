@@ -1,11 +1,11 @@
-//! Who has which slot, as a node has told it. Must not know: connections.
+//! Parses the slot ranges of a cluster. Must not know: connections.
 
 use redis::Value;
 
 use super::super::slot::SLOTS;
 use crate::address::Endpoint;
 
-/// A range of slots and the primary that has them.
+/// A range of slots and the primary that owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotRange {
     pub(super) first: u16,
@@ -13,7 +13,7 @@ pub(super) struct SlotRange {
     pub(super) owner: Endpoint,
 }
 
-/// Reads the reply to `CLUSTER SLOTS`. Nothing is trusted: a reply that is not one is `None`.
+/// Parses the reply to `CLUSTER SLOTS`; `None` if it is invalid.
 pub(super) fn parse(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
     let Value::Array(entries) = reply else {
         return None;
@@ -52,7 +52,7 @@ fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         Value::SimpleString(text) => Some(text.clone()),
-        // A node that does not know its own address.
+        // The node does not know its own address.
         Value::Nil => Some(String::new()),
         _ => None,
     }

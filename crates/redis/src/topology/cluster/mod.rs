@@ -1,8 +1,8 @@
-//! A cluster: every slot has a primary, and calls go to the one that has the key's.
+//! A cluster: every slot has a primary, and each call goes to the primary of its key's slot.
 //!
-//! The client's own cluster connection is not used: it repeats calls whose connection broke, and those may have charged.
-//! Here a call goes to another node only when a node has said that it did not carry it out. Must not know: what is in a
-//! call.
+//! The client library's own cluster connection is not used, because it repeats calls whose connection broke, and those
+//! may have charged. Here a call goes to another node only after a node has replied that it did not run it. Must not
+//! know: what is in a call.
 
 mod cluster_slots;
 mod cluster_view;
@@ -22,14 +22,14 @@ use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
 use crate::wire::ScriptCall;
 
-/// The most nodes that one call is sent to. Every one but the last has said that it did nothing.
+/// The largest number of nodes that one call is sent to. Each node but the last has replied that it did not run it.
 const MOST_HOPS: u32 = 5;
-/// How often a call is tried again whose keys are on two nodes for the moment.
+/// How often a call is repeated after `TRYAGAIN`.
 const MOST_AGAIN: u32 = 3;
-/// How long to wait before, at most.
+/// The longest pause before such a repetition.
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
 
-/// The nodes, and the task that keeps up with them.
+/// The nodes of the cluster, and the task that refreshes the slot map.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     state: Arc<ClusterState>,
@@ -43,7 +43,7 @@ impl Cluster {
         connections: usize,
     ) -> Result<Self, StoreError> {
         let shared = Arc::new(ClusterState::new(dial, seeds, connections));
-        // Without an answer the store exists all the same, and the task goes on asking.
+        // Without a reply the store exists anyway, and the task keeps asking.
         if shared.refresh().await != RefreshOutcome::NoReply {
             for link in shared.view().links() {
                 link.wait_for_first_attempt().await;
@@ -95,7 +95,7 @@ impl Cluster {
                 RoutingHint::TryAgain => {
                     again += 1;
                     let is_late = !wait_before(again, until).await;
-                    // From the start: the keys may be together elsewhere by now.
+                    // Start over: the keys may be together on another node by now.
                     let owner = self.owner(slot).filter(|_| !is_late);
                     hops -= 1;
                     owner.map(|link| (link, CallMode::Plain))
@@ -109,16 +109,16 @@ impl Cluster {
         }
     }
 
-    /// Who has the slot now. Everybody else's calls go there too from now on.
+    /// The new owner of the slot. Later calls of other requests go there too.
     fn moved(&self, slot: u16, to: &str, by: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
-        // Where one slot has moved others may have.
+        // If one slot has moved, others may have moved too.
         self.state.alarm();
         let link = self.find(to, by)?;
         self.state.view().assign(slot, link.endpoint());
         Some(link)
     }
 
-    /// The link to a node. One that is not known yet is found in the background, and until then there is none.
+    /// The pool of a node. An unknown node is found in the background; until then there is none.
     fn find(&self, to: &str, by: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
         let endpoint = Endpoint::parse_from(to, by.endpoint())?;
         let found = self.state.view().find(&endpoint).cloned();
@@ -129,7 +129,7 @@ impl Cluster {
     }
 }
 
-/// Waits a moment, if that makes sense for the so manieth time and there is time.
+/// Waits briefly if another attempt is allowed and there is time. Returns false otherwise.
 async fn wait_before(again: u32, until: Instant) -> bool {
     let wake = Instant::now() + AGAIN_AFTER / 2 + jittered(AGAIN_AFTER / 2);
     if again > MOST_AGAIN || wake >= until {

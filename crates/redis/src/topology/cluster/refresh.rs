@@ -1,5 +1,5 @@
-//! Finding out who has which slot, in the background: when a node says that something has moved, when one seems to be
-//! gone, and now and then. Must not know: calls.
+//! Refreshes the slot map in the background: when a node reports a moved slot, when a node seems unreachable, and
+//! periodically. Must not know: calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,27 +14,27 @@ use crate::address::Endpoint;
 use crate::pool::{ConnectionPool, Connector};
 use crate::task::jittered;
 
-/// How often the map is asked for when all is well.
+/// How often the map is refreshed without a reason.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
-/// The most that is waited before the next question after one, and after many that brought nothing new: a fleet that lost
-/// a node asks the others, and they are busy.
+/// The longest pause after the first refresh, and after many that found nothing new: when a fleet loses a node, all of
+/// its stores query the other nodes.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// More primaries than anybody runs. A reply that names more is not a map.
+/// More primaries than any cluster has. A reply with more is invalid.
 const MOST_NODES: usize = 1_024;
 
-/// What came of asking for the map.
+/// The result of a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefreshOutcome {
-    /// Nobody answered.
+    /// No node replied.
     NoReply,
-    /// It is as it was.
+    /// The map has not changed.
     Unchanged,
-    /// It is in force.
+    /// A new map is in use.
     Changed,
 }
 
-/// What callers and the task share.
+/// The state that calls and the refresh task share.
 #[derive(Debug)]
 pub(super) struct ClusterState {
     dial: Connector,
@@ -42,7 +42,7 @@ pub(super) struct ClusterState {
     connections: usize,
     view: RwLock<Arc<ClusterView>>,
     alarm: Arc<Notify>,
-    /// Who is asked first, another one each time: one node may be wrong for long.
+    /// The node to query first, another one each time: one node may be wrong for a long time.
     next_node: AtomicUsize,
 }
 
@@ -63,7 +63,7 @@ impl ClusterState {
         Arc::clone(&view)
     }
 
-    /// Asks for a new map soon.
+    /// Requests a refresh soon.
     pub(super) fn alarm(&self) {
         self.alarm.notify_one();
     }
@@ -86,7 +86,7 @@ impl ClusterState {
         }
     }
 
-    /// Asks for the map and puts it in force.
+    /// Queries the map and puts it in use.
     pub(super) async fn refresh(&self) -> RefreshOutcome {
         let Some(ranges) = self.ask().await else {
             return RefreshOutcome::NoReply;
@@ -100,7 +100,7 @@ impl ClusterState {
             if links.iter().any(|link| *link.endpoint() == range.owner) {
                 continue;
             }
-            // A node that stays keeps its connections.
+            // Nodes that stay keep their connections.
             let known = view.find(&range.owner).cloned();
             let link = known.map_or_else(
                 || {
@@ -155,7 +155,7 @@ impl ClusterState {
     }
 }
 
-/// A map that can be used: a node that is not part of a cluster yet knows of no slots.
+/// A usable map: a node that has not joined a cluster yet has no slots.
 fn accepted(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
     cluster_slots::parse(reply, by).filter(|ranges| (1..=MOST_NODES * 16).contains(&ranges.len()))
 }

@@ -1,4 +1,4 @@
-//! Token and leaky buckets: the state is one instant. See `lua/bucket.lua`, and `lua/spend.lua` for spending alone.
+//! Token and leaky buckets: the state is one instant. See `lua/bucket.lua`, and `lua/spend.lua` for plain spending.
 //!
 //! Must not know: other algorithms.
 

@@ -1,4 +1,4 @@
-//! Sliding window counters: the state is when the window began and two counts. See `lua/counter.lua`.
+//! Sliding window counters: the state is the window's start and two counts. See `lua/counter.lua`.
 //!
 //! Must not know: other algorithms.
 
@@ -29,7 +29,7 @@ impl ScriptedAlgorithm for SlidingCounter {
             _ => return None,
         };
         let (length, tick) = (self.window().as_nanos(), self.tick().as_nanos().max(1));
-        // A tick is a power of ten, and its exponent is what the state has room for.
+        // A tick is a power of ten; the state stores its exponent.
         let power = u8::try_from(tick.ilog10()).ok()?;
         let blob = Blob::new(3, operation)
             .count(limit)

@@ -1,4 +1,4 @@
-//! Fixed windows: the state is when the window ends and what was spent in it. See `lua/window.lua`.
+//! Fixed windows: the state is the window's end and its count. See `lua/window.lua`.
 //!
 //! Must not know: other algorithms.
 

@@ -1,4 +1,4 @@
-//! A key is there exactly while its state matters; gone, it decides like a limit never used. With the checks' controls.
+//! A key exists exactly while its state matters; afterwards the limit decides as unused. With controls of the checks.
 
 use tollgate_core::Nanos;
 use tollgate_core::reservation::ReservationId;
@@ -13,8 +13,8 @@ use crate::server_time::{numbered_limit, slow_bucket};
 const MICROSECOND: Nanos = Nanos::from_micros(1);
 const TWO_MILLISECONDS: Nanos = Nanos::from_millis(2);
 
-/// Spends on two keys; looks at one just before and at the other just when the state stops to matter; then finds the
-/// first one gone.
+/// Spends on two keys. Reads one just before and the other just when the state stops to matter, and then finds the
+/// first key expired.
 async fn follow(rig: &mut ClockHarness, case: &Case) {
     let limit = &case.ruled;
     let (mut alice, mut bob) = (Model::default(), Model::default());
@@ -26,7 +26,7 @@ async fn follow(rig: &mut ClockHarness, case: &Case) {
     assert_eq!(rig.lifetime_fault(&names[0], until), None, "{limit:?}");
     let second = rig.agree(&mut bob, "bob", limit, take).await;
 
-    // A microsecond, the finest that a server tells, and before that what its clock may be ahead.
+    // A microsecond, the finest unit of the server's clock, plus the possible lead of the server's clock.
     let gap = rig.slack().saturating_add(MICROSECOND);
     rig.advance(until.since(rig.now()).saturating_sub(gap));
     let all = case.take(MOST, rig.number());
@@ -62,7 +62,7 @@ async fn i15_a_key_lives_exactly_as_long_as_its_state_matters() {
     }
 }
 
-/// What remembers reservations is a key of its own, needed for as long as one is held and then remembered.
+/// A ledger of reservations has a key of its own, needed while a reservation is held and for its retention.
 #[tokio::test]
 async fn i15_a_ledger_lives_as_long_as_it_remembers() {
     let hold = Nanos::from_secs(10);
@@ -84,7 +84,7 @@ async fn i15_a_ledger_lives_as_long_as_it_remembers() {
             assert_eq!(rig.lifetime_fault(&names[0], until), None);
             let gap = rig.slack().saturating_add(MICROSECOND);
             rig.advance(until.since(rig.now()).saturating_sub(gap));
-            // Repeating it changes nothing and answers with the first receipt.
+            // Repeating the reservation changes nothing and returns the first receipt.
             let again = rig.ask("alice", limit, reserve).await;
             assert_eq!(again.note, ReplyNote::AlreadyReserved, "{limit:?}");
             assert_eq!(again.receipt, reserved.receipt, "{limit:?}");
@@ -98,7 +98,8 @@ async fn i15_a_ledger_lives_as_long_as_it_remembers() {
     }
 }
 
-/// While the clock runs, the server may read it anew between telling a script the time and setting the key's end.
+/// While the clock runs, the server may read it again between returning the time to a script and setting the key's
+/// expiry.
 #[tokio::test]
 async fn i15_a_running_clock_cuts_no_lifetime_short() {
     for kind in [Kind::Redis, Kind::NewValkey] {
@@ -149,7 +150,7 @@ async fn control_a_state_that_outlives_its_expiry_is_noticed() {
     rig.advance(day.saturating_add(TWO_MILLISECONDS));
     let fault = rig.survival_fault(&name);
     assert!(fault.is_some_and(|fault| fault.contains("still there")));
-    // A store that did not take the end of its state into account.
+    // A store that ignores the expiry of its state.
     let later = rig.now().after(day).as_nanos().to_string();
     rig.command::<()>(&["SET", &name, &later]);
     let answer = rig.ask("alice", &limit, Op::Spend(1)).await;

@@ -1,4 +1,5 @@
-//! S-26: the server's clock jumps by an hour, by a day, and back to 1970. Nothing is minted, nobody is locked out.
+//! S-26: the server's clock jumps by an hour, by a day, and back to 1970. No units are minted, and no client is locked
+//! out.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_store::StoreReply;
@@ -8,12 +9,12 @@ use super::cases::{Case, MOST, cases};
 use super::harness::{ClockHarness, needed_until};
 use crate::model::Model;
 
-/// Into how many parts the time until nobody may be locked out any more is cut.
+/// The time until no client may be locked out is divided into this many parts.
 const PARTS: u64 = 40;
 
-/// Asks for everything at once, then for one unit again and again, and tells how many units were admitted and what the
-/// last answer was. (Units alone would not fill a bucket on Valkey, whose held clock wavers.) After it every key ends,
-/// not before its state does, and no later than anybody may be locked out.
+/// Requests everything at once, then single units, and returns how many units were admitted and the last reply. (Single
+/// units would not fill a bucket on Valkey, whose held clock wavers.) Afterwards every key has an expiry, not before
+/// its state's end and not after the bound.
 async fn fill(rig: &mut ClockHarness, model: &mut Model, case: &Case) -> (u64, StoreReply) {
     let (mut admitted, mut last) = (0, StoreReply::EMPTY);
     for cost in [MOST, 1, 1, 1, 1, 1, 1] {
@@ -41,7 +42,7 @@ async fn go_back(rig: &mut ClockHarness, case: &Case, step: Nanos) {
     };
     assert!(retry_after <= case.bound, "{retry_after:?} for {case:?}");
 
-    // A little more each time, so that no state ends just where the clock is held: Valkey's wavers there.
+    // A little more each time, so that no state ends exactly where the clock is held: Valkey's clock wavers there.
     let part =
         Nanos::from_nanos(case.bound.as_nanos() / PARTS).saturating_add(Nanos::from_millis(2));
     let mut admitted = 0;
@@ -76,7 +77,7 @@ async fn s_26_a_clock_set_back_by_a_day_mints_nothing_and_locks_nobody_out() {
 
 #[tokio::test]
 async fn s_26_a_clock_set_back_to_1970_mints_nothing_and_locks_nobody_out() {
-    // Ten seconds after the beginning.
+    // Ten seconds after the epoch.
     go_back_everywhere(Nanos::from_micros(1_788_999_990_123_457)).await;
 }
 
@@ -106,7 +107,7 @@ async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
                 assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
                 rig.advance(step);
                 let minted = fill(&mut rig, &mut alice, &case).await.0;
-                // A day that has not ended gives nothing; everything else is full again, and not fuller.
+                // A day that has not ended refills nothing; every other limit is full again.
                 let is_over = minted == MOST || case.bound > step;
                 assert!(minted <= MOST && is_over, "{minted} under {case:?}");
                 rig.set_back(step);
@@ -117,7 +118,7 @@ async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
     }
 }
 
-/// A jump that nobody saw: the key expires meanwhile, which core's state does not, so only the bound can be checked.
+/// A jump that no decision saw: the key expires meanwhile, core's state does not, so only the bound can be checked.
 #[tokio::test]
 async fn s_26_a_key_lost_to_a_short_jump_ahead_costs_at_most_one_burst() {
     for kind in [Kind::Redis, Kind::NewValkey] {
@@ -127,7 +128,7 @@ async fn s_26_a_key_lost_to_a_short_jump_ahead_costs_at_most_one_burst() {
             assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
             let name = rig.names().remove(0);
             rig.advance(case.bound.saturating_add(Nanos::SECOND));
-            // To look is to expire it.
+            // Reading an expired key deletes it.
             assert_eq!(rig.survival_fault(&name), None);
             rig.set_back(case.bound.saturating_add(Nanos::SECOND));
             let mut forgotten = Model::default();

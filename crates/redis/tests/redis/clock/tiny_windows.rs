@@ -1,4 +1,4 @@
-//! S-28: windows of one millisecond, the server's own granularity, with load that falls on their boundaries.
+//! S-28: windows of one millisecond, the server's own granularity, with requests at their boundaries.
 
 use std::collections::HashMap;
 
@@ -30,18 +30,19 @@ fn limits() -> [IdentifiedLimit; 5] {
     ]
 }
 
-/// Keys go only when they are looked at, as they do on a server that is busy with others.
+/// Keys are deleted only when they are read, as on a server that is busy.
 fn expire_lazily(rig: &mut ClockHarness) {
     rig.command::<()>(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
 }
 
-/// On servers whose clock can be held to the microsecond. Valkey's runs on within a millisecond; it is tried below.
+/// On servers whose clock can be held to the microsecond. Valkey's runs on within a millisecond; the next test covers
+/// it.
 #[tokio::test]
 async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
     for kind in [Kind::Redis, Kind::OldRedis] {
         let mut rig = ClockHarness::start(kind).await;
         expire_lazily(&mut rig);
-        // A microsecond before a boundary, on it, one after, and in the middle: the steps of every window.
+        // A microsecond before a boundary, on it, one after, and in the middle of each window.
         rig.advance(Nanos::from_micros(1_000 - 457 - 1));
         for limit in limits() {
             let mut alice = Model::default();
@@ -57,14 +58,14 @@ async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
                 }
                 rig.advance(Nanos::from_micros(micros));
             }
-            // Most of what the limit allows for the time, so nobody was stuck.
+            // Most of the limit's units for that time, so no request was stuck.
             assert!(admitted >= windows * 2, "{admitted} of {limit:?}");
             rig.command::<()>(&["FLUSHALL"]);
         }
     }
 }
 
-/// Four requests at once on a clock that runs, so that keys expire between and during decisions.
+/// Four concurrent requests on a running clock, so that keys expire between and during decisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_an_end() {
     for kind in [Kind::Redis, Kind::NewValkey] {

@@ -1,4 +1,5 @@
-//! The same errands through core's book and through the script: same grants, times and standing, every step.
+//! The same lease requests through core's `LeasedBucket` and through the script: equal grants, times and status at
+//! every step.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ const STEPS: usize = 60_000;
 
 type Coverage = BTreeMap<&'static str, u64>;
 
-/// One step of a trace, and what core says to it.
+/// One step of a trace, and core's grant.
 struct ExpectedGrant {
     ruled: IdentifiedLimit,
     key: [u8; 8],
@@ -43,7 +44,7 @@ impl ExpectedGrant {
     }
 }
 
-/// A quota that slices can be taken from.
+/// A quota that can be leased from.
 fn limit(dice: &mut TestRng) -> (Limit, u64) {
     loop {
         let family = dice.one_of(&[Family::Token, Family::Token, Family::Leaky]);
@@ -69,7 +70,7 @@ fn reports(dice: &mut TestRng, most: u64, span: u64, ids: u64) -> Vec<LeaseRepor
     (0..count).map(|_| one()).collect()
 }
 
-/// Plans a trace on one key by asking core, and counts what is in it.
+/// Plans a trace on one key by asking core, and counts its events.
 fn plan(dice: &mut TestRng, key: u64, seen: &mut Coverage) -> Vec<ExpectedGrant> {
     let mut count = |what, is_so: bool| *seen.entry(what).or_default() += u64::from(is_so);
     let (mut limit, mut span) = limit(dice);
@@ -145,7 +146,7 @@ fn plan(dice: &mut TestRng, key: u64, seen: &mut Coverage) -> Vec<ExpectedGrant>
     planned
 }
 
-/// Runs a trace in one pipeline. The error says where the script went another way.
+/// Runs a trace in one pipeline. The error tells where the script deviates.
 fn run(connection: &mut Connection, digest: &str, planned: &[ExpectedGrant]) -> Result<(), String> {
     let mut pipe = redis::pipe();
     for step in planned {

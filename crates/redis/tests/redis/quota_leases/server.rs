@@ -1,4 +1,4 @@
-//! Lending as it is used: on the server's clock, by several nodes, in clusters and shards, with states that cannot be read.
+//! Quota leases as they are used: on the server's clock, by several nodes, with corrupt states.
 
 use std::sync::Arc;
 

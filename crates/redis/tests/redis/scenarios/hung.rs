@@ -1,4 +1,4 @@
-//! S-01, S-02 and S-04 as the link sees them: a server that is killed, comes back empty, or only stops answering.
+//! S-01, S-02 and S-04: a server that is killed, restarts empty, or only stops responding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_
     let healed = monotonic();
     load.until_answered(80).await;
     let history = load.end().await;
-    // What was sent before it stopped is carried out when it goes on, and counted as spent, once.
+    // Calls sent before the pause run when the server resumes, and count as spent, once.
     let moved = rig.state("alice") - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
     let sent = rig.proxy.counters().commands("EVALSHA");

@@ -1,4 +1,4 @@
-//! S-08: replies that are lost after the command was carried out.
+//! S-08: replies that are lost after the command was executed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ async fn s_08_a_connection_that_lost_a_reply_in_the_middle_is_found_and_left() {
         .await;
     rig.prime(&store, "alice").await;
     let connects = rig.proxy.counters().connects;
-    // The word of the next probe is lost, and every later reply would answer another question.
+    // The reply to the next probe is lost, so every later reply would belong to another call.
     rig.proxy.lose_replies("PING", 1, Then::GoOn);
     wait_until("it is made anew", || async {
         rig.proxy.counters().connects > connects && store.is_connected()

@@ -1,4 +1,5 @@
-//! S-09, S-10 and S-11: replies in slices, cut off, forged, and errors of every kind, from a real server behind a proxy.
+//! S-09, S-10 and S-11: replies that are fragmented, truncated, forged, or errors of every kind, from a real server
+//! behind a proxy.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     let stores = [Arc::clone(&store)];
     let load = LoadGenerator::start(&stores, &["alice"; 4], limit(), Duration::from_millis(1));
     load.go_on(12).await;
-    // Held back and then all at once.
+    // Held back, then released at once.
     rig.proxy.change(|toxics| {
         toxics.back.slices = None;
         toxics.back.silence = Silence::Held;
@@ -46,7 +47,7 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     let moved = rig.state("alice") - primed;
     let spent = spends_exactly(&history, "alice", bucket(), moved).unwrap();
 
-    // In the middle of a reply the connection ends: nobody can know, and the server has charged.
+    // The connection ends in the middle of a reply: the store cannot know the result, and the server has charged.
     for ending in [Ending::Close, Ending::Reset] {
         let connected = rig.store_with(LONG_TIMEOUT, |options| options.connections = 1);
         let connected = connected.await;
@@ -144,7 +145,7 @@ async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
         ("ERR something else", StoreErrorKind::InvalidReply),
     ];
     for (line, kind) in lines {
-        // Everybody who asks meanwhile hears it, and no task ends of it.
+        // All concurrent callers get the error, and no task ends because of it.
         rig.proxy.answer_with_error("EVALSHA", 8, line);
         let mut calls = JoinSet::new();
         for _ in 0..8 {

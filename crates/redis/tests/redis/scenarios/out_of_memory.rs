@@ -1,4 +1,4 @@
-//! S-14 and S-15: a server that is out of memory, and refuses, or throws states away.
+//! S-14 and S-15: a server without free memory, which refuses or evicts states.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn s_15_each_eviction_costs_at_most_a_burst_and_is_warned_of() {
     let small = numbered_limit(1, bucket_of(SMALL));
     let load = LoadGenerator::start(&[store], &keys, small, Duration::from_millis(1));
     load.go_on(20 * 15).await;
-    // Somebody else's keys push ours out.
+    // Keys of another application evict ours.
     let filler = "x".repeat(2_000);
     let evicted = || -> u64 { rig.node.info("evicted_keys").unwrap().parse().unwrap() };
     for number in 0..1_000 {

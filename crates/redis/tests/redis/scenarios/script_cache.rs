@@ -1,4 +1,4 @@
-//! S-12 and S-13: a server that forgets its scripts, and one that is busy with somebody else's.
+//! S-12 and S-13: a server that loses its scripts, and one that is busy with another client's script.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -45,7 +45,7 @@ async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
     let counters = rig.proxy.counters();
     let loads = counters.commands("SCRIPT LOAD") - before.commands("SCRIPT LOAD");
     assert!(loads >= 12, "{loads}");
-    // One more round trip for whoever finds it forgotten: the script, and the call once more.
+    // One more round trip for each call that finds the script missing: the script, and the call again.
     let calls = counters.commands("EVALSHA") - before.commands("EVALSHA");
     assert_eq!(calls, history.records.len() as u64 + loads);
     let speed = availability(&history, LONG_TIMEOUT).unwrap();

@@ -1,4 +1,4 @@
-//! S-05 and S-22: a server that is slow, and more calls than it can take.
+//! S-05 and S-22: a slow server, and more calls than may be in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::topology::exclusive;
 async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() {
     let _alone = exclusive().await;
     let rig = ProxiedServer::start(&[], seed(5));
-    // Slow, and within the deadline: nothing is lost and every unit is counted.
+    // Slow, but within the deadline: nothing is lost and every unit is counted.
     let patient = Arc::new(rig.store(LONG_TIMEOUT).await);
     let primed = rig.prime(&patient, "alice").await;
     rig.proxy.change(|toxics| {
@@ -35,7 +35,8 @@ async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() 
     coherence(&history, bucket(), 0).unwrap();
     denials(&history, bucket(), 0).unwrap();
 
-    // Slower than the deadline: every call ends there, may have charged, and nobody connects again because of it.
+    // Slower than the deadline: every call ends there and may have charged, and no connection is replaced because of
+    // it.
     rig.proxy.heal();
     let store = Arc::new(rig.store(DEADLINE).await);
     let primed = rig.prime(&store, "bob").await;
@@ -114,17 +115,17 @@ async fn s_22_what_is_more_than_can_be_in_flight_is_refused_at_once() {
     while let Some(kind) = calls.join_next().await {
         match kind.unwrap() {
             Some(StoreErrorKind::Busy) => busy += 1,
-            // On a machine that is slower than the server, an answer may be there when the deadline is noticed.
+            // On a machine that is slower than the server, a reply may be there when the deadline is noticed.
             Some(StoreErrorKind::TimedOut) | None => late += 1,
             kind => panic!("{kind:?}"),
         }
     }
     let slowest = since(began);
     assert!(late >= MOST && busy + late == CALLS, "{busy} {late}");
-    // As many at a time as may be, and no more, for as long as it takes to ask them all.
+    // At most `MOST` calls at a time, for as long as it takes to send them all.
     let turns = u64::try_from(slowest.as_millis() / DEADLINE.as_millis()).unwrap() + 1;
     assert!(late <= MOST * turns, "{late} in {turns} turns");
-    // A probe that such a machine answers late may cost a lane its connection once; calls never do.
+    // On such a machine a late probe may cost a pooled connection once; calls never do.
     let now = rig.proxy.counters().connects;
     assert!(
         now <= connects * 3,

@@ -1,4 +1,4 @@
-//! S-06, S-07 and S-21: connections that are refused, reset or swallowed, and a fleet that comes back.
+//! S-06, S-07 and S-21: connections that are refused, reset or black-holed, and a fleet that reconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_a
 use crate::server_time::decide_one;
 use crate::topology::{exclusive, wait_until};
 
-/// What a lane may try to connect in any two seconds: the pauses double from 50 ms, each of them rolled below its length.
+/// The most connect attempts of one pooled connection in any two seconds: the pauses double from 50 ms, with full
+/// jitter.
 const ATTEMPTS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,7 +33,7 @@ async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
         Duration::from_millis(2),
     );
     load.go_on(40).await;
-    // In the middle of a command: the server gets half of it and carries nothing out.
+    // In the middle of a command: the server gets half of it and executes nothing.
     rig.proxy.change(|toxics| {
         toxics.there.limit = Some(Limit {
             bytes: 1,
@@ -84,7 +85,7 @@ async fn s_07_a_connection_that_swallows_everything_is_replaced() {
     let keys = ["alice", "bob", "carol", "dave"];
     let load = LoadGenerator::start(&[store], &keys, limit(), Duration::from_millis(2));
     load.go_on(40).await;
-    // Those that are open now lose every byte; new ones do not. Nobody is told.
+    // Open connections lose every byte without an error; new ones do not.
     rig.proxy
         .change(|toxics| toxics.back.silence = Silence::Lost);
     wait_until("calls end at their deadline", || async {
@@ -133,7 +134,7 @@ async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
     let scripts = before.commands("SCRIPT LOAD") / INSTANCES;
     rig.node.kill();
     rig.proxy.change(|toxics| toxics.door = Door::Reset);
-    // Long enough for the pauses to have grown, told by how often it was tried.
+    // Long enough for the pauses to have grown, as the number of attempts shows.
     wait_until("they try", || async {
         rig.proxy.counters().connects >= before.connects + INSTANCES * 6
     })
@@ -161,7 +162,7 @@ async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
         recent < INSTANCES / 2,
         "{recent} came at once: {histogram:?}"
     );
-    // Each loads its scripts once it is connected, and nobody evaluates text.
+    // Each instance loads its scripts once it is connected, and none sends EVAL.
     let loads = counters.commands("SCRIPT LOAD") - before.commands("SCRIPT LOAD");
     assert_eq!(loads, INSTANCES * scripts);
     assert_eq!(counters.commands("EVAL"), 0);

@@ -1,4 +1,4 @@
-//! A cluster that loses nodes, changes its mind about who is primary, and moves slots, while it is asked.
+//! A cluster that loses nodes, fails over and migrates slots under load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ fn slot_of(cluster: &Cluster, key: &str) -> u16 {
     slot.parse().unwrap()
 }
 
-/// Which node has a key at first.
+/// The node that owns a key at first.
 fn home_of(cluster: &Cluster, key: &str) -> usize {
     usize::from(slot_of(cluster, key) / (16_384 / 3)).min(2)
 }
@@ -70,7 +70,7 @@ async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
         let cluster = Cluster::start_with(kind, 15_000, 0);
         let store = patient(&cluster).await;
         let keys = keys(9);
-        // Single keys, and two limits together, which are two keys of one slot.
+        // Single keys, and two limits together, which are two keys in one slot.
         let (singles, pairs) = keys.split_at(5);
         let single = LoadGenerator::start(&[Arc::clone(&store)], singles, 1, BURST);
         let pair = LoadGenerator::start(&[Arc::clone(&store)], pairs, 2, BURST);
@@ -79,7 +79,7 @@ async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
             let (slot, home) = (slot_of(&cluster, key), home_of(&cluster, key));
             let to = (home + 1) % 3;
             cluster.begin_move(slot, home, to);
-            // On the way: what is there is asked there, what is not yet there is asked where it will be.
+            // During the migration existing keys are served by the source, missing keys by the target.
             single.go_on(10).await;
             cluster.move_keys(slot, home, to);
             single.go_on(10).await;
@@ -95,7 +95,7 @@ async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
                 assert_eq!(tally.admitted, BURST, "{key}: {tally:?}");
             }
         }
-        // A single key never waits for its slot. Two of which one is not there yet are refused for as long as that lasts.
+        // A single key is served throughout. Two keys of which one has not been migrated yet are refused meanwhile.
         assert!(
             single.values().all(|tally| tally.failed() == 0),
             "{single:?}"
@@ -128,11 +128,11 @@ async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_ov
     })
     .await;
     load.go_on(100).await;
-    // The dead one comes back as a replica and is not asked.
+    // The dead node comes back as a replica and is not used.
     cluster.nodes[0].restart();
     cluster.until_well();
     load.go_on(100).await;
-    // Nobody died, nobody agreed: another one is primary all the same.
+    // A forced takeover without a failure and without a vote.
     let taken = cluster.owner(slot_of(&cluster, &orphan), 1).unwrap();
     assert_eq!(taken, 3);
     cluster.take_over(0);
@@ -174,7 +174,8 @@ async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
     }
 }
 
-/// Whatever a node says, and if two nodes point at each other for ever: the call ends, and is sent so often and no more.
+/// Whatever a node replies, even if two nodes redirect to each other forever, the call ends after a bounded number of
+/// attempts.
 #[tokio::test]
 async fn s_11_redirections_are_followed_so_often_and_no_more() {
     let table = [

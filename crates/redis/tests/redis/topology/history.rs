@@ -1,19 +1,19 @@
-//! What was asked and answered, and whether it keeps the promises. The checker is checked itself, below.
+//! Records of requests and replies, and checks of the promises. Controls of the checks are below.
 
 use std::collections::BTreeMap;
 
 use tollgate_store::{StoreError, StoreErrorKind};
 
-/// What became of the spends of one unit on one key.
+/// The results of spending single units on one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) admitted: u64,
     pub(super) denied: u64,
-    /// Nobody knows whether these were charged.
+    /// May have charged.
     pub(super) ambiguous: u64,
-    /// These were not.
+    /// Have not charged.
     pub(super) refused: u64,
-    /// What was said in errors.
+    /// Error messages and how often each occurred.
     pub(super) said: BTreeMap<String, u64>,
 }
 
@@ -39,11 +39,11 @@ impl Tally {
     }
 }
 
-/// What happened on every key.
+/// The results for every key.
 pub(super) type History = BTreeMap<String, Tally>;
 
-/// Whether no key was admitted more than its burst and one more for each time that its state may have been lost, and no call
-/// ever had keys of two slots.
+/// Checks that no key was admitted more than its burst, plus one burst for each time its state may have been lost, and
+/// that no call had keys of two slots.
 pub(super) fn check(
     history: &History,
     burst: u64,
@@ -61,7 +61,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether every key was admitted exactly its burst, less only what an unanswered call may have taken.
+/// Checks that every denied key was admitted exactly its burst, less the ambiguous calls.
 pub(super) fn check_exact(history: &History, burst: u64) -> Result<(), String> {
     check(history, burst, |_| 0)?;
     for (key, tally) in history {

@@ -1,4 +1,4 @@
-//! What the store says of servers that it should not have been pointed at.
+//! Warnings about servers that should not have been configured.
 
 use tollgate_redis::ServerWarningKind;
 use tollgate_testkit::redis::{Cluster, Kind, Node};

@@ -1,4 +1,4 @@
-//! Books in clusters and shards: each is where its key is, and all nodes borrow from the same.
+//! Leased buckets in clusters and shards: each is on its key's server, and all nodes share it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::server_time::{LONG_TIMEOUT, numbered_limit, slow_bucket};
 
 const BURST: u64 = 10;
 
-/// Two nodes borrow of every key until nothing is there. `tag` says where they lie.
+/// Two nodes lease from every key until nothing is left. `tag` is the hash tag of all keys.
 async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
     let limit = numbered_limit(1, slow_bucket(BURST));
     for key in keys(12) {

@@ -1,5 +1,5 @@
-//! Batches over several servers: nothing stays charged of one that is refused, and after a fault in the middle no more than
-//! its own cost, which is given back once however often that is asked for.
+//! Batches over several servers: a denied batch leaves no charge, and after a fault in between at most its own cost
+//! stays charged, which is refunded once, however often the refund is repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ fn servers(count: usize) -> Vec<Node> {
         .collect()
 }
 
-/// Asks for several keys at once.
+/// Decides several checks in one batch.
 async fn all(
     store: &RedisStore,
     asked: &[(&str, &IdentifiedLimit, Op)],
@@ -51,7 +51,7 @@ async fn all(
     Ok((verdict.is_admitted(), answers))
 }
 
-/// Two keys that lie on the first and on the second server.
+/// A key on the first server and a key on the second.
 async fn far_apart(store: &RedisStore, nodes: &[Node]) -> (String, String) {
     let limit = numbered_limit(1, slow_bucket(1_000));
     let mut found = [None, None];
@@ -84,7 +84,7 @@ async fn remaining(store: &RedisStore, key: &str, ruled: &IdentifiedLimit) -> u6
     answer.status.remaining
 }
 
-/// A limit of ten of every algorithm, and how it is charged.
+/// A limit of ten of every algorithm, and an operation that charges it.
 fn charges() -> [(Limit, Op); 8] {
     let hour = Nanos::HOUR;
     [
@@ -157,7 +157,7 @@ async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
             assert_eq!(remaining(&store, &first, &limit).await, before, "{op:?}");
             assert_eq!(remaining(&store, &first, &reserve).await, 10);
         }
-        // And what is admitted is charged everywhere.
+        // An admitted batch is charged everywhere.
         let free = numbered_limit(id + 40, slow_bucket(1));
         let asked = [
             (first.as_str(), &limit, op),
@@ -176,7 +176,7 @@ async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
     let _alone = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await);
-    // More room than there are clients at a time, so that what others are charged for a moment denies nobody.
+    // More room than there are concurrent clients, so that charges of batches in progress deny no other.
     let (wide, narrow) = (
         numbered_limit(1, slow_bucket(200)),
         numbered_limit(2, slow_bucket(60)),
@@ -199,7 +199,7 @@ async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
     }
     let admitted: u64 = clients.join_all().await.into_iter().sum();
     assert_eq!(admitted, 60, "of 192");
-    // What refilled while a batch was being refused is not given back, however little it is of a unit.
+    // Refill during a denied batch is not refunded, not even a fraction of a unit.
     let org = remaining(&store, "org", &wide).await;
     assert!((139..=140).contains(&org), "{org}");
     assert_eq!(remaining(&store, "alice", &narrow).await, 0);
@@ -248,7 +248,7 @@ async fn i11_keys_under_one_tag_are_decided_together() {
     assert_eq!(wrong.unwrap_err().kind(), StoreErrorKind::BadRequest);
 }
 
-/// The first server behind a relay, the second straight. Five of ten are spent on the first before.
+/// The first server behind a relay, the second directly connected. Five of ten units on the first server are spent.
 struct TwoServers {
     nodes: Vec<Node>,
     relay: LossyRelay,
@@ -290,7 +290,7 @@ impl TwoServers {
         remaining(&self.direct, &self.first, &self.limit).await
     }
 
-    /// Starts a batch that hangs on the second server once the first is charged.
+    /// Starts a batch that hangs on the second server after the first is charged.
     async fn hang(&self) -> JoinSet<Result<(bool, Vec<StoreReply>), StoreError>> {
         self.nodes[1].pause();
         let mut batch = JoinSet::new();
@@ -316,7 +316,7 @@ async fn i11_after_a_fault_in_the_middle_the_charge_is_given_back_exactly_once()
     let apart = TwoServers::start(Duration::from_millis(1_500)).await;
     apart.nodes[0].tell(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     let mut batch = apart.hang().await;
-    // From now on the first server carries out what it is told, and nobody hears of it.
+    // From now on the first server executes what it is sent, and its replies are lost.
     apart.relay.is_losing.store(true, Ordering::SeqCst);
     let error = batch.join_next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
@@ -353,7 +353,7 @@ async fn i11_after_a_fault_in_the_middle_the_charge_is_given_back_exactly_once()
     assert!(lifetime > 0, "and that is not remembered for ever");
 }
 
-/// In one thread: what the first server answered has been heard when another answer of it has.
+/// On one thread: replies of one connection arrive in order, so this reply follows the one to the batch.
 #[tokio::test]
 async fn i11_a_batch_that_nobody_waits_for_any_more_is_given_back_too() {
     let apart = TwoServers::start(LONG_TIMEOUT).await;
@@ -367,7 +367,7 @@ async fn i11_a_batch_that_nobody_waits_for_any_more_is_given_back_too() {
     })
     .await;
     apart.nodes[1].resume();
-    // The bound: on the second, whose answer nobody heard, the batch's own cost may stay, and no more.
+    // The bound: on the second server, whose reply was lost, at most the batch's own cost may stay charged.
     let second = remaining(&apart.direct, &apart.second, &apart.limit).await;
     assert!((9..=10).contains(&second), "{second}");
 }
@@ -417,7 +417,7 @@ async fn i11_a_flood_that_one_server_refuses_is_hardly_charged_to_the_other() {
     }
     let stats = nodes[0].ask(&["INFO", "commandstats"]);
     let writes = tollgate_testkit::redis::info::command(&stats, "set").map_or(0, |stat| stat.calls);
-    // The first of them is charged and given back; those after ask the other one first.
+    // The first batch is charged and refunded; later ones check the other server first.
     assert!(
         writes < 50,
         "{writes} writes for 100 requests that were refused"

@@ -1,5 +1,4 @@
-//! Parts of a store that may be away by themselves: each has a probe that lies in it, and one that is gone takes no other
-//! along.
+//! Partitions of a store that fail independently: each has a probe key, and a failed one does not affect others.
 
 use std::collections::HashSet;
 
@@ -34,7 +33,7 @@ async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
             "where their tag says"
         );
     }
-    // The first node has a third of the slots: those of parts 0 to 21.
+    // The first node owns a third of the slots: those of partitions 0 to 21.
     drop(cluster.nodes.remove(0));
     let mut away = Vec::new();
     for part in 0..store.partition_count() {
@@ -66,7 +65,7 @@ async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
     assert!(store.probe(1).await.is_err());
 }
 
-/// A probe that only read would find a server well that cannot write.
+/// A read-only probe would succeed on a server that cannot write.
 #[tokio::test]
 async fn s_14_a_server_that_cannot_write_does_not_answer_its_probe() {
     let server = Server::start_with(Kind::Redis, &["--maxmemory", "1"]);

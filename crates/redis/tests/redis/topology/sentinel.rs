@@ -1,4 +1,4 @@
-//! Servers that sentinels watch over: the one that they name is asked, and no other.
+//! Servers that sentinels monitor: only the primary that they name is used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
             .is_ok()
     })
     .await;
-    // It comes back as a replica, and nothing changes.
+    // The old primary comes back as a replica; nothing changes.
     set.servers[0].restart();
     wait_until("the old one follows", || async {
         set.servers[0].info("master_link_status").as_deref() == Some("up")
@@ -56,7 +56,7 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
     .await;
     load.go_on(40).await;
 
-    // The other one is only stopped: its connections stay open, and nobody answers.
+    // The other server is only paused: its connections stay open, and it does not reply.
     set.servers[1].pause();
     set.until_primary_is(0);
     wait_until("the first is asked again", || async {
@@ -73,7 +73,7 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
     load.go_on(80).await;
     let history = load.end().await;
     check(&history, BURST, |_| 2).unwrap();
-    // Nobody stays with a server that only follows.
+    // The store does not stay connected to a replica.
     for key in &keys {
         decide_one(&store, key, &limit, Op::Spend(0)).await.unwrap();
     }
@@ -114,7 +114,7 @@ async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobo
         .await
         .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    // One of three is enough to ask.
+    // One of three sentinels is enough.
     set.sentinels[2].restart();
     wait_until("the primary is asked", || async {
         decide_one(&store, "alice", &limit, Op::Spend(0))
@@ -122,7 +122,7 @@ async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobo
             .is_ok()
     })
     .await;
-    // As another user than the servers know.
+    // The sentinels have users of their own.
     set.sentinels[2].tell(&[
         "ACL", "SETUSER", "asker", "on", ">right", "~*", "&*", "+@all",
     ]);

@@ -1,4 +1,4 @@
-//! Independent servers that share the keys: each key is asked on its own, and only there.
+//! Independent servers that share the keys: each key is on exactly one server.
 
 use std::sync::Arc;
 use std::time::Duration;

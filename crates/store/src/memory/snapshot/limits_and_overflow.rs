@@ -1,7 +1,6 @@
-//! What a snapshot says of limits and of the overflow: the measures by which states are worth keeping, and the cells of the
-//! sketch that still owe something.
+//! The limits' usage scales and the overflow sketch in a snapshot.
 //!
-//! Must not know: tables, boxes, what a measure measures.
+//! Must not know: tables, variable states, what a usage scale measures.
 
 use std::io::{self, Read, Write};
 use std::num::NonZeroU16;
@@ -15,10 +14,10 @@ use crate::contract::LimitId;
 use crate::memory::eviction_priority::{EvictionPriorities, MAX_TIERS};
 use crate::memory::overflow::OverflowSketch;
 
-/// No cell has this number.
+/// Ends the list of cells: no cell has this index.
 const END: u64 = u64::MAX;
 
-/// Number and measures of each limit; zero, which no limit is, ends them.
+/// Writes id and usage scales of each limit. Zero, which is no limit id, ends the list.
 pub(super) fn write_limits(
     out: &mut ChecksumWriter<impl Write>,
     worths: &EvictionPriorities,
@@ -32,7 +31,7 @@ pub(super) fn write_limits(
     out.put(0)
 }
 
-/// Limits come in ascending order, so there are no more than there are numbers.
+/// Ids are in ascending order, so the list is bounded.
 pub(super) fn read_limits(
     input: &mut ChecksumReader<impl Read>,
     worths: &EvictionPriorities,
@@ -62,7 +61,7 @@ pub(super) fn read_limits(
     }
 }
 
-/// Number and value of each cell that still owes something.
+/// Writes index and value of each cell with debt.
 pub(super) fn write_overflow(
     out: &mut ChecksumWriter<impl Write>,
     overflow: &OverflowSketch,
@@ -93,7 +92,7 @@ pub(super) fn read_overflow(
     }
 }
 
-/// The limit of this number.
+/// The limit with this id.
 pub(super) fn limit(number: u64) -> Result<LimitId, SnapshotError> {
     let number = u16::try_from(number).ok().and_then(NonZeroU16::new);
     number.map(LimitId).ok_or(SnapshotError::Corrupted)

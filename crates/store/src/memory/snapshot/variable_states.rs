@@ -1,7 +1,8 @@
-//! Logs, leases and reservations in a snapshot: each box whole, and which reservations were still open later.
+//! Logs, leases and reservations in a snapshot: each variable state, and afterwards which reservations are still open.
 //!
-//! A box is its key, the quota that it is judged by, its state and its records. A shelf is copied under its lock and
-//! written after, so that nobody waits for the disk. Must not know: slots, what a reservation was charged to.
+//! A variable state is written as its hash, its limit's quota, its state and its reservations. Each shard is copied
+//! under its lock and written after unlocking, so that no decision waits for the disk. Must not know: slots, which
+//! state a reservation charged.
 
 use std::io::{self, Read, Write};
 
@@ -17,15 +18,15 @@ use super::{SnapshotError, to_u64};
 use crate::memory::hash::StateHash;
 use crate::memory::variable_state::{VariableState, VariableStates};
 
-/// What a box begins with, and what stands for none in its place.
+/// The marker before each variable state, and the one that ends the list.
 const BOX: u64 = 1;
 const END: u64 = 0;
-/// What a quota and a state are.
+/// Codes for the kind of a quota and of a state.
 const NONE: u64 = 0;
 const LOG: u64 = 1;
 const LEASES: u64 = 2;
 
-/// Every box that has not expired.
+/// Writes every variable state that has not expired.
 pub(super) fn write(
     out: &mut ChecksumWriter<impl Write>,
     shelves: &VariableStates,
@@ -43,7 +44,7 @@ pub(super) fn write(
     out.put(END)
 }
 
-/// The names of all reservations that are open and whose charge is in a table.
+/// Writes the ids of all open reservations whose charge is in a table.
 pub(super) fn write_open(
     out: &mut ChecksumWriter<impl Write>,
     shelves: &VariableStates,
@@ -65,7 +66,7 @@ pub(super) fn write_open(
     out.put(END)
 }
 
-/// Reads no more than threads could have put on the shelves.
+/// Reads at most as many states as the store could hold.
 pub(super) fn read(
     input: &mut ChecksumReader<impl Read>,
     shelves: &VariableStates,
@@ -75,7 +76,8 @@ pub(super) fn read(
         let state = read_state(input, shelves)?;
         let entries = state.entries();
         let count = input.take_count(|count| shelves.can_hold(entries.saturating_add(count)))?;
-        // Where the charge is in a table, nothing is open until it is known to have been so after the table was read.
+        // If the charge is in a table, the reservation is closed until `read_open` confirms that it was still open
+        // after the tables were written.
         let ledger = read_records(input, count, quota.is_some())?;
         if !shelves.restore(place, quota, state, ledger) {
             return Err(SnapshotError::Corrupted);
@@ -84,7 +86,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Opens the reservations again that were open before the tables and after.
+/// Reopens the reservations that were open both before and after the tables were written.
 pub(super) fn read_open(
     input: &mut ChecksumReader<impl Read>,
     shelves: &VariableStates,
@@ -97,7 +99,7 @@ pub(super) fn read_open(
         let mut records: Vec<ReservationRecord> = ledger.into_iter().flatten().collect();
         for _ in 0..count {
             let id = ReservationId(whole(input.take_all()?));
-            // One that was made after the boxes were saved is not known here and stays so.
+            // A reservation made after the variable states were written is unknown here, and stays so.
             if let Some(record) = records.iter_mut().find(|record| record.id == id) {
                 record.is_open = true;
             }
@@ -160,7 +162,7 @@ fn next_key(input: &mut ChecksumReader<impl Read>) -> Result<Option<StateHash>, 
     Ok(Some(StateHash::from_parts(hash, limit(number)?)))
 }
 
-/// Only quotas that can be built are believed.
+/// Accepts only quotas that can be built.
 fn read_quota(input: &mut ChecksumReader<impl Read>) -> Result<Option<Limit>, SnapshotError> {
     let built = match input.take()? {
         NONE => return Ok(None),
@@ -179,7 +181,7 @@ fn read_quota(input: &mut ChecksumReader<impl Read>) -> Result<Option<Limit>, Sn
 }
 
 fn log_quota(block: u64, [limit, saturation]: [u64; 2], times: [u64; 2]) -> Option<SlidingLog> {
-    // Windows are rounded up to microseconds, which may be beyond the longest.
+    // Windows are rounded up to microseconds, which may exceed the maximum.
     let [window, retention] = times.map(|time| Nanos::from_nanos(time).min(MAX_CAPACITY));
     let units = |blocks: u64| blocks.saturating_mul(block);
     let overdraft = units(saturation.saturating_sub(limit));
@@ -205,7 +207,7 @@ fn read_state(
             for _ in 0..count {
                 let id = LeaseId(whole(input.take_all()?));
                 let [weight, expires] = input.take_all()?;
-                // In order, or putting them in order would take long.
+                // Reject unsorted leases: sorting them would be slow.
                 if leases.last().is_some_and(|last| last.expires > expires) {
                     return Err(SnapshotError::Corrupted);
                 }
@@ -254,7 +256,7 @@ fn read_records(
     Ok(records.into_iter().collect())
 }
 
-/// The high half and the low.
+/// The upper and the lower half.
 fn halves(name: u128) -> [u64; 2] {
     [name >> 64, name & u128::from(u64::MAX)].map(|half| u64::try_from(half).unwrap_or(0))
 }
@@ -305,7 +307,7 @@ mod tests {
         }
     }
 
-    /// What is saved if something happens between the boxes and the rest.
+    /// A snapshot during which `between` runs after the variable states were written.
     fn saved_around(store: &MemoryStore<ManualClock>, between: impl FnOnce()) -> Vec<u8> {
         let mut out = ChecksumWriter::new(Vec::new());
         write(&mut out, &store.variable_states, NOW).unwrap();
@@ -314,8 +316,8 @@ mod tests {
         out.finish().unwrap()
     }
 
-    /// A settled reservation that was saved as open next to a bucket that had its refund would be given back once more; one
-    /// that was made meanwhile might not be in the bucket yet.
+    /// Regression: a reservation settled during the save was saved as open, so it could be refunded again. A
+    /// reservation made during the save might not be in the bucket yet.
     #[test]
     fn a_reservation_that_is_made_or_closed_while_saving_gives_nothing_back_after_a_restart() {
         let (store, again) = (store(), store());
