@@ -24,7 +24,7 @@ impl KeyHashSecret {
 
 impl fmt::Debug for KeyHashSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
+        f.write_str("KeyHashSecret(..)")
     }
 }
 

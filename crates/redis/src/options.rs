@@ -83,7 +83,7 @@ impl RedisOptions {
 
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("RedisOptions")
             .field("address", &redacted(&self.address))
             .field("credentials", &self.credentials)
             .field("sentinel_credentials", &self.sentinel_credentials)

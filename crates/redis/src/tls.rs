@@ -27,7 +27,7 @@ pub struct ClientIdentity {
 
 impl fmt::Debug for RedisTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
+        f.debug_struct("RedisTls")
             .field("has_roots", &self.roots.is_some())
             .field("has_identity", &self.identity.is_some())
             .finish()
@@ -36,7 +36,7 @@ impl fmt::Debug for RedisTls {
 
 impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
+        f.debug_struct("ClientIdentity").finish_non_exhaustive()
     }
 }
 

@@ -130,7 +130,7 @@ impl fmt::Debug for StoreKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Key({} parts, {} bytes)",
+            "StoreKey({} parts, {} bytes)",
             self.parts().count(),
             self.len()
         )
@@ -220,7 +220,7 @@ mod tests {
     fn debugging_a_key_shows_nothing_of_it() {
         assert_eq!(
             format!("{:?}", StoreKey::new(b"secret").unwrap()),
-            "Key(1 parts, 6 bytes)"
+            "StoreKey(1 parts, 6 bytes)"
         );
     }
 }

@@ -16,28 +16,28 @@ pub use tollgate_core::quota_lease::{
 };
 
 /// Grants leases on parts of quotas.
-pub trait Lender: Send + Sync + fmt::Debug {
+pub trait LeaseBroker: Send + Sync + fmt::Debug {
     /// Handles a lease request for one key of one limit. `routing_key` selects where the key is stored, as for
     /// decisions. Always pass the same `routing_key` for the same key.
     ///
     /// The future completes within the broker's own deadline. Dropping it does not recall a request that was sent.
     fn lend<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant>;
 }
 
-impl<L: Lender + ?Sized> Lender for Arc<L> {
+impl<L: LeaseBroker + ?Sized> LeaseBroker for Arc<L> {
     fn lend<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
-        (**self).lend(place, key, ruled, errand)
+        (**self).lend(routing_key, key, limit, request)
     }
 }

@@ -312,7 +312,7 @@ impl fmt::Debug for NodeId {
 /// Without the body, which may contain addresses.
 impl fmt::Debug for RegisterEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("RegisterEntry")
             .field("name", &self.name)
             .field("is_gone", &self.is_tombstone)
             .field("left", &self.expires_in)
@@ -324,7 +324,7 @@ impl fmt::Debug for RegisterEntry {
 /// Without the body, which may contain addresses.
 impl fmt::Debug for RegisterPut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Change")
+        f.debug_struct("RegisterPut")
             .field("name", &self.name)
             .field("how", &self.mode)
             .field("left", &self.expires_in)

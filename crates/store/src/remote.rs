@@ -22,26 +22,26 @@ pub trait RemoteStore: Send + Sync + fmt::Debug {
     fn partition_count(&self) -> usize;
 
     /// The partition of this key, stored by `routing_key` or, without one, by the key itself.
-    fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize;
+    fn partition_of(&self, key: &StoreKey<'_>, routing_key: Option<&StoreKey<'_>>) -> usize;
 
     /// Decides a batch, all or nothing, like [`Store::decide`](crate::Store::decide). `routing_keys` has for each check
     /// the key that selects its location, if it is not the check's own key. It may be empty.
     fn decide<'a>(
         &'a self,
-        places: &'a [Option<StoreKey<'a>>],
+        routing_keys: &'a [Option<StoreKey<'a>>],
         checks: &'a [QuotaCheck<'a>],
         answers: &'a mut [StoreReply],
     ) -> StoreFuture<'a, BatchOutcome>;
 
     /// Checks whether one partition can decide, by a decision on a state that no caller uses.
-    fn probe(&self, part: usize) -> StoreFuture<'_, ()>;
+    fn probe(&self, partition: usize) -> StoreFuture<'_, ()>;
 
     /// Deletes the state of one key under one limit. Returns whether there was any.
     fn erase<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
+        limit: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool>;
 
     /// Whether any server is connected, as far as is known.

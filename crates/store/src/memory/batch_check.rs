@@ -21,7 +21,7 @@ use crate::store_error::{StoreError, StoreErrorKind};
 
 /// A check with its locked state.
 pub(super) struct BatchCheck<'b, 'a, C> {
-    pub(super) memory: &'a MemoryStore<C>,
+    pub(super) store: &'a MemoryStore<C>,
     pub(super) check: &'b QuotaCheck<'b>,
     pub(super) hash: StateHash,
     pub(super) now: Timestamp,
@@ -97,16 +97,16 @@ impl<C> BatchCheck<'_, '_, C> {
     }
 
     /// Stores the transition if all checks admit, or if it is a correction; returns the reply.
-    pub(super) fn commit(&mut self, stepped: CheckTransition, all_admit: bool) -> StoreReply {
+    pub(super) fn commit(&mut self, transition: CheckTransition, all_admit: bool) -> StoreReply {
         let CheckTransition {
             transition,
             note,
             ledger,
-        } = stepped;
+        } = transition;
         let is_stored = all_admit || !transition.outcome.is_admitted();
         if is_stored {
             if let Some(change) = transition.next {
-                self.store(change);
+                self.apply_change(change);
             }
             if all_admit {
                 self.write_ledger(ledger, transition.receipt);
@@ -150,33 +150,33 @@ impl<C> BatchCheck<'_, '_, C> {
                 note,
                 ledger,
             }),
-            Err(refused) => refusal(refused),
+            Err(error) => op_error_result(error),
         }
     }
 
     fn decide_variable(&mut self, op: Op) -> Result<CheckTransition, StoreError> {
         let (limit, now) = (&self.check.limit.limit, self.now);
-        let Some(shelf) = self.shard.as_deref_mut() else {
+        let Some(shard) = self.shard.as_deref_mut() else {
             return Ok(self.decide_by_overflow(op));
         };
-        let (shelves, bits) = (self.memory.variable_states(), self.hash.bits());
-        let decided = match shelves.get_or_insert(shelf, self.hash, limit, now) {
-            Some(stored) => {
-                let is_owed = || match self.overflow.as_ref() {
+        let (states, bits) = (self.store.variable_states(), self.hash.bits());
+        let decided = match states.get_or_insert(shard, self.hash, limit, now) {
+            Some(entry) => {
+                let has_debt = || match self.overflow.as_ref() {
                     Some(sketch) => sketch.tat(bits) > now.as_nanos(),
-                    None => self.memory.overflow().has_debt(bits, now),
+                    None => self.store.overflow().has_debt(bits, now),
                 };
-                if stored.state == State::Empty && is_owed() {
+                if entry.state == State::Empty && has_debt() {
                     return Ok(self.decide_by_overflow(op));
                 }
-                limit.decide(&stored.state, now, op)
+                limit.decide(&entry.state, now, op)
             }
             None => return Ok(self.decide_by_overflow(op)),
         };
         // The key's own state decides first: a denied key stays denied, and a smaller state needs no bytes.
-        let is_growth = decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some())
-            && remembers_more(op);
-        if is_growth && !shelves.has_room_to_grow(shelf, now) {
+        let is_growth =
+            decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some()) && grows_state(op);
+        if is_growth && !states.has_room_to_grow(shard, now) {
             return Ok(self.decide_by_overflow(op));
         }
         match decided {
@@ -185,7 +185,7 @@ impl<C> BatchCheck<'_, '_, C> {
                 note: ReplyNote::Plain,
                 ledger: LedgerChange::Nothing,
             }),
-            Err(refused) => refusal(refused),
+            Err(error) => op_error_result(error),
         }
     }
 
@@ -206,10 +206,8 @@ impl<C> BatchCheck<'_, '_, C> {
                 ReplyNote::Overflow,
             );
         };
-        let memory = self.memory;
-        let sketch = self
-            .overflow
-            .get_or_insert_with(|| memory.overflow().lock());
+        let store = self.store;
+        let sketch = self.overflow.get_or_insert_with(|| store.overflow().lock());
         let owed = sketch.tat(self.hash.bits());
         let transition = match op {
             Op::Spend(cost) => bucket.decide(owed, self.now, cost),
@@ -232,7 +230,7 @@ impl<C> BatchCheck<'_, '_, C> {
         hold: Nanos,
     ) -> Result<CheckTransition, StoreError> {
         let (limit, now) = (&self.check.limit.limit, self.now);
-        let terms = self.memory.variable_states().reservation_options(hold);
+        let options = self.store.variable_states().reservation_options(hold);
         let none = Receipt {
             cost: 0,
             at: now,
@@ -246,34 +244,34 @@ impl<C> BatchCheck<'_, '_, C> {
                 ReplyNote::ReservationsFull,
             ))
         };
-        let Some(shelf) = self.shard.as_deref_mut() else {
+        let Some(shard) = self.shard.as_deref_mut() else {
             return full(hold);
         };
-        let Some(stored) = self
-            .memory
+        let Some(entry) = self
+            .store
             .variable_states()
-            .get_or_insert(shelf, self.hash, limit, now)
+            .get_or_insert(shard, self.hash, limit, now)
         else {
             return full(hold);
         };
-        match stored.ledger.status(now, &terms, id) {
+        match entry.ledger.status(now, &options, id) {
             ReservationStatus::Known(receipt) => {
                 // A peek, which also corrects a state that lies too far ahead because the clock went back.
-                let mut stepped = self.decide_op(Op::Spend(0))?;
-                stepped.transition.receipt = receipt;
-                stepped.note = ReplyNote::AlreadyReserved;
-                Ok(stepped)
+                let mut result = self.decide_op(Op::Spend(0))?;
+                result.transition.receipt = receipt;
+                result.note = ReplyNote::AlreadyReserved;
+                Ok(result)
             }
-            ReservationStatus::Full => full(stored.ledger.time_until_room(now, &terms)),
+            ReservationStatus::Full => full(entry.ledger.time_until_room(now, &options)),
             ReservationStatus::Fresh => {
-                if !self.memory.variable_states().has_room_to_grow(shelf, now) {
+                if !self.store.variable_states().has_room_to_grow(shard, now) {
                     return full(hold);
                 }
-                let mut stepped = self.decide_op(Op::Spend(cost))?;
-                if stepped.note == ReplyNote::Plain {
-                    stepped.ledger = LedgerChange::Open(id, hold);
+                let mut result = self.decide_op(Op::Spend(cost))?;
+                if result.note == ReplyNote::Plain {
+                    result.ledger = LedgerChange::Open(id, hold);
                 }
-                Ok(stepped)
+                Ok(result)
             }
         }
     }
@@ -283,9 +281,9 @@ impl<C> BatchCheck<'_, '_, C> {
         id: ReservationId,
         actual: Option<u64>,
     ) -> Result<CheckTransition, StoreError> {
-        let (now, terms) = (
+        let (now, options) = (
             self.now,
-            self.memory
+            self.store
                 .variable_states()
                 .reservation_options(Nanos::ZERO),
         );
@@ -294,18 +292,18 @@ impl<C> BatchCheck<'_, '_, C> {
             at: now,
             mark: 0,
         };
-        let stored = self
+        let entry = self
             .shard
             .as_deref_mut()
-            .and_then(|shelf| shelf.get(self.hash));
-        let correction = stored.map_or(Correction::Unknown, |stored| {
-            stored.ledger.correction(now, &terms, id, actual)
+            .and_then(|shard| shard.get(self.hash));
+        let correction = entry.map_or(Correction::Unknown, |entry| {
+            entry.ledger.correction(now, &options, id, actual)
         });
         let note = match correction {
             Correction::Settle { receipt, actual } => {
-                let mut stepped = self.decide_op(Op::Settle { receipt, actual })?;
-                stepped.ledger = LedgerChange::Close(id);
-                return Ok(stepped);
+                let mut result = self.decide_op(Op::Settle { receipt, actual })?;
+                result.ledger = LedgerChange::Close(id);
+                return Ok(result);
             }
             Correction::AlreadyClosed => ReplyNote::AlreadyClosed,
             Correction::Expired => ReplyNote::ReservationExpired,
@@ -325,25 +323,25 @@ impl<C> BatchCheck<'_, '_, C> {
         })
     }
 
-    fn store(&mut self, change: StateChange) {
+    fn apply_change(&mut self, change: StateChange) {
         match (change, &mut *self.slot) {
             (StateChange::Word(state), SlotAccess::Word(slot)) => slot.set(state),
             (StateChange::Pair(state), SlotAccess::Pair(slot)) => slot.set(state),
             (StateChange::Word(state), SlotAccess::NewWord(room)) => {
-                self.memory.count_insert(room.insert(self.hash, state));
+                self.store.count_insert(room.insert(self.hash, state));
             }
             (StateChange::Pair(state), SlotAccess::NewPair(room)) => {
-                self.memory.count_insert(room.insert(self.hash, state));
+                self.store.count_insert(room.insert(self.hash, state));
             }
             (StateChange::Variable(edit), _) => {
-                if let Some(stored) = self.shard.as_deref_mut().and_then(|s| s.get(self.hash)) {
-                    stored.state.apply(edit);
-                    self.memory.variable_states().recount_bytes(stored);
+                if let Some(entry) = self.shard.as_deref_mut().and_then(|s| s.get(self.hash)) {
+                    entry.state.apply(edit);
+                    self.store.variable_states().recount_bytes(entry);
                 }
             }
             (StateChange::Overflow(tat), _) => {
                 if let Some(sketch) = self.overflow {
-                    let overflow = self.memory.overflow();
+                    let overflow = self.store.overflow();
                     overflow.add_debt(sketch, self.hash.bits(), tat);
                 }
             }
@@ -352,22 +350,22 @@ impl<C> BatchCheck<'_, '_, C> {
     }
 
     fn write_ledger(&mut self, change: LedgerChange, receipt: Receipt) {
-        let Some(stored) = self
+        let Some(entry) = self
             .shard
             .as_deref_mut()
-            .and_then(|shelf| shelf.get(self.hash))
+            .and_then(|shard| shard.get(self.hash))
         else {
             return;
         };
         match change {
             LedgerChange::Nothing => return,
             LedgerChange::Open(id, hold) => {
-                let terms = self.memory.variable_states().reservation_options(hold);
-                stored.ledger.open(self.now, &terms, id, receipt);
+                let options = self.store.variable_states().reservation_options(hold);
+                entry.ledger.open(self.now, &options, id, receipt);
             }
-            LedgerChange::Close(id) => stored.ledger.close(id),
+            LedgerChange::Close(id) => entry.ledger.close(id),
         }
-        self.memory.variable_states().recount_bytes(stored);
+        self.store.variable_states().recount_bytes(entry);
     }
 
     /// The limit's status now.
@@ -384,11 +382,11 @@ impl<C> BatchCheck<'_, '_, C> {
                 _ => of(&State::default()),
             },
             SlotAccess::Nothing => {
-                let stored = self
+                let entry = self
                     .shard
                     .as_deref_mut()
-                    .and_then(|shelf| shelf.get(self.hash));
-                stored.map_or_else(|| of(&State::default()), |stored| of(&stored.state))
+                    .and_then(|shard| shard.get(self.hash));
+                entry.map_or_else(|| of(&State::default()), |entry| of(&entry.state))
             }
         }
     }
@@ -403,23 +401,23 @@ where
 
 /// Whether the operation, if admitted, lengthens a collection. Corrections are always stored: there is at most one for
 /// each charge.
-const fn remembers_more(op: Op) -> bool {
+const fn grows_state(op: Op) -> bool {
     matches!(
         op,
         Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_) | Op::Acquire { .. }
     )
 }
 
-fn refusal(refused: OpError) -> Result<CheckTransition, StoreError> {
-    match refused {
+fn op_error_result(error: OpError) -> Result<CheckTransition, StoreError> {
+    match error {
         OpError::NotHeld => Ok(CheckTransition::unchanged(
             Outcome::Allow,
             Receipt::default(),
             ReplyNote::LeaseNotHeld,
         )),
-        refused => Err(StoreError::new(
+        error => Err(StoreError::new(
             StoreErrorKind::BadRequest,
-            refused.to_string(),
+            error.to_string(),
         )),
     }
 }

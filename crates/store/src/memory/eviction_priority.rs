@@ -49,7 +49,7 @@ struct LimitPriority {
 /// The tiers of one limit.
 #[derive(Clone, Debug, Default)]
 struct LimitTiers {
-    known: Vec<UsageScale>,
+    scales: Vec<UsageScale>,
     /// Whether they come from a snapshot. The first tier that is added replaces them.
     is_restored: bool,
 }
@@ -80,13 +80,13 @@ impl EvictionPriorities {
     /// Adds a limit, or a further tier of one. Allocates nothing for the first tier, because it may be added on the
     /// request path.
     pub(super) fn add_tier(&self, id: LimitId, limit: &Limit) {
-        let measure = divisible_scale(limit);
+        let scale = divisible_scale(limit);
         self.change(id, |entry, tiers| match tiers {
             None if entry.full.load(Ordering::Relaxed) == 0 => {
-                entry.set([measure]);
+                entry.set([scale]);
                 None
             }
-            tiers => Some(entry.tiers(tiers).with(measure)),
+            tiers => Some(entry.tiers(tiers).with(scale)),
         });
     }
 
@@ -95,7 +95,7 @@ impl EvictionPriorities {
         let [old, new] = [old, new].map(divisible_scale);
         self.change(id, |entry, tiers| {
             let mut tiers = entry.tiers(tiers);
-            tiers.known.retain(|known| *known != old);
+            tiers.scales.retain(|scale| *scale != old);
             Some(tiers.with(new))
         });
     }
@@ -118,9 +118,9 @@ impl EvictionPriorities {
     }
 
     /// Restores a limit's tiers from a snapshot. The first `add_tier` replaces them.
-    pub(super) fn restore(&self, id: LimitId, measures: Vec<UsageScale>) {
+    pub(super) fn restore(&self, id: LimitId, scales: Vec<UsageScale>) {
         let restored = LimitTiers {
-            known: measures,
+            scales,
             is_restored: true,
         };
         self.change(id, |_, _| Some(restored));
@@ -131,9 +131,9 @@ impl EvictionPriorities {
         let all = self.lock();
         let mut limits = Vec::new();
         for (id, entry) in (0..=u16::MAX).zip(&self.limits) {
-            let known = entry.tiers(all.get(&id).cloned()).known;
-            if !known.is_empty() {
-                limits.push((id, known));
+            let scales = entry.tiers(all.get(&id).cloned()).scales;
+            if !scales.is_empty() {
+                limits.push((id, scales));
             }
         }
         limits
@@ -187,8 +187,8 @@ impl EvictionPriorities {
         }
         let number = id.0.get();
         if let Some(tiers) = change(entry, all.remove(&number)) {
-            entry.set(tiers.known.iter().copied());
-            if tiers.known.len() > 1 || tiers.is_restored {
+            entry.set(tiers.scales.iter().copied());
+            if tiers.scales.len() > 1 || tiers.is_restored {
                 all.insert(number, tiers);
             }
         }
@@ -234,7 +234,7 @@ impl LimitPriority {
                 full: 0 | REMOVED, ..
             } => LimitTiers::default(),
             single => LimitTiers {
-                known: vec![single],
+                scales: vec![single],
                 is_restored: false,
             },
         })
@@ -242,13 +242,13 @@ impl LimitPriority {
 }
 
 impl LimitTiers {
-    fn with(mut self, measure: UsageScale) -> Self {
+    fn with(mut self, scale: UsageScale) -> Self {
         if std::mem::take(&mut self.is_restored) {
-            self.known.clear();
+            self.scales.clear();
         }
-        if !self.known.contains(&measure) {
-            self.known.truncate(MAX_TIERS - 1);
-            self.known.push(measure);
+        if !self.scales.contains(&scale) {
+            self.scales.truncate(MAX_TIERS - 1);
+            self.scales.push(scale);
         }
         self
     }
@@ -273,27 +273,27 @@ mod tests {
 
     #[test]
     fn a_state_is_worth_what_losing_it_would_forgive() {
-        let worths = EvictionPriorities::new();
-        let anything = worths.priority_of(1, [u64::MAX >> 1], Timestamp::EPOCH);
+        let priorities = EvictionPriorities::new();
+        let anything = priorities.priority_of(1, [u64::MAX >> 1], Timestamp::EPOCH);
         assert_eq!(anything, EvictionPriority::Free, "no such limit");
         let quota = TokenBucket::builder(Rate::per_second(1))
             .burst(4)
             .build()
             .unwrap();
-        worths.add_tier(ID, &quota.into());
+        priorities.add_tier(ID, &quota.into());
         let (now, second) = (Timestamp::from_secs(100), 1_000_000_000);
-        let of = |ahead| worths.priority_of(1, [now.as_nanos() + ahead], now);
+        let of = |ahead| priorities.priority_of(1, [now.as_nanos() + ahead], now);
         assert_eq!(of(0), EvictionPriority::Free);
         assert_eq!(of(second), EvictionPriority::Used(FULL_USE / 4));
         assert_eq!(of(3 * second), EvictionPriority::Used(FULL_USE / 4 * 3));
         assert_eq!(of(3 * second + 1), EvictionPriority::Denied);
-        worths.remove(ID);
-        worths.add_if_unknown(ID, &quota.into());
-        let forgotten = worths.priority_of(1, [now.as_nanos() + second], now);
+        priorities.remove(ID);
+        priorities.add_if_unknown(ID, &quota.into());
+        let removed = priorities.priority_of(1, [now.as_nanos() + second], now);
         assert_eq!(
-            forgotten,
+            removed,
             EvictionPriority::Free,
-            "a straggler does not bring it back"
+            "a late request does not add it again"
         );
     }
 
@@ -303,65 +303,72 @@ mod tests {
     }
 
     /// The priority of a key that has used this many units of a bucket.
-    fn used(worths: &EvictionPriorities, units: u64) -> EvictionPriority {
-        worths.priority_of(1, [units * 1_000_000_000], Timestamp::EPOCH)
+    fn used(priorities: &EvictionPriorities, units: u64) -> EvictionPriority {
+        priorities.priority_of(1, [units * 1_000_000_000], Timestamp::EPOCH)
     }
 
     /// Regression: the largest quota that a limit had ever had counted. After the quota was lowered, a denied key
     /// seemed to have used little and was evicted first.
     #[test]
     fn a_replaced_quota_counts_no_more_and_whom_the_lower_one_denies_is_denied() {
-        let worths = EvictionPriorities::new();
-        worths.add_tier(ID, &bucket(100));
-        assert_eq!(used(&worths, 10), EvictionPriority::Used(FULL_USE / 10));
-        worths.replace_tier(ID, &bucket(100), &bucket(10));
-        assert_eq!(used(&worths, 10), EvictionPriority::Denied);
-        assert_eq!(used(&worths, 5), EvictionPriority::Used(FULL_USE / 2));
-        worths.replace_tier(ID, &bucket(10), &bucket(100));
-        assert_eq!(used(&worths, 10), EvictionPriority::Used(FULL_USE / 10));
+        let priorities = EvictionPriorities::new();
+        priorities.add_tier(ID, &bucket(100));
+        assert_eq!(used(&priorities, 10), EvictionPriority::Used(FULL_USE / 10));
+        priorities.replace_tier(ID, &bucket(100), &bucket(10));
+        assert_eq!(used(&priorities, 10), EvictionPriority::Denied);
+        assert_eq!(used(&priorities, 5), EvictionPriority::Used(FULL_USE / 2));
+        priorities.replace_tier(ID, &bucket(10), &bucket(100));
+        assert_eq!(used(&priorities, 10), EvictionPriority::Used(FULL_USE / 10));
     }
 
     #[test]
     fn tiers_count_until_they_are_replaced_themselves() {
-        let worths = EvictionPriorities::new();
-        worths.add_tier(ID, &bucket(10));
-        worths.add_tier(ID, &bucket(100));
-        worths.add_tier(ID, &bucket(100));
-        assert_eq!(used(&worths, 9), EvictionPriority::Used(FULL_USE * 9 / 100));
+        let priorities = EvictionPriorities::new();
+        priorities.add_tier(ID, &bucket(10));
+        priorities.add_tier(ID, &bucket(100));
+        priorities.add_tier(ID, &bucket(100));
         assert_eq!(
-            used(&worths, 50),
+            used(&priorities, 9),
+            EvictionPriority::Used(FULL_USE * 9 / 100)
+        );
+        assert_eq!(
+            used(&priorities, 50),
             EvictionPriority::DeniedBySomeTier(FULL_USE / 2)
         );
-        assert_eq!(used(&worths, 100), EvictionPriority::Denied);
-        worths.replace_tier(ID, &bucket(10), &bucket(20));
+        assert_eq!(used(&priorities, 100), EvictionPriority::Denied);
+        priorities.replace_tier(ID, &bucket(10), &bucket(20));
         assert_eq!(
-            used(&worths, 15),
+            used(&priorities, 15),
             EvictionPriority::Used(FULL_USE * 15 / 100)
         );
-        worths.replace_tier(ID, &bucket(100), &bucket(20));
+        priorities.replace_tier(ID, &bucket(100), &bucket(20));
         assert_eq!(
-            used(&worths, 20),
+            used(&priorities, 20),
             EvictionPriority::Denied,
             "both tiers are the same"
         );
-        worths.remove(ID);
-        worths.replace_tier(ID, &bucket(20), &bucket(30));
-        assert_eq!(used(&worths, 20), EvictionPriority::Free, "it is gone");
+        priorities.remove(ID);
+        priorities.replace_tier(ID, &bucket(20), &bucket(30));
+        assert_eq!(
+            used(&priorities, 20),
+            EvictionPriority::Free,
+            "it was removed"
+        );
     }
 
     #[test]
     fn what_a_snapshot_says_counts_until_a_quota_is_learnt() {
-        let (worths, again) = (EvictionPriorities::new(), EvictionPriorities::new());
-        worths.add_tier(ID, &bucket(10));
-        worths.add_tier(ID, &bucket(100));
-        for (id, measures) in worths.all() {
-            again.restore(LimitId(NonZeroU16::new(id).unwrap()), measures);
+        let (priorities, again) = (EvictionPriorities::new(), EvictionPriorities::new());
+        priorities.add_tier(ID, &bucket(10));
+        priorities.add_tier(ID, &bucket(100));
+        for (id, scales) in priorities.all() {
+            again.restore(LimitId(NonZeroU16::new(id).unwrap()), scales);
         }
         assert_eq!(
             used(&again, 50),
             EvictionPriority::DeniedBySomeTier(FULL_USE / 2)
         );
-        assert_eq!(worths.all(), again.all());
+        assert_eq!(priorities.all(), again.all());
         again.add_if_unknown(ID, &bucket(20));
         assert_eq!(
             used(&again, 50),
@@ -377,21 +384,21 @@ mod tests {
 
     #[test]
     fn windows_are_worth_their_counts_until_they_end() {
-        let worths = EvictionPriorities::new();
+        let priorities = EvictionPriorities::new();
         let minute = SlidingCounter::builder(100, Nanos::MINUTE).build().unwrap();
-        worths.add_tier(ID, &minute.into());
+        priorities.add_tier(ID, &minute.into());
         let at = Timestamp::from_secs;
         let state = [60_000_000_000, (10 << 32) | 15];
         assert_eq!(
-            worths.priority_of(1, state, at(100)),
+            priorities.priority_of(1, state, at(100)),
             EvictionPriority::Used(FULL_USE / 4)
         );
         assert_eq!(
-            worths.priority_of(1, state, at(179)),
+            priorities.priority_of(1, state, at(179)),
             EvictionPriority::Used(FULL_USE / 4)
         );
         assert_eq!(
-            worths.priority_of(1, state, at(180)),
+            priorities.priority_of(1, state, at(180)),
             EvictionPriority::Free
         );
     }

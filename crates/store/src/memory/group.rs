@@ -78,8 +78,8 @@ impl SlotGroup {
 
     /// The slot with this tag, if there is one. Its key may change before it is locked.
     #[inline]
-    pub(super) fn find<const W: usize>(&self, tag: u64, favourite: usize) -> Option<Slot<'_, W>> {
-        let slot = self.slot(favourite)?;
+    pub(super) fn find<const W: usize>(&self, tag: u64, preferred: usize) -> Option<Slot<'_, W>> {
+        let slot = self.slot(preferred)?;
         if slot.tag() == tag {
             return Some(slot);
         }
@@ -130,8 +130,8 @@ impl<'a> Slot<'a, 1> {
     #[inline]
     pub(super) fn peek(self, tag: u64) -> Option<u64> {
         let state = load_if_unlocked(&self.state[0])?;
-        let is_here = self.tag.load(Ordering::Acquire) == tag;
-        (is_here && self.state[0].load(Ordering::Relaxed) == state).then_some(state)
+        let is_present = self.tag.load(Ordering::Acquire) == tag;
+        (is_present && self.state[0].load(Ordering::Relaxed) == state).then_some(state)
     }
 
     /// Locks the slot if it still has this state.

@@ -96,7 +96,7 @@ impl KeyHash {
 
 impl fmt::Debug for HashSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
+        f.write_str("HashSeed(…)")
     }
 }
 

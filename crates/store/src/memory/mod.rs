@@ -82,7 +82,7 @@ const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 /// ```
 pub struct MemoryStore<C = SystemClock> {
     clock: C,
-    secret: HashSeed,
+    hash_seed: HashSeed,
     priorities: EvictionPriorities,
     word_table: SlotTable<1>,
     pair_table: SlotTable<2>,
@@ -145,7 +145,7 @@ impl<C: Clock> MemoryStore<C> {
         let no_memory = |_| invalid("there is not enough memory for it");
         Ok(Self {
             clock,
-            secret: HashSeed::random(),
+            hash_seed: HashSeed::random(),
             priorities: EvictionPriorities::new(),
             word_table: SlotTable::for_keys(keys).map_err(no_memory)?,
             pair_table: SlotTable::for_keys(keys).map_err(no_memory)?,
@@ -162,8 +162,8 @@ impl<C: Clock> MemoryStore<C> {
     /// Announces a limit, so that the store can compute eviction priorities of its states. The first key of an
     /// unannounced limit announces it; call this for further tiers of a limit. When a quota changes, call
     /// [`replace_limit`](Self::replace_limit).
-    pub fn add_limit(&self, ruled: &IdentifiedLimit) {
-        self.priorities.add_tier(ruled.id, &ruled.limit);
+    pub fn add_limit(&self, limit: &IdentifiedLimit) {
+        self.priorities.add_tier(limit.id, &limit.limit);
     }
 
     /// Removes a limit and frees the room of its states. Its id must not be used again.
@@ -205,8 +205,9 @@ impl<C: Clock> MemoryStore<C> {
     /// How long reservations are kept after they have expired, and the largest number under one key of one limit. The
     /// defaults are one minute and 1,024.
     #[must_use]
-    pub const fn with_reservations(mut self, memory: Nanos, most: usize) -> Self {
-        self.variable_states.set_reservation_options(memory, most);
+    pub const fn with_reservations(mut self, retention: Nanos, max_records: usize) -> Self {
+        self.variable_states
+            .set_reservation_options(retention, max_records);
         self
     }
 
@@ -219,8 +220,8 @@ impl<C: Clock> MemoryStore<C> {
         checks: [QuotaCheck<'_>; N],
     ) -> Result<(BatchOutcome, [StoreReply; N]), StoreError> {
         let mut answers = [StoreReply::EMPTY; N];
-        let verdict = self.decide(&checks, &mut answers)?;
-        Ok((verdict, answers))
+        let outcome = self.decide(&checks, &mut answers)?;
+        Ok((outcome, answers))
     }
 
     /// The store's current time. It stands still from the year 2116 on: a clock that far ahead is broken, and a quota
@@ -233,45 +234,46 @@ impl<C: Clock> MemoryStore<C> {
 
     /// The state of one key under one limit, if there is one.
     #[must_use]
-    pub fn inspect(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> Option<State> {
-        let place = self.hash_state(key, ruled.id);
-        match ruled.limit.state_size() {
+    pub fn inspect(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> Option<State> {
+        let hash = self.hash_state(key, limit.id);
+        match limit.limit.state_size() {
             StateSize::Word => self
                 .word_table
-                .lock_slot(place)
-                .map(|slot| StateWords::read(&ruled.limit, slot.state())),
+                .lock_slot(hash)
+                .map(|slot| StateWords::read(&limit.limit, slot.state())),
             StateSize::Pair => self
                 .pair_table
-                .lock_slot(place)
-                .map(|slot| StateWords::read(&ruled.limit, slot.state())),
+                .lock_slot(hash)
+                .map(|slot| StateWords::read(&limit.limit, slot.state())),
             StateSize::Collection => {
-                let mut shelf = self
+                let mut shard = self
                     .variable_states
-                    .lock(self.variable_states.index(place))?;
-                shelf.get(place).map(|stored| stored.state.clone())
+                    .lock(self.variable_states.index(hash))?;
+                shard.get(hash).map(|entry| entry.state.clone())
             }
         }
     }
 
     /// Deletes the state of one key under one limit, and its reservations. Returns whether there was any.
-    pub fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
-        let place = self.hash_state(key, ruled.id);
-        let had_words = match ruled.limit.state_size() {
+    pub fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
+        let hash = self.hash_state(key, limit.id);
+        let had_words = match limit.limit.state_size() {
             StateSize::Word => self
                 .word_table
-                .lock_slot(place)
+                .lock_slot(hash)
                 .map(|mut slot| slot.clear())
                 .is_some(),
             StateSize::Pair => self
                 .pair_table
-                .lock_slot(place)
+                .lock_slot(hash)
                 .map(|mut slot| slot.clear())
                 .is_some(),
             StateSize::Collection => false,
         };
-        let shelf = self.variable_states.lock(self.variable_states.index(place));
-        let had_box = shelf.is_some_and(|mut shelf| self.variable_states.remove(&mut shelf, place));
-        had_words || had_box
+        let shard = self.variable_states.lock(self.variable_states.index(hash));
+        let had_variable_state =
+            shard.is_some_and(|mut shard| self.variable_states.remove(&mut shard, hash));
+        had_words || had_variable_state
     }
 
     /// Evictions, overflow decisions and memory of the store.
@@ -298,14 +300,14 @@ impl<C: Clock> MemoryStore<C> {
         answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         match fast_path::spend_all::<N, C>(self, checks, answers) {
-            Some(verdict) => Ok(verdict),
+            Some(outcome) => Ok(outcome),
             None => Batch::<N>::decide(self, checks, answers),
         }
     }
 
     #[inline]
     fn hash_state(&self, key: &StoreKey<'_>, id: LimitId) -> StateHash {
-        self.secret.hash_state(key, id)
+        self.hash_seed.hash_state(key, id)
     }
 }
 
@@ -362,7 +364,7 @@ impl<C: Clock> Store for MemoryStore<C> {
 
 impl<C> fmt::Debug for MemoryStore<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory")
+        f.debug_struct("MemoryStore")
             .field("table_bytes", &self.word_table.size())
             .finish_non_exhaustive()
     }

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 
 /// The number of groups sampled in each table: all groups of a store for a hundred thousand keys, 4 MiB of a larger
 /// one. The estimate is then within one percent.
-const MOST_GROUPS: usize = 32_768;
+const MAX_SAMPLED_GROUPS: usize = 32_768;
 
 /// The occupancy of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -32,8 +32,8 @@ impl<C: Clock> MemoryStore<C> {
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let now = self.now();
-        let words = of_table(self.word_table(), now, self.priorities());
-        let pairs = of_table(self.pair_table(), now, self.priorities());
+        let words = table_occupancy(self.word_table(), now, self.priorities());
+        let pairs = table_occupancy(self.pair_table(), now, self.priorities());
         Occupancy {
             slots: words.slots.saturating_add(pairs.slots),
             live: words.live.saturating_add(pairs.live),
@@ -41,25 +41,25 @@ impl<C: Clock> MemoryStore<C> {
     }
 }
 
-fn of_table<const W: usize>(
+fn table_occupancy<const W: usize>(
     table: &SlotTable<W>,
     now: Timestamp,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> Occupancy {
     let all = count(table.slots());
-    let seen = table
+    let sampled = table
         .slots()
-        .min(MOST_GROUPS.saturating_mul(slots_per_group(W)));
+        .min(MAX_SAMPLED_GROUPS.saturating_mul(slots_per_group(W)));
     let is_live = |number: &usize| {
         table.slot(*number).is_some_and(|slot| {
             let tag = slot.tag();
             tag != 0
-                && worths.priority_of(limit_of(tag), slot.peek_state(), now)
+                && priorities.priority_of(limit_of(tag), slot.peek_state(), now)
                     != EvictionPriority::Free
         })
     };
-    let live = count((0..seen).filter(is_live).count());
-    let scaled = u128::from(live).saturating_mul(all.into()) / u128::from(count(seen).max(1));
+    let live = count((0..sampled).filter(is_live).count());
+    let scaled = u128::from(live).saturating_mul(all.into()) / u128::from(count(sampled).max(1));
     Occupancy {
         slots: all,
         live: u64::try_from(scaled).unwrap_or(all),
@@ -85,7 +85,7 @@ mod tests {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
         let store = MemoryStore::with_clock(keys, Arc::clone(&clock)).unwrap();
         let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_secs(10))).burst(5);
-        let ruled = IdentifiedLimit {
+        let limit = IdentifiedLimit {
             id: LimitId(NonZeroU16::MIN),
             limit: bucket.build().unwrap().into(),
         };
@@ -93,7 +93,7 @@ mod tests {
             let bytes = n.to_be_bytes();
             let check = QuotaCheck {
                 key: StoreKey::new(&bytes).unwrap(),
-                limit: &ruled,
+                limit: &limit,
                 op: Op::Spend(1),
             };
             assert!(store.decide_array([check]).unwrap().0.is_admitted());

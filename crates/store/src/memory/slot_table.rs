@@ -56,36 +56,36 @@ impl<const W: usize> SlotTable<W> {
 
     /// Locks the key's slot, if it has one.
     #[inline]
-    pub(super) fn lock_slot(&self, place: StateHash) -> Option<SlotGuard<'_, W>> {
-        let home = self.primary_group(place)?;
-        let slot = home.slot(place.preferred_slot(slots_per_group(W)))?;
-        if slot.tag() == place.tag() {
-            let owned = slot.lock();
-            if owned.tag() == place.tag() {
-                return Some(owned);
+    pub(super) fn lock_slot(&self, hash: StateHash) -> Option<SlotGuard<'_, W>> {
+        let primary = self.primary_group(hash)?;
+        let slot = primary.slot(hash.preferred_slot(slots_per_group(W)))?;
+        if slot.tag() == hash.tag() {
+            let guard = slot.lock();
+            if guard.tag() == hash.tag() {
+                return Some(guard);
             }
         }
-        self.lock_other_slot(home, place)
+        self.lock_other_slot(primary, hash)
     }
 
     /// Separate from the check of the preferred slot, which is enough for most calls.
     #[inline(never)]
     fn lock_other_slot<'a>(
         &'a self,
-        home: &'a SlotGroup,
-        place: StateHash,
+        primary: &'a SlotGroup,
+        hash: StateHash,
     ) -> Option<SlotGuard<'a, W>> {
-        let tag = place.tag();
-        if let Some(slot) = home.slots().find(|slot| slot.tag() == tag) {
-            let owned = slot.lock();
-            if owned.tag() == tag {
-                return Some(owned);
+        let tag = hash.tag();
+        if let Some(slot) = primary.slots().find(|slot| slot.tag() == tag) {
+            let guard = slot.lock();
+            if guard.tag() == tag {
+                return Some(guard);
             }
         }
         loop {
-            let owned = self.find(place)?.lock();
-            if owned.tag() == place.tag() {
-                return Some(owned);
+            let guard = self.find(hash)?.lock();
+            if guard.tag() == hash.tag() {
+                return Some(guard);
             }
             // The key was evicted between the lookup and the lock.
         }
@@ -93,69 +93,70 @@ impl<const W: usize> SlotTable<W> {
 
     /// The key's slot, if it has one. The key may be evicted before the slot is locked.
     #[inline]
-    pub(super) fn find(&self, place: StateHash) -> Option<Slot<'_, W>> {
+    pub(super) fn find(&self, hash: StateHash) -> Option<Slot<'_, W>> {
         let groups = self.pages.groups();
-        let favourite = place.preferred_slot(slots_per_group(W));
-        let home = groups.get(place.primary_group(groups.len()))?;
-        home.find(place.tag(), favourite).or_else(|| {
-            if !home.has_spilled() {
+        let preferred = hash.preferred_slot(slots_per_group(W));
+        let primary = groups.get(hash.primary_group(groups.len()))?;
+        primary.find(hash.tag(), preferred).or_else(|| {
+            if !primary.has_spilled() {
                 return None;
             }
             groups
-                .get(place.alternate_group(groups.len()))?
-                .find(place.tag(), favourite)
+                .get(hash.alternate_group(groups.len()))?
+                .find(hash.tag(), preferred)
         })
     }
 
     /// Locks inserts into the key's primary group.
-    pub(super) fn insert_lock(&self, place: StateHash) -> Option<BitGuard<'_>> {
-        self.primary_group(place).map(SlotGroup::insert_lock)
+    pub(super) fn insert_lock(&self, hash: StateHash) -> Option<BitGuard<'_>> {
+        self.primary_group(hash).map(SlotGroup::insert_lock)
     }
 
     /// The address of the insert lock: the lock order, and whether two keys share a lock.
-    pub(super) fn insert_lock_address(&self, place: StateHash) -> usize {
-        self.primary_group(place)
-            .map_or(0, |home| std::ptr::from_ref(home).addr())
+    pub(super) fn insert_lock_address(&self, hash: StateHash) -> usize {
+        self.primary_group(hash)
+            .map_or(0, |primary| std::ptr::from_ref(primary).addr())
     }
 
     /// Locks a slot into which a key without a slot can be inserted; `None` if every key in both groups is denied. The
     /// caller holds the key's insert lock.
     pub(super) fn make_room(
         &self,
-        place: StateHash,
-        door: &mut BitGuard<'_>,
+        hash: StateHash,
+        insert_lock: &mut BitGuard<'_>,
         now: Timestamp,
-        worths: &EvictionPriorities,
+        priorities: &EvictionPriorities,
     ) -> Option<VacantSlot<'_, W>> {
         let groups = self.pages.groups();
-        let home = self.primary_group(place)?;
-        let refuge = groups.get(place.alternate_group(groups.len()))?;
-        let favourite = place.preferred_slot(slots_per_group(W));
-        if let Some(slot) = lock_free_slot(home, favourite, now, worths) {
+        let primary = self.primary_group(hash)?;
+        let alternate = groups.get(hash.alternate_group(groups.len()))?;
+        let preferred = hash.preferred_slot(slots_per_group(W));
+        if let Some(slot) = lock_free_slot(primary, preferred, now, priorities) {
             return Some(VacantSlot {
                 slot,
                 evicts: false,
             });
         }
-        let (slot, evicts, is_home) = match lock_free_slot(refuge, favourite, now, worths) {
+        let (slot, evicts, is_primary) = match lock_free_slot(alternate, preferred, now, priorities)
+        {
             Some(slot) => (slot, false, false),
             None => {
-                let (slot, is_home) = lock_eviction_victim(home, refuge, now, worths)?;
+                let (slot, is_primary) = lock_eviction_victim(primary, alternate, now, priorities)?;
                 // It may have expired, or been cleared, since the search for a free slot.
-                let evicts = !is_free(&slot, now, worths);
-                (slot, evicts, is_home)
+                let evicts = !is_free(&slot, now, priorities);
+                (slot, evicts, is_primary)
             }
         };
-        if !is_home {
-            SlotGroup::mark_spilled(door);
+        if !is_primary {
+            SlotGroup::mark_spilled(insert_lock);
         }
         Some(VacantSlot { slot, evicts })
     }
 
     #[inline]
-    fn primary_group(&self, place: StateHash) -> Option<&SlotGroup> {
+    fn primary_group(&self, hash: StateHash) -> Option<&SlotGroup> {
         let groups = self.pages.groups();
-        groups.get(place.primary_group(groups.len()))
+        groups.get(hash.primary_group(groups.len()))
     }
 
     pub(super) fn groups(&self) -> usize {
@@ -200,18 +201,18 @@ impl<const W: usize> SlotTable<W> {
 impl SlotTable<1> {
     /// The preferred slot and its state, if the key is there and the slot is unlocked. Locks nothing.
     #[inline]
-    pub(super) fn peek(&self, place: StateHash) -> Option<(Slot<'_, 1>, u64)> {
+    pub(super) fn peek(&self, hash: StateHash) -> Option<(Slot<'_, 1>, u64)> {
         let slot = self
-            .primary_group(place)?
-            .slot(place.preferred_slot(slots_per_group(1)))?;
-        slot.peek(place.tag()).map(|state| (slot, state))
+            .primary_group(hash)?
+            .slot(hash.preferred_slot(slots_per_group(1)))?;
+        slot.peek(hash.tag()).map(|state| (slot, state))
     }
 }
 
 impl<const W: usize> VacantSlot<'_, W> {
     /// The key's state: zero before it is inserted.
-    pub(super) fn state(&self, place: StateHash) -> [u64; W] {
-        if self.slot.tag() == place.tag() {
+    pub(super) fn state(&self, hash: StateHash) -> [u64; W] {
+        if self.slot.tag() == hash.tag() {
             self.slot.state()
         } else {
             [0; W]
@@ -219,8 +220,8 @@ impl<const W: usize> VacantSlot<'_, W> {
     }
 
     /// Inserts the key. Returns whether a live state was evicted.
-    pub(super) fn insert(&mut self, place: StateHash, state: [u64; W]) -> bool {
-        self.slot.insert(place.tag(), state);
+    pub(super) fn insert(&mut self, hash: StateHash, state: [u64; W]) -> bool {
+        self.slot.insert(hash.tag(), state);
         self.evicts
     }
 }
@@ -228,21 +229,23 @@ impl<const W: usize> VacantSlot<'_, W> {
 /// Locks a free slot of the group, the preferred one first.
 fn lock_free_slot<'a, const W: usize>(
     group: &'a SlotGroup,
-    favourite: usize,
+    preferred: usize,
     now: Timestamp,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> Option<SlotGuard<'a, W>> {
     let looks_free = |slot: &Slot<'_, W>| {
         let tag = slot.tag();
         tag == 0
-            || worths.priority_of(limit_of(tag), slot.peek_state(), now) == EvictionPriority::Free
+            || priorities.priority_of(limit_of(tag), slot.peek_state(), now)
+                == EvictionPriority::Free
     };
-    let first = group.slot::<W>(favourite).into_iter();
+    let first = group.slot::<W>(preferred).into_iter();
     first.chain(group.slots()).find_map(|slot| {
         if slot.is_locked() || !looks_free(&slot) {
             return None;
         }
-        slot.try_lock().filter(|owned| is_free(owned, now, worths))
+        slot.try_lock()
+            .filter(|guard| is_free(guard, now, priorities))
     })
 }
 
@@ -250,34 +253,34 @@ fn lock_free_slot<'a, const W: usize>(
 fn is_free<const W: usize>(
     slot: &SlotGuard<'_, W>,
     now: Timestamp,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> bool {
     let tag = slot.tag();
-    tag == 0 || worths.priority_of(limit_of(tag), slot.state(), now) == EvictionPriority::Free
+    tag == 0 || priorities.priority_of(limit_of(tag), slot.state(), now) == EvictionPriority::Free
 }
 
 /// Locks the slot with the lowest priority, and tells whether it is in the primary group. Denied keys are never
 /// evicted.
 fn lock_eviction_victim<'a, const W: usize>(
-    home: &'a SlotGroup,
-    refuge: &'a SlotGroup,
+    primary: &'a SlotGroup,
+    alternate: &'a SlotGroup,
     now: Timestamp,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> Option<(SlotGuard<'a, W>, bool)> {
-    let worth = |tag, state| worths.priority_of(limit_of(tag), state, now);
+    let priority = |tag, state| priorities.priority_of(limit_of(tag), state, now);
     // A candidate may be used between the read and the lock; then try the next.
     for _ in 0..4 {
-        let at_home = home.slots().map(|slot| (slot, true));
-        let (_, slot, is_home) = at_home
-            .chain(refuge.slots().map(|slot| (slot, false)))
+        let in_primary = primary.slots().map(|slot| (slot, true));
+        let (_, slot, is_primary) = in_primary
+            .chain(alternate.slots().map(|slot| (slot, false)))
             .filter(|(slot, _)| !slot.is_locked())
-            .map(|(slot, is_home)| (worth(slot.tag(), slot.peek_state()), slot, is_home))
-            .filter(|(worth, ..)| *worth < EvictionPriority::Denied)
-            .min_by_key(|(worth, ..)| *worth)?;
-        if let Some(owned) = slot.try_lock()
-            && worth(owned.tag(), owned.state()) < EvictionPriority::Denied
+            .map(|(slot, is_primary)| (priority(slot.tag(), slot.peek_state()), slot, is_primary))
+            .filter(|(priority, ..)| *priority < EvictionPriority::Denied)
+            .min_by_key(|(priority, ..)| *priority)?;
+        if let Some(guard) = slot.try_lock()
+            && priority(guard.tag(), guard.state()) < EvictionPriority::Denied
         {
-            return Some((owned, is_home));
+            return Some((guard, is_primary));
         }
     }
     None

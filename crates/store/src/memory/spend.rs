@@ -24,17 +24,17 @@ impl<C: Clock> MemoryStore<C> {
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
-        let place = self.secret.hash_state(key, id);
+        let hash = self.hash_seed.hash_state(key, id);
         // Most keys are in their preferred slot, and it is unlocked. Then a denial only reads. An admission locks just
         // to write, and `lock_if` fails if the state has changed since it was read. The clock is read after the state,
         // so the state contains no later decision.
-        if let Some((slot, tat)) = self.word_table.peek(place) {
+        if let Some((slot, tat)) = self.word_table.peek(hash) {
             let transition = quota.decide(tat, self.now(), cost);
             match transition.next {
                 None => return transition.outcome,
                 Some(next) if next >= tat => {
                     if let Some(mut slot) = slot.lock_if(tat)
-                        && slot.tag() == place.tag()
+                        && slot.tag() == hash.tag()
                     {
                         slot.set([next]);
                         return transition.outcome;
@@ -45,24 +45,24 @@ impl<C: Clock> MemoryStore<C> {
                 Some(_) => {}
             }
         }
-        self.spend_held(key, id, place, quota, cost)
+        self.spend_locked(key, id, hash, quota, cost)
     }
 
     /// The same with the slot locked, wherever it is.
     #[inline(never)]
-    fn spend_held(
+    fn spend_locked(
         &self,
         key: &StoreKey<'_>,
         id: LimitId,
-        place: StateHash,
+        hash: StateHash,
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
         // Read the clock before locking, to hold the lock as briefly as possible. The decision counts as made at this
         // instant, which lies within the call, as the promised bound requires.
         let now = self.now();
-        let Some(mut slot) = self.word_table.lock_slot(place) else {
-            return self.spend_first(key, id, quota, cost);
+        let Some(mut slot) = self.word_table.lock_slot(hash) else {
+            return self.spend_new_key(key, id, quota, cost);
         };
         let [tat] = slot.state();
         let mut transition = quota.decide(tat, now, cost);
@@ -89,25 +89,25 @@ impl<C: Clock> MemoryStore<C> {
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
-        let digest = self.secret.hash_key(key);
-        let verdict = match buckets.len() {
-            0..=2 => fast_path::spend_each::<2, C>(self, digest, buckets, cost),
-            3..=4 => fast_path::spend_each::<4, C>(self, digest, buckets, cost),
-            5..=8 => fast_path::spend_each::<8, C>(self, digest, buckets, cost),
+        let key_hash = self.hash_seed.hash_key(key);
+        let outcome = match buckets.len() {
+            0..=2 => fast_path::spend_each::<2, C>(self, key_hash, buckets, cost),
+            3..=4 => fast_path::spend_each::<4, C>(self, key_hash, buckets, cost),
+            5..=8 => fast_path::spend_each::<8, C>(self, key_hash, buckets, cost),
             _ => None,
         };
-        verdict.map_or_else(|| self.spend_all_first(key, buckets, cost), Ok)
+        outcome.map_or_else(|| self.spend_all_as_batch(key, buckets, cost), Ok)
     }
 
     /// A key is new, or there are more than eight buckets: decide as a batch.
     #[inline(never)]
-    fn spend_all_first(
+    fn spend_all_as_batch(
         &self,
         key: &StoreKey<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
-        let ruled: Vec<IdentifiedLimit> = buckets
+        let limits: Vec<IdentifiedLimit> = buckets
             .iter()
             .map(|(id, quota)| IdentifiedLimit {
                 id: *id,
@@ -115,34 +115,34 @@ impl<C: Clock> MemoryStore<C> {
             })
             .collect();
         let op = Op::Spend(cost);
-        let check = |ruled| QuotaCheck {
+        let check = |limit| QuotaCheck {
             key: *key,
-            limit: ruled,
+            limit,
             op,
         };
-        let checks: Vec<QuotaCheck<'_>> = ruled.iter().map(check).collect();
+        let checks: Vec<QuotaCheck<'_>> = limits.iter().map(check).collect();
         self.decide(&checks, &mut vec![StoreReply::EMPTY; checks.len()])
     }
 
     /// The key has no slot: it is new, or its state was evicted.
     #[inline(never)]
-    fn spend_first(
+    fn spend_new_key(
         &self,
         key: &StoreKey<'_>,
         id: LimitId,
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
-        let ruled = IdentifiedLimit {
+        let limit = IdentifiedLimit {
             id,
             limit: (*quota).into(),
         };
         let check = QuotaCheck {
             key: *key,
-            limit: &ruled,
+            limit: &limit,
             op: Op::Spend(cost),
         };
         self.decide_array([check])
-            .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
+            .map_or(Outcome::Never, |(outcome, _)| outcome.outcome())
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn spin_wait(attempt: u32) {
 }
 
 #[cfg(loom)]
-pub(super) fn wait(_attempt: u32) {
+pub(super) fn spin_wait(_attempt: u32) {
     loom::thread::yield_now();
 }
 
@@ -53,4 +53,4 @@ pub(super) fn back_off() {
 }
 
 #[cfg(loom)]
-pub(super) fn stand_back() {}
+pub(super) fn back_off() {}

@@ -23,7 +23,7 @@ const ENTRY_BYTES: usize = 160;
 /// How far the bytes may exceed their budget: each thread checks the budget before it adds the entries of a batch.
 const EXCESS_BYTES: usize = 1 << 20;
 /// How long a reservation is kept after it has expired.
-const RESERVATION_MEMORY: Nanos = Nanos::MINUTE;
+const RESERVATION_RETENTION: Nanos = Nanos::MINUTE;
 /// The largest number of reservations under one key of one limit.
 const MAX_RESERVATIONS: usize = 1_024;
 
@@ -37,8 +37,8 @@ pub(super) struct VariableStates {
     used: AtomicUsize,
     evictions: AtomicU64,
     /// Retention of expired reservations, and the largest number under one key.
-    memory: Nanos,
-    most: usize,
+    retention: Nanos,
+    max_records: usize,
 }
 
 type ShardBlock = Box<[Mutex<VariableStateShard>]>;
@@ -84,99 +84,99 @@ impl VariableStates {
             budget,
             used: AtomicUsize::new(0),
             evictions: AtomicU64::new(0),
-            memory: RESERVATION_MEMORY,
-            most: MAX_RESERVATIONS,
+            retention: RESERVATION_RETENTION,
+            max_records: MAX_RESERVATIONS,
         }
     }
 
     /// Sets how reservations are kept.
-    pub(super) const fn set_reservation_options(&mut self, memory: Nanos, most: usize) {
-        (self.memory, self.most) = (memory, most);
+    pub(super) const fn set_reservation_options(&mut self, retention: Nanos, max_records: usize) {
+        (self.retention, self.max_records) = (retention, max_records);
     }
 
     /// The options of a reservation with this hold.
     pub(super) const fn reservation_options(&self, hold: Nanos) -> ReservationOptions {
         ReservationOptions {
             hold,
-            retention: self.memory,
-            max_records: self.most,
+            retention: self.retention,
+            max_records: self.max_records,
         }
     }
 
     /// The index of a key's shard: the lock order.
-    pub(super) fn index(&self, place: StateHash) -> usize {
-        place.primary_group(self.count)
+    pub(super) fn index(&self, hash: StateHash) -> usize {
+        hash.primary_group(self.count)
     }
 
     pub(super) fn lock(&self, index: usize) -> Option<MutexGuard<'_, VariableStateShard>> {
         // A panic under the lock leaves consistent states: each change is a single call.
-        let case = self
+        let block = self
             .shard_blocks
             .get(index / SHARDS_PER_BLOCK)?
             .get_or_init(|| {
-                let mut case = Vec::new();
-                case.resize_with(SHARDS_PER_BLOCK, Mutex::default);
-                case.into_boxed_slice()
+                let mut block = Vec::new();
+                block.resize_with(SHARDS_PER_BLOCK, Mutex::default);
+                block.into_boxed_slice()
             });
-        let shelf = case.get(index % SHARDS_PER_BLOCK)?;
-        Some(shelf.lock().unwrap_or_else(PoisonError::into_inner))
+        let shard = block.get(index % SHARDS_PER_BLOCK)?;
+        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The key's state, inserted if it is missing, and claimed until [`end_batch`](Self::end_batch). `None` if there is
     /// no room. Bytes for growth are checked separately.
     pub(super) fn get_or_insert<'a>(
         &self,
-        shelf: &'a mut VariableStateShard,
-        place: StateHash,
+        shard: &'a mut VariableStateShard,
+        hash: StateHash,
         limit: &Limit,
         now: Timestamp,
     ) -> Option<&'a mut VariableState> {
-        let index = match shelf.position(place) {
+        let index = match shard.position(hash) {
             Some(index) => index,
-            None => self.insert(shelf, place, limit, now)?,
+            None => self.insert(shard, hash, limit, now)?,
         };
-        let stored = shelf.states.get_mut(index)?;
+        let entry = shard.states.get_mut(index)?;
         // The quota may have changed since, and with it how long the state counts.
-        stored.limit = limit_if_variable(limit);
-        if stored.claim == BatchClaim::None {
-            stored.claim = BatchClaim::Known;
+        entry.limit = limit_if_variable(limit);
+        if entry.claim == BatchClaim::None {
+            entry.claim = BatchClaim::Known;
         }
-        Some(stored)
+        Some(entry)
     }
 
     /// Whether one more entry fits, after deleting expired states of the shard.
-    pub(super) fn has_room_to_grow(&self, shelf: &mut VariableStateShard, now: Timestamp) -> bool {
+    pub(super) fn has_room_to_grow(&self, shard: &mut VariableStateShard, now: Timestamp) -> bool {
         if !self.has_bytes() {
-            self.clear_expired(shelf, now);
+            self.clear_expired(shard, now);
         }
         self.has_bytes()
     }
 
     /// Ends a batch on this shard: removes inserted states that stayed empty, then evicts states until the shard fits.
-    pub(super) fn end_batch(&self, shelf: &mut VariableStateShard, now: Timestamp) {
-        self.retain(shelf, |stored| {
-            stored.claim != BatchClaim::New || !stored.is_blank()
+    pub(super) fn end_batch(&self, shard: &mut VariableStateShard, now: Timestamp) {
+        self.retain(shard, |entry| {
+            entry.claim != BatchClaim::New || !entry.is_blank()
         });
-        while shelf.states.len() > STATES_PER_SHARD {
-            let Some((worth, victim)) = shelf.eviction_candidate(now) else {
+        while shard.states.len() > STATES_PER_SHARD {
+            let Some((priority, victim)) = shard.eviction_candidate(now) else {
                 break;
             };
-            let stored = shelf.states.swap_remove(victim);
-            self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+            let entry = shard.states.swap_remove(victim);
+            self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
             self.evictions
-                .fetch_add(u64::from(worth > 0), Ordering::Relaxed);
+                .fetch_add(u64::from(priority > 0), Ordering::Relaxed);
         }
-        for stored in &mut shelf.states {
-            stored.claim = BatchClaim::None;
+        for entry in &mut shard.states {
+            entry.claim = BatchClaim::None;
         }
     }
 
     /// All allocated shards, one after the other, each locked while it is in use.
     pub(super) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, VariableStateShard>> {
-        let put_up = self.shard_blocks.iter().filter_map(OnceLock::get);
-        put_up
+        let allocated = self.shard_blocks.iter().filter_map(OnceLock::get);
+        allocated
             .flatten()
-            .map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner))
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) const fn count(&self) -> usize {
@@ -195,27 +195,27 @@ impl VariableStates {
     /// shard has more states than a batch can leave.
     pub(super) fn restore(
         &self,
-        place: StateHash,
+        hash: StateHash,
         limit: Option<Limit>,
         state: State,
         ledger: ReservationLedger,
     ) -> bool {
-        let mut stored = VariableState {
-            hash: place,
+        let mut entry = VariableState {
+            hash,
             limit,
             state,
             ledger,
             bytes: 0,
             claim: BatchClaim::None,
         };
-        let Some(mut shelf) = self.lock(self.index(place)) else {
+        let Some(mut shard) = self.lock(self.index(hash)) else {
             return false;
         };
-        if shelf.position(place).is_some() || shelf.states.len() >= STATES_PER_SHARD + MAX_CHECKS {
+        if shard.position(hash).is_some() || shard.states.len() >= STATES_PER_SHARD + MAX_CHECKS {
             return false;
         }
-        self.recount_bytes(&mut stored);
-        shelf.states.push(stored);
+        self.recount_bytes(&mut entry);
+        shard.states.push(entry);
         true
     }
 
@@ -225,11 +225,11 @@ impl VariableStates {
         let (Some(old), Some(new)) = (limit_if_variable(old), limit_if_variable(new)) else {
             return;
         };
-        for mut shelf in self.shards() {
-            let of_limit = |stored: &&mut VariableState| stored.hash.limit() == id;
-            for stored in shelf.states.iter_mut().filter(of_limit) {
-                if stored.limit == Some(old) {
-                    stored.limit = Some(new);
+        for mut shard in self.shards() {
+            let of_limit = |entry: &&mut VariableState| entry.hash.limit() == id;
+            for entry in shard.states.iter_mut().filter(of_limit) {
+                if entry.limit == Some(old) {
+                    entry.limit = Some(new);
                 }
             }
         }
@@ -237,8 +237,8 @@ impl VariableStates {
 
     /// Removes all states of a limit.
     pub(super) fn remove_limit(&self, id: LimitId) {
-        for mut shelf in self.shards() {
-            self.retain(&mut shelf, |stored| stored.hash.limit() != id);
+        for mut shard in self.shards() {
+            self.retain(&mut shard, |entry| entry.hash.limit() != id);
         }
     }
 
@@ -248,20 +248,20 @@ impl VariableStates {
     }
 
     /// Counts a state's bytes again after a change.
-    pub(super) fn recount_bytes(&self, stored: &mut VariableState) {
-        let bytes = stored.size_in_bytes();
+    pub(super) fn recount_bytes(&self, entry: &mut VariableState) {
+        let bytes = entry.size_in_bytes();
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
-        stored.bytes = bytes;
+        self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
+        entry.bytes = bytes;
     }
 
     /// Removes a key's state. Returns whether there was one.
-    pub(super) fn remove(&self, shelf: &mut VariableStateShard, place: StateHash) -> bool {
-        let Some(index) = shelf.position(place) else {
+    pub(super) fn remove(&self, shard: &mut VariableStateShard, hash: StateHash) -> bool {
+        let Some(index) = shard.position(hash) else {
             return false;
         };
-        let stored = shelf.states.swap_remove(index);
-        self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+        let entry = shard.states.swap_remove(index);
+        self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
         true
     }
 
@@ -274,20 +274,20 @@ impl VariableStates {
         self.used().saturating_add(ENTRY_BYTES) <= self.budget
     }
 
-    fn clear_expired(&self, shelf: &mut VariableStateShard, now: Timestamp) {
-        let terms = self.reservation_options(Nanos::ZERO);
-        self.retain(shelf, |stored| {
-            stored.claim != BatchClaim::None || !stored.is_expired(now, &terms)
+    fn clear_expired(&self, shard: &mut VariableStateShard, now: Timestamp) {
+        let options = self.reservation_options(Nanos::ZERO);
+        self.retain(shard, |entry| {
+            entry.claim != BatchClaim::None || !entry.is_expired(now, &options)
         });
     }
 
-    fn retain(&self, shelf: &mut VariableStateShard, stays: impl Fn(&VariableState) -> bool) {
-        shelf.states.retain(|stored| {
-            let stays = stays(stored);
-            if !stays {
-                self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+    fn retain(&self, shard: &mut VariableStateShard, is_kept: impl Fn(&VariableState) -> bool) {
+        shard.states.retain(|entry| {
+            let is_kept = is_kept(entry);
+            if !is_kept {
+                self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
             }
-            stays
+            is_kept
         });
     }
 
@@ -295,43 +295,43 @@ impl VariableStates {
     /// evicted. So a denied request or a peek never evicts a state.
     fn insert(
         &self,
-        shelf: &mut VariableStateShard,
-        place: StateHash,
+        shard: &mut VariableStateShard,
+        hash: StateHash,
         limit: &Limit,
         now: Timestamp,
     ) -> Option<usize> {
-        if !self.has_room_to_grow(shelf, now) {
+        if !self.has_room_to_grow(shard, now) {
             return None;
         }
-        if shelf.states.len() >= STATES_PER_SHARD {
-            self.clear_expired(shelf, now);
+        if shard.states.len() >= STATES_PER_SHARD {
+            self.clear_expired(shard, now);
         }
-        let to_go = shelf
+        let excess = shard
             .states
             .len()
             .saturating_add(1)
             .saturating_sub(STATES_PER_SHARD);
-        if to_go > 0 && shelf.evictable_count(now) < to_go {
+        if excess > 0 && shard.evictable_count(now) < excess {
             return None;
         }
-        let mut stored = VariableState {
-            hash: place,
+        let mut entry = VariableState {
+            hash,
             limit: limit_if_variable(limit),
             state: State::default(),
             ledger: ReservationLedger::default(),
             bytes: 0,
             claim: BatchClaim::New,
         };
-        self.recount_bytes(&mut stored);
-        shelf.states.push(stored);
-        Some(shelf.states.len().saturating_sub(1))
+        self.recount_bytes(&mut entry);
+        shard.states.push(entry);
+        Some(shard.states.len().saturating_sub(1))
     }
 }
 
 impl VariableStateShard {
     /// The key's state, if it has one.
-    pub(super) fn get(&mut self, place: StateHash) -> Option<&mut VariableState> {
-        let index = self.position(place)?;
+    pub(super) fn get(&mut self, hash: StateHash) -> Option<&mut VariableState> {
+        let index = self.position(hash)?;
         self.states.get_mut(index)
     }
 
@@ -339,31 +339,31 @@ impl VariableStateShard {
     pub(super) fn live(
         &self,
         now: Timestamp,
-        terms: &ReservationOptions,
+        options: &ReservationOptions,
     ) -> impl Iterator<Item = &VariableState> {
-        let boxes = self.states.iter();
-        boxes.filter(move |stored| !stored.is_expired(now, terms))
+        let entries = self.states.iter();
+        entries.filter(move |entry| !entry.is_expired(now, options))
     }
 
-    fn position(&self, place: StateHash) -> Option<usize> {
-        self.states.iter().position(|stored| stored.hash == place)
+    fn position(&self, hash: StateHash) -> Option<usize> {
+        self.states.iter().position(|entry| entry.hash == hash)
     }
 
     /// The state whose loss refunds the least, with its priority.
     fn eviction_candidate(&self, now: Timestamp) -> Option<(u64, usize)> {
-        let boxes = self.states.iter().enumerate();
-        boxes
-            .filter_map(|(i, stored)| Some((stored.eviction_priority(now)?, i)))
+        let entries = self.states.iter().enumerate();
+        entries
+            .filter_map(|(i, entry)| Some((entry.eviction_priority(now)?, i)))
             .min()
     }
 
     /// The number of states that may be evicted.
     fn evictable_count(&self, now: Timestamp) -> usize {
-        let worths = self
+        let priorities = self
             .states
             .iter()
-            .filter_map(|stored| stored.eviction_priority(now));
-        worths.count()
+            .filter_map(|entry| entry.eviction_priority(now));
+        priorities.count()
     }
 }
 
@@ -379,9 +379,9 @@ impl VariableState {
         };
         let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
-        let is_losable = status.remaining > 0 && limit.lease_duration().is_none();
+        let is_evictable = status.remaining > 0 && limit.lease_duration().is_none();
         // Limits with variable state are far below 2^32.
-        is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
+        is_evictable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
     }
 
     /// Whether the state is empty.
@@ -389,8 +389,8 @@ impl VariableState {
         matches!(self.state, State::Empty) && self.ledger.is_empty()
     }
 
-    fn is_expired(&self, now: Timestamp, terms: &ReservationOptions) -> bool {
-        let is_forgotten = self.ledger.time_until_empty(now, terms).is_zero();
+    fn is_expired(&self, now: Timestamp, options: &ReservationOptions) -> bool {
+        let is_forgotten = self.ledger.time_until_empty(now, options).is_zero();
         let has_reset = |limit: &Limit| limit.status(&self.state, now).reset_after.is_zero();
         is_forgotten && self.limit.as_ref().is_none_or(has_reset)
     }
@@ -405,8 +405,8 @@ impl VariableState {
 
 /// The limit, if its state is variable and so stored here.
 fn limit_if_variable(limit: &Limit) -> Option<Limit> {
-    let is_here = limit.state_size() == StateSize::Collection;
-    is_here.then_some(*limit)
+    let is_variable = limit.state_size() == StateSize::Collection;
+    is_variable.then_some(*limit)
 }
 
 #[cfg(test)]
@@ -422,7 +422,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn place(name: &str) -> StateHash {
+    fn hash(name: &str) -> StateHash {
         let key = StoreKey::new(name.as_bytes()).unwrap();
         HashSeed::from_words([1, 2]).hash_state(&key, LimitId(NonZeroU16::MIN))
     }
@@ -432,86 +432,86 @@ mod tests {
     }
 
     /// One shard with enough bytes for everything.
-    fn one_shelf() -> VariableStates {
+    fn one_shard() -> VariableStates {
         VariableStates::new(1, 1 << 20)
     }
 
-    fn spend(shelves: &VariableStates, name: &str, cost: u64) {
+    fn spend(states: &VariableStates, name: &str, cost: u64) {
         let limit = log(Nanos::MINUTE);
-        let mut shelf = shelves.lock(0).unwrap();
-        let stored = shelves.get_or_insert(&mut shelf, place(name), &limit, NOW);
-        let stored = stored.unwrap();
-        let decided = limit.decide(&stored.state, NOW, Op::Spend(cost)).unwrap();
-        stored.state.apply(decided.next.unwrap());
-        shelves.recount_bytes(stored);
-        shelves.end_batch(&mut shelf, NOW);
+        let mut shard = states.lock(0).unwrap();
+        let entry = states.get_or_insert(&mut shard, hash(name), &limit, NOW);
+        let entry = entry.unwrap();
+        let decided = limit.decide(&entry.state, NOW, Op::Spend(cost)).unwrap();
+        entry.state.apply(decided.next.unwrap());
+        states.recount_bytes(entry);
+        states.end_batch(&mut shard, NOW);
     }
 
     fn full() -> VariableStates {
-        let shelves = one_shelf();
+        let states = one_shard();
         for n in 0..STATES_PER_SHARD {
-            spend(&shelves, &format!("old-{n}"), 2);
+            spend(&states, &format!("old-{n}"), 2);
         }
-        shelves
+        states
     }
 
     /// Regression: a new key evicted a state as soon as it was looked up, even if it was then denied or only peeked.
     #[test]
     fn whoever_only_looks_costs_nobody_their_state() {
-        let shelves = full();
-        let mut shelf = shelves.lock(0).unwrap();
-        let newcomer = place("newcomer");
+        let states = full();
+        let mut shard = states.lock(0).unwrap();
+        let newcomer = hash("newcomer");
         assert!(
-            shelves
-                .get_or_insert(&mut shelf, newcomer, &log(Nanos::MINUTE), NOW)
+            states
+                .get_or_insert(&mut shard, newcomer, &log(Nanos::MINUTE), NOW)
                 .is_some()
         );
-        shelves.end_batch(&mut shelf, NOW);
-        assert!(shelf.get(newcomer).is_none());
+        states.end_batch(&mut shard, NOW);
+        assert!(shard.get(newcomer).is_none());
         for n in 0..STATES_PER_SHARD {
-            assert!(shelf.get(place(&format!("old-{n}"))).is_some());
+            assert!(shard.get(hash(&format!("old-{n}"))).is_some());
         }
-        assert_eq!(shelves.evictions(), 0);
+        assert_eq!(states.evictions(), 0);
     }
 
     /// Regression: of two new keys of one batch in one shard, the second evicted the first, whose charge was lost.
     #[test]
     fn a_box_that_the_batch_needs_is_never_the_victim_and_victims_are_counted() {
-        let shelves = full();
-        let mut shelf = shelves.lock(0).unwrap();
+        let states = full();
+        let mut shard = states.lock(0).unwrap();
         let limit = log(Nanos::MINUTE);
         for name in ["one", "two"] {
-            shelves.get_or_insert(&mut shelf, place(name), &limit, NOW);
+            states.get_or_insert(&mut shard, hash(name), &limit, NOW);
         }
         for name in ["one", "two"] {
-            let stored = shelf.get(place(name)).unwrap();
-            let decided = limit.decide(&stored.state, NOW, Op::Spend(1)).unwrap();
-            stored.state.apply(decided.next.unwrap());
+            let entry = shard.get(hash(name)).unwrap();
+            let decided = limit.decide(&entry.state, NOW, Op::Spend(1)).unwrap();
+            entry.state.apply(decided.next.unwrap());
         }
-        shelves.end_batch(&mut shelf, NOW);
-        assert_eq!(shelf.states.len(), STATES_PER_SHARD);
-        assert!(shelf.get(place("one")).is_some() && shelf.get(place("two")).is_some());
-        assert_eq!(shelves.evictions(), 2);
+        states.end_batch(&mut shard, NOW);
+        assert_eq!(shard.states.len(), STATES_PER_SHARD);
+        assert!(shard.get(hash("one")).is_some() && shard.get(hash("two")).is_some());
+        assert_eq!(states.evictions(), 2);
     }
 
     #[test]
     fn keys_that_are_being_denied_stay_and_a_newcomer_finds_no_room() {
-        let shelves = one_shelf();
+        let states = one_shard();
         for n in 0..STATES_PER_SHARD {
-            spend(&shelves, &format!("denied-{n}"), 10);
+            spend(&states, &format!("denied-{n}"), 10);
         }
-        let mut shelf = shelves.lock(0).unwrap();
+        let mut shard = states.lock(0).unwrap();
         let limit = log(Nanos::MINUTE);
-        let newcomer = place("newcomer");
+        let newcomer = hash("newcomer");
         assert!(
-            shelves
-                .get_or_insert(&mut shelf, newcomer, &limit, NOW)
+            states
+                .get_or_insert(&mut shard, newcomer, &limit, NOW)
                 .is_none()
         );
         let later = NOW.after(Nanos::MINUTE);
         assert!(
-            shelves
-                .get_or_insert(&mut shelf, newcomer, &limit, later)
+            states
+                .get_or_insert(&mut shard, newcomer, &limit, later)
                 .is_some()
         );
     }
@@ -519,59 +519,67 @@ mod tests {
     /// Regression: only the oldest record decided whether a ledger had expired.
     #[test]
     fn an_open_reservation_outlives_a_forgotten_one_in_the_same_box() {
-        let shelves = one_shelf();
-        let mut shelf = shelves.lock(0).unwrap();
+        let states = one_shard();
+        let mut shard = states.lock(0).unwrap();
         let limit = log(Nanos::SECOND);
         let (short, long) = (ReservationId(1), ReservationId(2));
-        let stored = shelves
-            .get_or_insert(&mut shelf, place("a"), &limit, NOW)
+        let entry = states
+            .get_or_insert(&mut shard, hash("a"), &limit, NOW)
             .unwrap();
         for (id, hold) in [(short, Nanos::SECOND), (long, Nanos::HOUR)] {
-            let terms = shelves.reservation_options(hold);
-            stored
+            let options = states.reservation_options(hold);
+            entry
                 .ledger
-                .open(NOW, &terms, id, tollgate_core::Receipt::default());
+                .open(NOW, &options, id, tollgate_core::Receipt::default());
         }
-        shelves.end_batch(&mut shelf, NOW);
+        states.end_batch(&mut shard, NOW);
         let later = NOW.after(Nanos::from_secs(120));
-        shelves.clear_expired(&mut shelf, later);
-        let stored = shelf.get(place("a")).expect("the long one is still open");
-        let terms = shelves.reservation_options(Nanos::ZERO);
-        let correction = stored.ledger.correction(later, &terms, long, None);
+        states.clear_expired(&mut shard, later);
+        let entry = shard.get(hash("a")).expect("the long one is still open");
+        let options = states.reservation_options(Nanos::ZERO);
+        let correction = entry.ledger.correction(later, &options, long, None);
         assert!(matches!(correction, Correction::Settle { .. }));
     }
 
     /// Regression: after a quota was lowered, a state was still measured by the old quota.
     #[test]
     fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
-        let shelves = full();
+        let states = full();
         let lower: Limit = SlidingLog::builder(2, Nanos::MINUTE)
             .build()
             .unwrap()
             .into();
-        let losable = || shelves.lock(0).unwrap().evictable_count(NOW);
-        assert_eq!(losable(), STATES_PER_SHARD);
+        let evictable_count = || states.lock(0).unwrap().evictable_count(NOW);
+        assert_eq!(evictable_count(), STATES_PER_SHARD);
         let id = LimitId(NonZeroU16::MIN);
-        shelves.replace_limit(id, &log(Nanos::HOUR), &lower);
-        assert_eq!(losable(), STATES_PER_SHARD, "that was not its quota");
-        shelves.replace_limit(LimitId(NonZeroU16::MAX), &log(Nanos::MINUTE), &lower);
-        assert_eq!(losable(), STATES_PER_SHARD, "that is not its limit");
-        shelves.replace_limit(id, &log(Nanos::MINUTE), &lower);
-        assert_eq!(losable(), 0);
-        shelves.remove_limit(id);
-        assert_eq!((losable(), shelves.used()), (0, 0), "nothing is left of it");
+        states.replace_limit(id, &log(Nanos::HOUR), &lower);
+        assert_eq!(
+            evictable_count(),
+            STATES_PER_SHARD,
+            "that was not its quota"
+        );
+        states.replace_limit(LimitId(NonZeroU16::MAX), &log(Nanos::MINUTE), &lower);
+        assert_eq!(evictable_count(), STATES_PER_SHARD, "that is not its limit");
+        states.replace_limit(id, &log(Nanos::MINUTE), &lower);
+        assert_eq!(evictable_count(), 0);
+        states.remove_limit(id);
+        assert_eq!(
+            (evictable_count(), states.used()),
+            (0, 0),
+            "nothing is left of it"
+        );
     }
 
     /// Regression: a state was measured by the quota under which it was inserted.
     #[test]
     fn a_longer_window_keeps_a_log_for_longer() {
-        let shelves = one_shelf();
-        spend(&shelves, "a", 10);
-        let mut shelf = shelves.lock(0).unwrap();
+        let states = one_shard();
+        spend(&states, "a", 10);
+        let mut shard = states.lock(0).unwrap();
         let hourly = log(Nanos::HOUR);
-        shelves.get_or_insert(&mut shelf, place("a"), &hourly, NOW);
-        shelves.end_batch(&mut shelf, NOW);
-        shelves.clear_expired(&mut shelf, NOW.after(Nanos::from_secs(120)));
-        assert!(shelf.get(place("a")).is_some());
+        states.get_or_insert(&mut shard, hash("a"), &hourly, NOW);
+        states.end_batch(&mut shard, NOW);
+        states.clear_expired(&mut shard, NOW.after(Nanos::from_secs(120)));
+        assert!(shard.get(hash("a")).is_some());
     }
 }

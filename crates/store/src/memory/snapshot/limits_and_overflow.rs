@@ -20,12 +20,12 @@ const END: u64 = u64::MAX;
 /// Writes id and usage scales of each limit. Zero, which is no limit id, ends the list.
 pub(super) fn write_limits(
     out: &mut ChecksumWriter<impl Write>,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> io::Result<()> {
-    for (id, measures) in worths.all() {
-        out.put_all([u64::from(id), to_u64(measures.len())])?;
-        for measure in measures {
-            out.put_all([measure.full, measure.denied_above, measure.tail])?;
+    for (id, scales) in priorities.all() {
+        out.put_all([u64::from(id), to_u64(scales.len())])?;
+        for scale in scales {
+            out.put_all([scale.full, scale.denied_above, scale.tail])?;
         }
     }
     out.put(0)
@@ -34,7 +34,7 @@ pub(super) fn write_limits(
 /// Ids are in ascending order, so the list is bounded.
 pub(super) fn read_limits(
     input: &mut ChecksumReader<impl Read>,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> Result<(), SnapshotError> {
     let mut last = None;
     loop {
@@ -48,16 +48,16 @@ pub(super) fn read_limits(
             return Err(SnapshotError::Corrupted);
         }
         last = Some(id);
-        let mut measures = Vec::new();
+        let mut scales = Vec::new();
         for _ in 0..count {
             let [full, denied_above, tail] = input.take_all()?;
-            measures.push(UsageScale {
+            scales.push(UsageScale {
                 full,
                 denied_above,
                 tail,
             });
         }
-        worths.restore(id, measures);
+        priorities.restore(id, scales);
     }
 }
 

@@ -159,7 +159,7 @@ impl<C: Clock> MemoryStore<C> {
         out.put_all([MAGIC, VERSION])?;
         out.put_all([self.word_table.groups(), self.pair_table.groups()].map(to_u64))?;
         out.put_all(self.sizes())?;
-        out.put_all(self.secret.words())?;
+        out.put_all(self.hash_seed.words())?;
         limits_and_overflow::write_limits(&mut out, &self.priorities)?;
         variable_states::write(&mut out, &self.variable_states, now)?;
         tables::write(&mut out, &self.word_table, &self.priorities, now)?;
@@ -188,7 +188,7 @@ impl<C: Clock> MemoryStore<C> {
         {
             return Err(SnapshotError::SizeMismatch);
         }
-        self.secret = HashSeed::from_words(input.take_all()?);
+        self.hash_seed = HashSeed::from_words(input.take_all()?);
         if has_all {
             limits_and_overflow::read_limits(&mut input, &self.priorities)?;
             variable_states::read(&mut input, &self.variable_states)?;

@@ -18,7 +18,7 @@ const END: u64 = u64::MAX;
 pub(super) fn write<const W: usize>(
     out: &mut ChecksumWriter<impl Write>,
     table: &SlotTable<W>,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
     now: Timestamp,
 ) -> io::Result<()> {
     for number in 0..table.slots() {
@@ -26,10 +26,10 @@ pub(super) fn write<const W: usize>(
             continue;
         };
         let (tag, state) = {
-            let owned = slot.lock();
-            (owned.tag(), owned.state())
+            let guard = slot.lock();
+            (guard.tag(), guard.state())
         };
-        if tag != 0 && worths.priority_of(limit_of(tag), state, now) != EvictionPriority::Free {
+        if tag != 0 && priorities.priority_of(limit_of(tag), state, now) != EvictionPriority::Free {
             out.put_all([to_u64(number), tag])?;
             out.put_all(state)?;
         }
