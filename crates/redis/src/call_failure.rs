@@ -87,7 +87,7 @@ pub(crate) fn classify_error(error: &RedisError) -> CallFailure {
         ClientKind::Io => spent(StoreErrorKind::ConnectionLost, "the connection ended"),
         _ => CallFailure {
             hint: RoutingHint::None,
-            ..spent(StoreErrorKind::InvalidReply, "the reply could not be read")
+            ..spent(StoreErrorKind::InvalidReply, "the reply could not be parsed")
         },
     }
 }
@@ -114,7 +114,7 @@ fn classify_code(code: &str, error: &RedisError) -> CallFailure {
         _ => RoutingHint::None,
     };
     // Only the code is passed on: the server's message may contain hosts and keys.
-    let detail = format!("the server says {code}");
+    let detail = format!("error code {code}");
     CallFailure {
         error: StoreError::new(StoreErrorKind::Refused, detail),
         is_connection_broken: MISPLACED.contains(&code),

@@ -67,7 +67,7 @@ impl CredentialsProvider for PasswordFile {
         let password = password.strip_suffix('\r').unwrap_or(password);
         if password.is_empty() {
             // The file is just being written; the next read finds it complete.
-            let detail = "the file with the password is empty";
+            let detail = "the password file is empty";
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
         Ok(Credentials {

@@ -24,7 +24,7 @@ impl RedisStore {
         errand: &LeaseRequest<'_>,
     ) -> Result<LeaseGrant, StoreError> {
         if errand.reports.len() > MAX_CHECKS {
-            let detail = "too many reports in one errand";
+            let detail = "too many reports in one lease request";
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         }
         let named = KeyName::new(self.secret(), &key, tag.as_ref());

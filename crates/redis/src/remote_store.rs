@@ -109,7 +109,7 @@ impl RemoteStore for RedisStore {
 
     fn probe(&self, part: usize) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let unknown = || StoreError::new(StoreErrorKind::BadRequest, "there is no such part");
+            let unknown = || StoreError::new(StoreErrorKind::BadRequest, "no such partition");
             let key = self.probe_keys().keys.get(part).ok_or_else(unknown)?;
             let check = QuotaCheck {
                 key: StoreKey::new(key).map_err(|_too_long| unknown())?,

@@ -85,13 +85,13 @@ impl RedisStore {
         answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         if checks.len() != answers.len() {
-            return Err(bad("there must be as many answers as checks"));
+            return Err(bad("answers and checks must have the same length"));
         }
         if !tags.is_empty() && tags.len() != checks.len() {
-            return Err(bad("there must be as many tags as checks, or none"));
+            return Err(bad("tags must be empty or as long as checks"));
         }
         if checks.len() > MAX_CHECKS {
-            return Err(bad("too many checks in one batch"));
+            return Err(bad("too many checks in one batch, the maximum is 32"));
         }
         if checks.is_empty() {
             return Ok(BatchOutcome::default());
@@ -171,7 +171,7 @@ impl RedisStore {
     /// A permit for one more call in flight.
     fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         let Ok(permit) = self.in_flight.try_acquire() else {
-            let detail = "the most calls in flight are reached";
+            let detail = "the maximum of calls in flight is reached";
             return Err(StoreError::new(StoreErrorKind::Busy, detail));
         };
         Ok(permit)

@@ -27,7 +27,7 @@ impl SupervisedTask {
         F: Future<Output = ()> + Send + 'static,
     {
         if tokio::runtime::Handle::try_current().is_err() {
-            let detail = "a store over a network needs a tokio runtime around it";
+            let detail = "no tokio runtime: connect the store within one";
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         }
         #[expect(

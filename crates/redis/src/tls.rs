@@ -79,7 +79,7 @@ pub(crate) fn prepare_tls(tls: &RedisTls) -> Result<(), StoreError> {
     for pem in given.into_iter().flatten() {
         // The client would treat a file without certificates as one that trusts no server.
         if !matches!(CertificateDer::pem_slice_iter(pem).next(), Some(Ok(_))) {
-            return Err(wrong("there is no certificate in what was given for TLS"));
+            return Err(wrong("the PEM data for TLS contains no certificate"));
         }
     }
     Ok(())
@@ -87,7 +87,7 @@ pub(crate) fn prepare_tls(tls: &RedisTls) -> Result<(), StoreError> {
 
 #[cfg(not(feature = "tls"))]
 pub(crate) fn ready(_tls: &RedisTls) -> Result<(), StoreError> {
-    Err(wrong("this build has no TLS; switch the feature `tls` on"))
+    Err(wrong("this build has no TLS; enable the feature `tls`"))
 }
 
 fn wrong(detail: &'static str) -> StoreError {

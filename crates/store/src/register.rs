@@ -263,18 +263,18 @@ pub fn validate_puts(changes: &[RegisterPut]) -> Result<(), StoreError> {
     if changes.len() > MAX_PUTS {
         let given = changes.len();
         return bad(format!(
-            "{given} changes at once, and {MAX_PUTS} is the most"
+            "too many puts in one call: {given}, the maximum is {MAX_PUTS}"
         ));
     }
     for change in changes {
         if change.name.is_empty() || change.name.len() > MAX_NAME_LEN {
             return bad(format!(
-                "the name of an entry has 1 to {MAX_NAME_LEN} bytes"
+                "entry name: it must have 1 to {MAX_NAME_LEN} bytes"
             ));
         }
         if change.body.len() > MAX_BODY_LEN {
             return bad(format!(
-                "the body of an entry has at most {MAX_BODY_LEN} bytes"
+                "entry body: it must have at most {MAX_BODY_LEN} bytes"
             ));
         }
     }
@@ -284,7 +284,7 @@ pub fn validate_puts(changes: &[RegisterPut]) -> Result<(), StoreError> {
 /// The error when the fleet has [`MAX_NODES`] nodes.
 #[must_use]
 pub fn too_many_nodes() -> StoreError {
-    let detail = format!("the fleet has {MAX_NODES} nodes, which is the most");
+    let detail = format!("the fleet has reached its maximum of {MAX_NODES} nodes");
     StoreError::new(StoreErrorKind::Refused, detail)
 }
 
@@ -292,7 +292,7 @@ pub fn too_many_nodes() -> StoreError {
 #[must_use]
 pub fn too_many_entries() -> StoreError {
     let detail = format!(
-        "the fleet has {MAX_ENTRIES} switches, overrides and blocks, which is the most; take some back first"
+        "the fleet has reached its maximum of {MAX_ENTRIES} switches, overrides and blocks; remove some first"
     );
     StoreError::new(StoreErrorKind::Refused, detail)
 }
@@ -375,7 +375,7 @@ mod tests {
             told(&vec![change(MAX_NAME_LEN, MAX_BODY_LEN); MAX_PUTS]),
             ""
         );
-        assert!(told(&vec![change(1, 0); MAX_PUTS + 1]).contains("257 changes"));
+        assert!(told(&vec![change(1, 0); MAX_PUTS + 1]).contains("call: 257"));
         assert!(told(&[change(MAX_NAME_LEN + 1, 0)]).contains("1 to 256 bytes"));
         assert!(told(&[change(0, 0)]).contains("1 to 256 bytes"));
         assert!(told(&[change(1, MAX_BODY_LEN + 1)]).contains("16384 bytes"));

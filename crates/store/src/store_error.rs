@@ -76,16 +76,16 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            StoreErrorKind::BadRequest => "the request makes no sense",
+            StoreErrorKind::BadRequest => "invalid request",
             StoreErrorKind::Unreachable => "the store cannot be reached",
-            StoreErrorKind::Busy => "too many calls to the store are under way",
-            StoreErrorKind::TimedOut => "the store did not answer in time; it may have charged",
+            StoreErrorKind::Busy => "too many calls to the store are in flight",
+            StoreErrorKind::TimedOut => "the store did not reply in time; it may have charged",
             StoreErrorKind::ConnectionLost => {
                 "the connection to the store was lost; it may have charged"
             }
             StoreErrorKind::Refused => "the store refused",
             StoreErrorKind::InvalidReply => {
-                "the store's answer makes no sense; it may have charged"
+                "the store sent an invalid reply; it may have charged"
             }
         })?;
         write!(f, ": {}", self.detail)

@@ -39,7 +39,7 @@ pub(crate) async fn decide(
     until: Instant,
 ) -> Result<BatchOutcome, StoreError> {
     if slot_batch::has_duplicate_key(parts) {
-        let detail = "the same key of the same limit twice in one batch";
+        let detail = "duplicate key of one limit in the batch";
         return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
     }
     let pieces = slot_batch::group_by_slot(parts, debts.recent_denials());
@@ -89,7 +89,7 @@ fn error_after_charges(error: StoreError, is_settled: bool) -> StoreError {
     }
     StoreError::new(
         StoreErrorKind::ConnectionLost,
-        "another place refused, and what was charged before could not be given back yet",
+        "another slot failed, and earlier charges are not refunded yet",
     )
 }
 

@@ -96,7 +96,7 @@ impl ConnectionPool {
         until: Instant,
     ) -> Result<Value, CallFailure> {
         let Some((lane, mut current)) = self.pick(request) else {
-            let error = StoreError::new(StoreErrorKind::Unreachable, "no connection is up");
+            let error = StoreError::new(StoreErrorKind::Unreachable, "not connected");
             return Err(CallFailure::new(error, RoutingHint::FindServer));
         };
         let calling = evaluate(&mut current.connection, request, how);
@@ -112,7 +112,7 @@ impl ConnectionPool {
             Err(_elapsed) => {
                 // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
                 lane.request_probe();
-                let detail = "the deadline of the call has passed";
+                let detail = "the call's deadline has passed";
                 let error = StoreError::new(StoreErrorKind::TimedOut, detail);
                 Err(CallFailure::new(error, RoutingHint::FindServer))
             }

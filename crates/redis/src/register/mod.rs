@@ -79,7 +79,7 @@ impl RedisRegister {
             topology.discard_connection(self.slot, &request);
             StoreError::new(
                 StoreErrorKind::InvalidReply,
-                "the reply is not one of a register",
+                "the reply is not a register reply",
             )
         })
     }
@@ -222,6 +222,6 @@ fn millis(span: Nanos) -> Vec<u8> {
 fn misplaced() -> StoreError {
     StoreError::new(
         StoreErrorKind::InvalidReply,
-        "the reply belongs to another question",
+        "the reply belongs to another command",
     )
 }

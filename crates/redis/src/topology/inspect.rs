@@ -63,7 +63,7 @@ pub(crate) fn server_warnings(
     if field("role") == Some("slave") {
         find(
             ServerWarningKind::Replica,
-            "it is a replica, and is not asked for decisions; name the primary, or sentinels"
+            "it is a replica and is not used for decisions; configure the primary or sentinels"
                 .to_owned(),
         );
     }
@@ -73,14 +73,14 @@ pub(crate) fn server_warnings(
         find(
             ServerWarningKind::Evicting,
             format!(
-                "maxmemory-policy is {policy}: a state that is thrown away forgives what was spent; set it to noeviction"
+                "maxmemory-policy is {policy}: evicting a state refunds what was spent; set it to noeviction"
             ),
         );
     } else if let Some(bytes) = limit.filter(|bytes| *bytes > 0) {
         find(
             ServerWarningKind::Bounded,
             format!(
-                "maxmemory is {bytes} bytes: beyond it every decision is refused; leave room for 150 bytes a key"
+                "maxmemory is {bytes} bytes: beyond it every decision is refused; reserve 150 bytes per key"
             ),
         );
     }
@@ -90,17 +90,17 @@ pub(crate) fn server_warnings(
     {
         find(
             ServerWarningKind::Old,
-            format!("it is version {version}; 6.2 is the oldest that is tested"),
+            format!("version {version} is not supported; the oldest tested version is 6.2"),
         );
     }
     match (field("cluster_enabled"), is_cluster_expected) {
         (Some("1"), false) => find(
             ServerWarningKind::Clustered,
-            "it is a node of a cluster; write redis+cluster:// in its address".to_owned(),
+            "it is a cluster node; use redis+cluster:// in its address".to_owned(),
         ),
         (Some("0"), true) => find(
             ServerWarningKind::NotClustered,
-            "it is not a node of a cluster; write redis:// in its address".to_owned(),
+            "it is not a cluster node; use redis:// in its address".to_owned(),
         ),
         _ => {}
     }
@@ -110,10 +110,10 @@ pub(crate) fn server_warnings(
 /// The warning for a server that did not reply, or refused.
 pub(crate) fn no_answer_warning(server: &str, is_refused: bool) -> ServerWarning {
     if is_refused {
-        let words = "it does not let us ask INFO, so nothing is known about it; allow the command to the user";
+        let words = "the user may not call INFO, so it could not be inspected; permit the command";
         return finding(server, ServerWarningKind::Silent, words.to_owned());
     }
-    let words = "it could not be asked; decisions go on without it until it is there";
+    let words = "it did not reply; decisions go on without it until it does";
     finding(server, ServerWarningKind::Unreachable, words.to_owned())
 }
 

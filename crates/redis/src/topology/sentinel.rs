@@ -74,7 +74,7 @@ impl Sentinel {
     ) -> Result<Value, StoreError> {
         let Some(link) = self.state.link() else {
             self.state.alarm.notify_one();
-            let detail = "no sentinel has named a server";
+            let detail = "no sentinel has named a primary";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
         let called = link.call(request, CallMode::Plain, until).await;

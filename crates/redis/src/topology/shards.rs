@@ -64,7 +64,7 @@ impl Shards {
         until: Instant,
     ) -> Result<Value, StoreError> {
         let Some(link) = self.links.get(usize::from(place)) else {
-            let detail = "there is no such server";
+            let detail = "no such shard";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
         let called = link.call(request, CallMode::Plain, until).await;

@@ -118,7 +118,7 @@ pub fn decode_lease_grant(
     let garbled = || {
         StoreError::new(
             StoreErrorKind::InvalidReply,
-            "the reply does not fit the errand",
+            "the reply does not match the lease request",
         )
     };
     read.ok_or_else(garbled)
@@ -162,6 +162,6 @@ fn read(
 fn unlendable() -> StoreError {
     StoreError::new(
         StoreErrorKind::BadRequest,
-        "the limit's algorithm cannot be lent from",
+        "the limit's algorithm does not support leases",
     )
 }

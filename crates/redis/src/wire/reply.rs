@@ -89,7 +89,7 @@ fn read(
 fn garbled() -> StoreError {
     StoreError::new(
         StoreErrorKind::InvalidReply,
-        "the script's reply does not fit the request",
+        "the script's reply does not match the call",
     )
 }
 

@@ -51,7 +51,7 @@ impl ScriptCall {
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         if checks.len() > MAX_CHECKS {
-            return Err(bad("too many checks in one batch"));
+            return Err(bad("too many checks in one batch, the maximum is 32"));
         }
         let mut request = Self::empty(checks.len(), now);
         for (check, named) in checks {
@@ -170,7 +170,7 @@ impl ScriptCall {
         self.keys
             .push_with(|bytes| named.append_name(check.limit.id, bytes));
         if self.keys.repeats_last() {
-            return Err(bad("the same key of the same limit twice in one batch"));
+            return Err(bad("duplicate key of one limit in the batch"));
         }
         let mut blob = algorithm::encode(quota, part.op).ok_or_else(unsupported)?;
         let operation = blob.operation_mut();
@@ -293,5 +293,5 @@ fn bad(detail: &'static str) -> StoreError {
 }
 
 fn unsupported() -> StoreError {
-    bad("the limit's algorithm does not know this operation")
+    bad("the limit's algorithm does not support this operation")
 }

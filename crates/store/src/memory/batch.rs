@@ -94,7 +94,7 @@ impl<'a, const N: usize> Batch<'a, N> {
             let hash = store.hash_state(&check.key, check.limit.id);
             let known = self.hashes.iter().take(index).flatten();
             if known.into_iter().any(|other| *other == hash) {
-                let detail = "the same key occurs twice under the same limit";
+                let detail = "duplicate key of one limit in the batch";
                 return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
             }
             if let Some(slot) = self.hashes.get_mut(index) {

@@ -348,7 +348,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     ) -> Result<BatchOutcome, StoreError> {
         let bad = |detail| Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         if answers.len() != checks.len() {
-            return bad("there must be room for as many answers as there are checks");
+            return bad("answers and checks must have the same length");
         }
         match checks.len() {
             0 => Ok(BatchOutcome::default()),
@@ -357,7 +357,7 @@ impl<C: Clock> Store for MemoryStore<C> {
             3..=4 => self.decide_up_to::<4>(checks, answers),
             5..=8 => self.decide_up_to::<8>(checks, answers),
             9..=MAX_CHECKS => self.decide_up_to::<MAX_CHECKS>(checks, answers),
-            _ => bad("there are more than 32 checks"),
+            _ => bad("too many checks in one batch, the maximum is 32"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-const MOST_BYTES: usize = 64;
+const MAX_BYTES: usize = 64;
 
 /// The name of a fleet: nodes with the same name on the same servers form one fleet.
 ///
@@ -41,7 +41,7 @@ impl FromStr for FleetName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if text.is_empty() || text.len() > MOST_BYTES || !text.bytes().all(is_plain) {
+        if text.is_empty() || text.len() > MAX_BYTES || !text.bytes().all(is_plain) {
             return Err(InvalidFleetName);
         }
         Ok(Self(text.into()))
@@ -62,7 +62,7 @@ impl fmt::Display for InvalidFleetName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the name of a fleet has 1 to {MOST_BYTES} letters, digits, dots, dashes and underscores"
+            "fleet name: it must have 1 to {MAX_BYTES} letters, digits, dots, dashes or underscores"
         )
     }
 }

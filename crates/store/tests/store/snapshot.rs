@@ -267,15 +267,15 @@ fn what_is_refused_says_why_and_leaves_an_empty_store() {
     let middle = whole.len() / 2;
     damaged[middle] ^= 1;
     std::fs::write(folder.file(), damaged).unwrap();
-    assert!(reason(100).contains("damaged"));
+    assert!(reason(100).contains("corrupted"));
     std::fs::write(folder.file(), &whole[..whole.len() - 1]).unwrap();
-    assert!(reason(100).contains("cut short"));
+    assert!(reason(100).contains("truncated"));
     std::fs::write(folder.file(), "#!/bin/sh\necho hello\n").unwrap();
     assert!(reason(100).contains("not a snapshot"));
     let mut newer = whole;
     newer[8] = 3;
     std::fs::write(folder.file(), newer).unwrap();
-    assert!(reason(100).contains("version 3 of the format is not known"));
+    assert!(reason(100).contains("unknown version 3 of the format"));
     std::fs::remove_file(folder.file()).unwrap();
     assert!(reason(100).contains("No such file"), "{}", reason(100));
 }

@@ -73,7 +73,7 @@ impl Cluster {
     ) -> Result<Value, StoreError> {
         let Some(mut link) = self.owner(slot) else {
             self.state.alarm();
-            let detail = "no node of the cluster is known to have the slot";
+            let detail = "no known node of the cluster owns the slot";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
         let (mut how, mut hops, mut again) = (CallMode::Plain, 1, 0);

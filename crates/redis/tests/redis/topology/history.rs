@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn control_a_call_with_keys_of_two_slots_is_noticed() {
         let mut history = history(1, 0, 0);
-        let said = "the store refused: the server says CROSSSLOT".to_owned();
+        let said = "the store refused: error code CROSSSLOT".to_owned();
         history.get_mut("alice").unwrap().said.insert(said, 1);
         assert!(check(&history, 10, |_| 0).is_err());
     }

@@ -67,12 +67,12 @@ impl fmt::Display for SnapshotError {
             Self::UnknownVersion(version) => {
                 write!(
                     f,
-                    "version {version} of the format is not known; versions {TABLES_ONLY} to {VERSION} are"
+                    "unknown version {version} of the format; known versions are {TABLES_ONLY} to {VERSION}"
                 )
             }
-            Self::SizeMismatch => f.write_str("it was saved by a store for another number of keys"),
-            Self::Truncated => f.write_str("the file is cut short"),
-            Self::Corrupted => f.write_str("the file is damaged"),
+            Self::SizeMismatch => f.write_str("a store for another number of keys saved the file"),
+            Self::Truncated => f.write_str("the file is truncated"),
+            Self::Corrupted => f.write_str("the file is corrupted"),
             Self::InvalidSize(error) => error.fmt(f),
         }
     }
