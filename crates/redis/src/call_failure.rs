@@ -87,7 +87,10 @@ pub(crate) fn classify_error(error: &RedisError) -> CallFailure {
         ClientKind::Io => spent(StoreErrorKind::ConnectionLost, "the connection ended"),
         _ => CallFailure {
             hint: RoutingHint::None,
-            ..spent(StoreErrorKind::InvalidReply, "the reply could not be parsed")
+            ..spent(
+                StoreErrorKind::InvalidReply,
+                "the reply could not be parsed",
+            )
         },
     }
 }

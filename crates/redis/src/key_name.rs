@@ -49,9 +49,9 @@ impl NameDigest {
     }
 
     /// An index below `places` for this key.
-    pub(crate) fn index_below(self, places: usize) -> usize {
-        let places = u128::try_from(places.max(1)).unwrap_or(1);
-        usize::try_from(self.0.checked_rem(places).unwrap_or(0)).unwrap_or(0)
+    pub(crate) fn index_below(self, count: usize) -> usize {
+        let count = u128::try_from(count.max(1)).unwrap_or(1);
+        usize::try_from(self.0.checked_rem(count).unwrap_or(0)).unwrap_or(0)
     }
 
     /// The upper 64 bits.
@@ -62,10 +62,10 @@ impl NameDigest {
     /// The digest in base 64.
     pub(crate) fn to_text(self) -> [u8; 22] {
         let mut text = [0; 22];
-        for (place, index) in text.iter_mut().zip(0_u32..) {
+        for (digit_at, index) in text.iter_mut().zip(0_u32..) {
             // Six bits at a time from the top; the last digit holds the remaining two.
             let shifted = self.0.rotate_left(6 * (index + 1));
-            *place = digit(shifted & if index == 21 { 0b11_0000 } else { 0b11_1111 });
+            *digit_at = digit(shifted & if index == 21 { 0b11_0000 } else { 0b11_1111 });
         }
         text
     }

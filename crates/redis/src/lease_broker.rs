@@ -3,7 +3,7 @@
 //! Must not know: how leases are stored, how connections are made.
 
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
+use tollgate_store::quota_lease::{LeaseBroker, LeaseGrant, LeaseRequest};
 use tollgate_store::{IdentifiedLimit, StoreError, StoreErrorKind, StoreFuture, StoreKey};
 
 use crate::key_name::KeyName;
@@ -20,28 +20,28 @@ impl RedisStore {
         &self,
         tag: Option<StoreKey<'_>>,
         key: StoreKey<'_>,
-        ruled: &IdentifiedLimit,
-        errand: &LeaseRequest<'_>,
+        limit: &IdentifiedLimit,
+        request: &LeaseRequest<'_>,
     ) -> Result<LeaseGrant, StoreError> {
-        if errand.reports.len() > MAX_CHECKS {
+        if request.reports.len() > MAX_CHECKS {
             let detail = "too many reports in one lease request";
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         }
-        let named = KeyName::new(self.secret(), &key, tag.as_ref());
-        let request = ScriptCall::for_named_lease(named, ruled, errand, None)?;
-        let read = |reply: &[i64]| decode_lease_grant(&ruled.limit, errand, reply);
-        self.call(named, &request, read).await
+        let key_name = KeyName::new(self.secret(), &key, tag.as_ref());
+        let call = ScriptCall::for_named_lease(key_name, limit, request, None)?;
+        let read = |reply: &[i64]| decode_lease_grant(&limit.limit, request, reply);
+        self.call(key_name, &call, read).await
     }
 }
 
-impl Lender for RedisStore {
+impl LeaseBroker for RedisStore {
     fn lend<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        tag: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
-        Box::pin(async move { self.lend(place, key, ruled, &errand).await })
+        Box::pin(async move { self.lend(tag, key, limit, &request).await })
     }
 }

@@ -14,7 +14,7 @@ use tollgate_store::{
 };
 
 use crate::key_name::{KeyHashSecret, KeyName, leased_bucket_name, ledger_name};
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::store::RedisStore;
 use crate::topology::{HashSlot, Topology};
 use crate::wire::ScriptCall;
@@ -44,18 +44,18 @@ pub(crate) struct ProbeKeys {
 impl ProbeKeys {
     /// Finds a key in each partition.
     pub(crate) fn find(secret: KeyHashSecret, topology: &Topology) -> Self {
-        let key_in = |part: usize| {
+        let key_in = |partition: usize| {
             let candidates = (0..TRIES).map(|n| [PROBE, &n.to_be_bytes()].concat());
-            let lies = |key: &Vec<u8>| {
+            let is_in_partition = |key: &Vec<u8>| {
                 let key = StoreKey::new(key).ok();
-                let named = key.map(|key| KeyName::new(secret, &key, None));
-                named.is_some_and(|named| {
-                    topology.partition_of(topology.slot_of(named.tag())) == part
+                let key_name = key.map(|key| KeyName::new(secret, &key, None));
+                key_name.is_some_and(|key_name| {
+                    topology.partition_of(topology.slot_of(key_name.tag())) == partition
                 })
             };
             candidates
                 .clone()
-                .find(lies)
+                .find(is_in_partition)
                 .or_else(|| candidates.clone().next())
         };
         Self {
@@ -70,16 +70,16 @@ impl Topology {
         match self {
             Self::Single(_) | Self::Sentinel(_) => 1,
             Self::Cluster(_) => usize::from(RANGES),
-            Self::Shards(_) => self.links().len().max(1),
+            Self::Shards(_) => self.pools().len().max(1),
         }
     }
 
     /// The partition of this slot.
-    pub(crate) fn partition_of(&self, place: HashSlot) -> usize {
+    pub(crate) fn partition_of(&self, slot: HashSlot) -> usize {
         match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
-            Self::Cluster(_) => usize::from(place.number() / (SLOTS / RANGES)),
-            Self::Shards(_) => usize::from(place.number()),
+            Self::Cluster(_) => usize::from(slot.number() / (SLOTS / RANGES)),
+            Self::Shards(_) => usize::from(slot.number()),
         }
     }
 }
@@ -92,25 +92,25 @@ impl RemoteStore for RedisStore {
         self.topology().partition_count()
     }
 
-    fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
+    fn partition_of(&self, key: &StoreKey<'_>, tag: Option<&StoreKey<'_>>) -> usize {
         let topology = self.topology();
-        let named = KeyName::new(self.secret(), key, place);
-        topology.partition_of(topology.slot_of(named.tag()))
+        let key_name = KeyName::new(self.secret(), key, tag);
+        topology.partition_of(topology.slot_of(key_name.tag()))
     }
 
     fn decide<'a>(
         &'a self,
-        places: &'a [Option<StoreKey<'a>>],
+        tags: &'a [Option<StoreKey<'a>>],
         checks: &'a [QuotaCheck<'a>],
         answers: &'a mut [StoreReply],
     ) -> StoreFuture<'a, BatchOutcome> {
-        Box::pin(self.decide_tagged(places, checks, answers))
+        Box::pin(self.decide_tagged(tags, checks, answers))
     }
 
-    fn probe(&self, part: usize) -> StoreFuture<'_, ()> {
+    fn probe(&self, partition: usize) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let unknown = || StoreError::new(StoreErrorKind::BadRequest, "no such partition");
-            let key = self.probe_keys().keys.get(part).ok_or_else(unknown)?;
+            let key = self.probe_keys().keys.get(partition).ok_or_else(unknown)?;
             let check = QuotaCheck {
                 key: StoreKey::new(key).map_err(|_too_long| unknown())?,
                 limit: PROBED.as_ref().ok_or_else(unknown)?,
@@ -123,16 +123,17 @@ impl RemoteStore for RedisStore {
 
     fn erase<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        tag: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
+        limit: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let named = KeyName::new(self.secret(), &key, place.as_ref());
-            let name = named.name(ruled.id);
-            let (ledger, book) = (ledger_name(&name), leased_bucket_name(&name));
-            let request = ScriptCall::for_script(Which::Erase, named, &[name, ledger, book]);
-            self.call_for_count(named, &request)
+            let key_name = KeyName::new(self.secret(), &key, tag.as_ref());
+            let name = key_name.name(limit.id);
+            let (ledger, leased_bucket) = (ledger_name(&name), leased_bucket_name(&name));
+            let call =
+                ScriptCall::for_script(ScriptKind::Erase, key_name, &[name, ledger, leased_bucket]);
+            self.call_for_count(key_name, &call)
                 .await
                 .map(|found| found > 0)
         })

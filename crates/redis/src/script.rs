@@ -34,17 +34,17 @@ macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident => $text:expr;)*) => {
         /// The scripts.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Which {
+        pub enum ScriptKind {
             $($(#[$doc])* $name,)*
         }
 
-        impl Which {
+        impl ScriptKind {
             /// The script.
             #[must_use]
             pub fn script(self) -> &'static Script {
                 match self {
                     $(Self::$name => {
-                        static SCRIPT: LazyLock<Script> = LazyLock::new(|| named($text));
+                        static SCRIPT: LazyLock<Script> = LazyLock::new(|| with_digest($text));
                         &SCRIPT
                     })*
                 }
@@ -81,16 +81,16 @@ scripts! {
 }
 
 /// A script with its digest.
-fn named(text: &'static str) -> Script {
+fn with_digest(text: &'static str) -> Script {
     Script {
         text,
         digest: redis::Script::new(text).get_hash().to_owned(),
     }
 }
 
-impl Which {
+impl ScriptKind {
     /// All scripts that decide batches.
-    pub const EACH: [Self; 7] = [
+    pub const DECIDING: [Self; 7] = [
         Self::Spend,
         Self::Buckets,
         Self::Windows,
@@ -101,7 +101,7 @@ impl Which {
     ];
 
     /// The script that can do what both can.
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn covering(self, other: Self) -> Self {
         match (self, other) {
             _ if self == other => self,
             (Self::Spend, Self::Buckets) | (Self::Buckets, Self::Spend) => Self::Buckets,

@@ -38,18 +38,18 @@ impl RedisStore {
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let topology = Topology::open(&options).await?;
         let in_flight = Semaphore::new(options.max_in_flight.max(1));
-        let shared = Arc::new(StoreInner {
+        let inner = Arc::new(StoreInner {
             options,
             topology,
             corrupt: AtomicU64::new(0),
         });
-        let debts = CompensationQueue::start(&shared)?;
-        let probes = ProbeKeys::find(shared.options.secret, &shared.topology);
+        let compensations = CompensationQueue::start(&inner)?;
+        let probe_keys = ProbeKeys::find(inner.options.secret, &inner.topology);
         Ok(Self {
-            inner: shared,
+            inner,
             in_flight,
-            compensations: debts,
-            probe_keys: probes,
+            compensations,
+            probe_keys,
         })
     }
 
@@ -85,62 +85,64 @@ impl RedisStore {
         answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         if checks.len() != answers.len() {
-            return Err(bad("answers and checks must have the same length"));
+            return Err(bad_request("answers and checks must have the same length"));
         }
         if !tags.is_empty() && tags.len() != checks.len() {
-            return Err(bad("tags must be empty or as long as checks"));
+            return Err(bad_request("tags must be empty or as long as checks"));
         }
         if checks.len() > MAX_CHECKS {
-            return Err(bad("too many checks in one batch, the maximum is 32"));
+            return Err(bad_request(
+                "too many checks in one batch, the maximum is 32",
+            ));
         }
         if checks.is_empty() {
             return Ok(BatchOutcome::default());
         }
         let _permit = self.permit()?;
-        let shared = &self.inner;
-        let until = Instant::now() + shared.options.deadline;
-        let part = |index: usize, check: &QuotaCheck<'_>| {
+        let inner = &self.inner;
+        let until = Instant::now() + inner.options.deadline;
+        let place_check = |index: usize, check: &QuotaCheck<'_>| {
             let tag = tags.get(index).and_then(Option::as_ref);
-            let named = KeyName::new(shared.options.secret, &check.key, tag);
-            (named, shared.topology.slot_of(named.tag()))
+            let key_name = KeyName::new(inner.options.secret, &check.key, tag);
+            (key_name, inner.topology.slot_of(key_name.tag()))
         };
         // Most batches have one check, which is in one slot.
         if let [check] = checks {
-            let (named, place) = part(0, check);
-            let only = std::iter::once((check, named));
-            let request = ScriptCall::for_named_checks(shared.reservation_retention(), only, None)?;
-            return shared
-                .decide_in_slot(place, &request, checks, answers, until)
+            let (key_name, slot) = place_check(0, check);
+            let only = std::iter::once((check, key_name));
+            let request = ScriptCall::for_named_checks(inner.reservation_retention(), only, None)?;
+            return inner
+                .decide_in_slot(slot, &request, checks, answers, until)
                 .await;
         }
-        let parts: Vec<PlacedCheck<'_>> = checks
+        let placed: Vec<PlacedCheck<'_>> = checks
             .iter()
             .enumerate()
             .map(|(index, check)| {
-                let (named, place) = part(index, check);
+                let (key_name, slot) = place_check(index, check);
                 PlacedCheck {
                     check: *check,
-                    key_name: named,
-                    slot: place,
+                    key_name,
+                    slot,
                 }
             })
             .collect();
-        let first = parts.first().map(|part| part.slot);
+        let first = placed.first().map(|check| check.slot);
         match first {
-            Some(place) if parts.iter().all(|part| part.slot == place) => {
-                let named = parts.iter().map(|part| (&part.check, part.key_name));
+            Some(slot) if placed.iter().all(|check| check.slot == slot) => {
+                let named = placed.iter().map(|check| (&check.check, check.key_name));
                 let request =
-                    ScriptCall::for_named_checks(shared.reservation_retention(), named, None)?;
-                shared
-                    .decide_in_slot(place, &request, checks, answers, until)
+                    ScriptCall::for_named_checks(inner.reservation_retention(), named, None)?;
+                inner
+                    .decide_in_slot(slot, &request, checks, answers, until)
                     .await
             }
             // Boxed, so that the future of batches in one slot stays small.
             _ => {
                 Box::pin(multi_slot::decide(
-                    shared,
+                    inner,
                     &self.compensations,
-                    &parts,
+                    &placed,
                     answers,
                     until,
                 ))
@@ -152,8 +154,8 @@ impl RedisStore {
     /// Asks the servers about themselves and returns warnings: replicas, eviction, old versions, an undeclared cluster.
     /// Meant for the start; nothing depends on it, and it may take several connect deadlines.
     pub async fn inspect(&self) -> Vec<ServerWarning> {
-        let patience = self.inner.options.connect_deadline.saturating_mul(2);
-        self.inner.topology.inspect(patience).await
+        let timeout = self.inner.options.connect_deadline.saturating_mul(2);
+        self.inner.topology.inspect(timeout).await
     }
 
     /// Whether any server is connected.
@@ -205,34 +207,34 @@ impl RedisStore {
     /// Calls a script on one key and decodes the reply with `read`, which also returns the number of corrupt states.
     pub(crate) async fn call<T>(
         &self,
-        named: KeyName,
+        key_name: KeyName,
         request: &ScriptCall,
-        read: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
+        decode_reply: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
     ) -> Result<T, StoreError> {
         let _permit = self.permit()?;
-        let shared = &self.inner;
-        let until = Instant::now() + shared.options.deadline;
-        let place = shared.topology.slot_of(named.tag());
-        let reply = shared.topology.call(place, request, until).await?;
-        let (said, corrupt) = read_integers(&reply, read)
-            .inspect_err(|_| shared.topology.discard_connection(place, request))?;
-        shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
-        Ok(said)
+        let inner = &self.inner;
+        let until = Instant::now() + inner.options.deadline;
+        let slot = inner.topology.slot_of(key_name.tag());
+        let reply = inner.topology.call(slot, request, until).await?;
+        let (value, corrupt) = read_integers(&reply, decode_reply)
+            .inspect_err(|_| inner.topology.discard_connection(slot, request))?;
+        inner.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        Ok(value)
     }
 
     /// Calls a script that replies with one number.
     pub(crate) async fn call_for_count(
         &self,
-        named: KeyName,
+        key_name: KeyName,
         request: &ScriptCall,
     ) -> Result<i64, StoreError> {
         let until = Instant::now() + self.inner.options.deadline;
-        let place = self.inner.topology.slot_of(named.tag());
-        let reply = self.inner.topology.call(place, request, until).await?;
-        let garbled =
+        let slot = self.inner.topology.slot_of(key_name.tag());
+        let reply = self.inner.topology.call(slot, request, until).await?;
+        let invalid_reply =
             || StoreError::new(StoreErrorKind::InvalidReply, "the reply is not one number");
         read_integers(&reply, |integers| {
-            integers.first().copied().ok_or_else(garbled)
+            integers.first().copied().ok_or_else(invalid_reply)
         })
     }
 }
@@ -257,63 +259,63 @@ impl StoreInner {
     /// Calls a script in one slot and decodes the replies to its checks.
     pub(crate) async fn decide_in_slot(
         &self,
-        place: HashSlot,
+        slot: HashSlot,
         request: &ScriptCall,
         checks: &[QuotaCheck<'_>],
         answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
-        let reply = self.topology.call(place, request, until).await?;
-        let decided = read_integers(&reply, |integers| decode(checks, integers, answers))
-            .inspect_err(|_| self.topology.discard_connection(place, request))?;
-        if decided.corrupt > 0 {
-            self.corrupt.fetch_add(decided.corrupt, Ordering::Relaxed);
+        let reply = self.topology.call(slot, request, until).await?;
+        let batch = read_integers(&reply, |integers| decode(checks, integers, answers))
+            .inspect_err(|_| self.topology.discard_connection(slot, request))?;
+        if batch.corrupt > 0 {
+            self.corrupt.fetch_add(batch.corrupt, Ordering::Relaxed);
         }
-        Ok(decided.verdict)
+        Ok(batch.verdict)
     }
 
     /// Calls a script in one slot and ignores the content of the reply. Returns whether it was executed.
-    pub(crate) async fn call_ignoring_reply(&self, place: HashSlot, request: &ScriptCall) -> bool {
+    pub(crate) async fn call_ignoring_reply(&self, slot: HashSlot, request: &ScriptCall) -> bool {
         let until = Instant::now() + self.options.deadline;
-        let reply = self.topology.call(place, request, until).await;
+        let reply = self.topology.call(slot, request, until).await;
         reply.is_ok_and(|reply| read_integers(&reply, |_| Ok(())).is_ok())
     }
 }
 
-fn bad(detail: &'static str) -> StoreError {
+fn bad_request(detail: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::BadRequest, detail)
 }
 
 /// The number of integers in the replies to most calls, at most.
-const FEW: usize = 16;
+const SMALL_REPLY: usize = 16;
 
 /// Reads a script's reply, which is a flat list of integers.
 fn read_integers<T>(
     reply: &Value,
-    read: impl FnOnce(&[i64]) -> Result<T, StoreError>,
+    decode_reply: impl FnOnce(&[i64]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let garbled = || {
+    let invalid_reply = || {
         StoreError::new(
             StoreErrorKind::InvalidReply,
             "the reply is not a list of integers",
         )
     };
     let Value::Array(values) = reply else {
-        return Err(garbled());
+        return Err(invalid_reply());
     };
     let integer = |value: &Value| match value {
         Value::Int(n) => Ok(*n),
-        _ => Err(garbled()),
+        _ => Err(invalid_reply()),
     };
-    let mut few = [0; FEW];
-    match few.get_mut(..values.len()) {
-        Some(few) => {
-            for (place, value) in few.iter_mut().zip(values) {
-                *place = integer(value)?;
+    let mut buffer = [0; SMALL_REPLY];
+    match buffer.get_mut(..values.len()) {
+        Some(buffer) => {
+            for (slot, value) in buffer.iter_mut().zip(values) {
+                *slot = integer(value)?;
             }
-            read(few)
+            decode_reply(buffer)
         }
-        None => read(
+        None => decode_reply(
             &values
                 .iter()
                 .map(integer)

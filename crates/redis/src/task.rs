@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tollgate_store::{StoreError, StoreErrorKind};
 
 /// The longest pause before a task that has ended is started again.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+const MAX_RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 /// A task that runs until this handle is dropped.
 #[derive(Debug)]
@@ -36,10 +36,10 @@ impl SupervisedTask {
         )]
         let watching = tokio::spawn(async move {
             loop {
-                let mut only = JoinSet::new();
-                only.spawn(make());
-                only.join_next().await;
-                tokio::time::sleep(jittered(LONGEST_REST)).await;
+                let mut set = JoinSet::new();
+                set.spawn(make());
+                set.join_next().await;
+                tokio::time::sleep(jittered(MAX_RESTART_PAUSE)).await;
             }
         });
         Ok(Self(watching.abort_handle()))
@@ -54,8 +54,8 @@ impl Drop for SupervisedTask {
 
 /// A random duration below `most`. Full jitter: nodes that lost their server at the same time do not reconnect at the
 /// same time.
-pub(crate) fn jittered(most: Duration) -> Duration {
+pub(crate) fn jittered(max: Duration) -> Duration {
     let random = RandomState::new().hash_one(0_u8);
-    let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1);
-    Duration::from_nanos(random.checked_rem(most).unwrap_or(0))
+    let max = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(random.checked_rem(max).unwrap_or(0))
 }

@@ -84,9 +84,7 @@ impl fmt::Display for StoreError {
                 "the connection to the store was lost; it may have charged"
             }
             StoreErrorKind::Refused => "the store refused",
-            StoreErrorKind::InvalidReply => {
-                "the store sent an invalid reply; it may have charged"
-            }
+            StoreErrorKind::InvalidReply => "the store sent an invalid reply; it may have charged",
         })?;
         write!(f, ": {}", self.detail)
     }

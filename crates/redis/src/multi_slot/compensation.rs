@@ -46,32 +46,32 @@ pub(crate) struct CompensationQueue {
     queue: mpsc::Sender<Compensation>,
     abandoned: Arc<AtomicU64>,
     /// The upper half of all refund ids: unique per store.
-    first: u64,
-    next: AtomicU64,
+    id_prefix: u64,
+    next_id: AtomicU64,
     recent_denials: RecentDenials,
     _worker: SupervisedTask,
 }
 
 impl CompensationQueue {
-    pub(crate) fn start(shared: &Arc<StoreInner>) -> Result<Self, StoreError> {
-        let (queue, waiting) = mpsc::channel(MAX_QUEUED);
-        let waiting = Arc::new(Mutex::new(waiting));
-        let unpaid = Arc::new(AtomicU64::new(0));
-        let (shared, counter) = (Arc::clone(shared), Arc::clone(&unpaid));
-        let payer = SupervisedTask::start(move || {
+    pub(crate) fn start(store: &Arc<StoreInner>) -> Result<Self, StoreError> {
+        let (queue, receiver) = mpsc::channel(MAX_QUEUED);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let abandoned = Arc::new(AtomicU64::new(0));
+        let (store, counter) = (Arc::clone(store), Arc::clone(&abandoned));
+        let worker = SupervisedTask::start(move || {
             run_compensations(
-                Arc::clone(&shared),
-                Arc::clone(&waiting),
+                Arc::clone(&store),
+                Arc::clone(&receiver),
                 Arc::clone(&counter),
             )
         })?;
         Ok(Self {
             queue,
-            abandoned: unpaid,
-            first: RandomState::new().hash_one(1_u8),
-            next: AtomicU64::new(0),
+            abandoned,
+            id_prefix: RandomState::new().hash_one(1_u8),
+            next_id: AtomicU64::new(0),
             recent_denials: RecentDenials::new(),
-            _worker: payer,
+            _worker: worker,
         })
     }
 
@@ -86,12 +86,12 @@ impl CompensationQueue {
     }
 
     fn id(&self) -> u128 {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        (u128::from(self.first) << 64) | u128::from(next)
+        let number = self.next_id.fetch_add(1, Ordering::Relaxed);
+        (u128::from(self.id_prefix) << 64) | u128::from(number)
     }
 
-    fn put(&self, debt: Compensation) {
-        if self.queue.try_send(debt).is_err() {
+    fn put(&self, compensation: Compensation) {
+        if self.queue.try_send(compensation).is_err() {
             self.abandoned.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -99,37 +99,40 @@ impl CompensationQueue {
 
 /// Runs queued refunds, and retries failed ones for a while.
 async fn run_compensations(
-    shared: Arc<StoreInner>,
-    waiting: Arc<Mutex<mpsc::Receiver<Compensation>>>,
-    unpaid: Arc<AtomicU64>,
+    store: Arc<StoreInner>,
+    receiver: Arc<Mutex<mpsc::Receiver<Compensation>>>,
+    abandoned: Arc<AtomicU64>,
 ) {
-    let mut waiting = waiting.lock().await;
-    let mut open: Vec<(Compensation, Instant)> = Vec::new();
+    let mut receiver = receiver.lock().await;
+    let mut retrying: Vec<(Compensation, Instant)> = Vec::new();
     loop {
-        if open.is_empty() {
-            let Some(debt) = waiting.recv().await else {
+        if retrying.is_empty() {
+            let Some(compensation) = receiver.recv().await else {
                 return;
             };
-            open.push((debt, Instant::now() + RETRY_FOR));
+            retrying.push((compensation, Instant::now() + RETRY_FOR));
         }
-        while open.len() < MAX_QUEUED
-            && let Ok(debt) = waiting.try_recv()
+        while retrying.len() < MAX_QUEUED
+            && let Ok(compensation) = receiver.try_recv()
         {
-            open.push((debt, Instant::now() + RETRY_FOR));
+            retrying.push((compensation, Instant::now() + RETRY_FOR));
         }
-        let mut left = Vec::new();
-        for (debt, until) in open {
-            if shared.call_ignoring_reply(debt.slot, &debt.request).await {
+        let mut failed = Vec::new();
+        for (compensation, until) in retrying {
+            if store
+                .call_ignoring_reply(compensation.slot, &compensation.request)
+                .await
+            {
                 continue;
             }
             if Instant::now() < until {
-                left.push((debt, until));
+                failed.push((compensation, until));
             } else {
-                unpaid.fetch_add(1, Ordering::Relaxed);
+                abandoned.fetch_add(1, Ordering::Relaxed);
             }
         }
-        open = left;
-        if !open.is_empty() {
+        retrying = failed;
+        if !retrying.is_empty() {
             tokio::time::sleep(jittered(PAUSE)).await;
         }
     }
@@ -138,14 +141,14 @@ async fn run_compensations(
 /// The refunds of one batch. On drop, those that are left go to the background task.
 #[derive(Debug)]
 pub(crate) struct PendingCompensations<'a> {
-    debts: &'a CompensationQueue,
+    queue: &'a CompensationQueue,
     pending: Vec<Compensation>,
 }
 
 impl<'a> PendingCompensations<'a> {
-    pub(super) const fn new(debts: &'a CompensationQueue) -> Self {
+    pub(super) const fn new(queue: &'a CompensationQueue) -> Self {
         Self {
-            debts,
+            queue,
             pending: Vec::new(),
         }
     }
@@ -158,31 +161,31 @@ impl<'a> PendingCompensations<'a> {
     /// Adds the refund of a charged slot batch.
     pub(super) fn add(
         &mut self,
-        piece: &SlotBatch,
-        shared: &StoreInner,
-        parts: &[PlacedCheck<'_>],
+        group: &SlotBatch,
+        store: &StoreInner,
+        checks: &[PlacedCheck<'_>],
         answers: &[StoreReply],
     ) {
-        let charged: Vec<(usize, &PlacedCheck<'_>, Receipt)> = piece
-            .checks(parts)
-            .filter_map(|(index, part)| {
+        let charged: Vec<(usize, &PlacedCheck<'_>, Receipt)> = group
+            .checks(checks)
+            .filter_map(|(index, check)| {
                 let answer = answers.get(index)?;
-                is_charged(part.check.op, answer).then_some((index, part, answer.receipt))
+                is_charged(check.check.op, answer).then_some((index, check, answer.receipt))
             })
             .collect();
         let request = ScriptCall::for_undo(
-            shared.reservation_retention(),
+            store.reservation_retention(),
             charged
                 .iter()
-                .map(|(_, part, receipt)| (&part.check, part.key_name, *receipt)),
-            self.debts.id(),
+                .map(|(_, check, receipt)| (&check.check, check.key_name, *receipt)),
+            self.queue.id(),
             MARKER_TTL,
         );
         if let Ok(request) = request
             && !request.is_empty()
         {
             self.pending.push(Compensation {
-                slot: piece.slot,
+                slot: group.slot,
                 request,
                 indices: charged.into_iter().map(|(index, ..)| index).collect(),
             });
@@ -192,49 +195,55 @@ impl<'a> PendingCompensations<'a> {
     /// Runs all refunds and updates the status in the replies. Returns whether all of them succeeded.
     pub(super) async fn run_all(
         &mut self,
-        shared: &StoreInner,
-        parts: &[PlacedCheck<'_>],
+        store: &StoreInner,
+        checks: &[PlacedCheck<'_>],
         answers: &mut [StoreReply],
         until: Instant,
     ) -> bool {
-        let mut is_settled = true;
-        while let Some(debt) = self.pending.last() {
-            let checks: Vec<QuotaCheck<'_>> = debt
+        let mut is_refunded = true;
+        while let Some(compensation) = self.pending.last() {
+            let checks: Vec<QuotaCheck<'_>> = compensation
                 .indices
                 .iter()
-                .filter_map(|index| parts.get(*index))
-                .map(|part| QuotaCheck {
-                    op: undo_op(part.check.op),
-                    ..part.check
+                .filter_map(|index| checks.get(*index))
+                .map(|check| QuotaCheck {
+                    op: undo_op(check.check.op),
+                    ..check.check
                 })
                 .collect();
-            let mut own = vec![StoreReply::EMPTY; checks.len()];
-            let asked = shared
-                .decide_in_slot(debt.slot, &debt.request, &checks, &mut own, until)
+            let mut replies = vec![StoreReply::EMPTY; checks.len()];
+            let result = store
+                .decide_in_slot(
+                    compensation.slot,
+                    &compensation.request,
+                    &checks,
+                    &mut replies,
+                    until,
+                )
                 .await;
-            for (index, own) in debt.indices.iter().zip(own) {
+            for (index, reply) in compensation.indices.iter().zip(replies) {
                 if let Some(answer) = answers.get_mut(*index) {
                     answer.receipt = Receipt::default();
-                    if asked.is_ok() {
-                        answer.status = own.status;
+                    if result.is_ok() {
+                        answer.status = reply.status;
                     }
                 }
             }
-            is_settled &= asked.is_ok();
-            if let Some(debt) = self.pending.pop()
-                && asked.is_err()
+            is_refunded &= result.is_ok();
+            if let Some(compensation) = self.pending.pop()
+                && result.is_err()
             {
-                self.debts.put(debt);
+                self.queue.put(compensation);
             }
         }
-        is_settled
+        is_refunded
     }
 }
 
 impl Drop for PendingCompensations<'_> {
     fn drop(&mut self) {
-        for debt in self.pending.drain(..) {
-            self.debts.put(debt);
+        for compensation in self.pending.drain(..) {
+            self.queue.put(compensation);
         }
     }
 }

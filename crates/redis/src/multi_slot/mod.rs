@@ -32,59 +32,61 @@ pub(crate) struct PlacedCheck<'a> {
 
 /// Decides a batch over several slots.
 pub(crate) async fn decide(
-    shared: &StoreInner,
-    debts: &CompensationQueue,
-    parts: &[PlacedCheck<'_>],
+    store: &StoreInner,
+    compensations: &CompensationQueue,
+    checks: &[PlacedCheck<'_>],
     answers: &mut [StoreReply],
     until: Instant,
 ) -> Result<BatchOutcome, StoreError> {
-    if slot_batch::has_duplicate_key(parts) {
+    if slot_batch::has_duplicate_key(checks) {
         let detail = "duplicate key of one limit in the batch";
         return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
     }
-    let pieces = slot_batch::group_by_slot(parts, debts.recent_denials());
+    let groups = slot_batch::group_by_slot(checks, compensations.recent_denials());
     // From here on refunds run in every case, also if the caller drops the future.
-    let mut owed = PendingCompensations::new(debts);
-    let mut asked = 0;
-    let mut is_refused = false;
-    for piece in &pieces {
-        let charged = piece.charge(shared, parts, answers, until).await;
+    let mut pending = PendingCompensations::new(compensations);
+    let mut charged_groups = 0;
+    let mut is_denied = false;
+    for group in &groups {
+        let charged = group.charge(store, checks, answers, until).await;
         match charged {
-            Ok(verdict) => is_refused = !verdict.is_admitted(),
+            Ok(outcome) => is_denied = !outcome.is_admitted(),
             Err(error) => {
-                let is_settled = owed.run_all(shared, parts, answers, until).await;
-                return Err(error_after_charges(error, is_settled));
+                let is_refunded = pending.run_all(store, checks, answers, until).await;
+                return Err(error_after_charges(error, is_refunded));
             }
         }
-        asked += 1;
-        if is_refused {
-            for (index, part) in piece.checks(parts) {
+        charged_groups += 1;
+        if is_denied {
+            for (index, check) in group.checks(checks) {
                 if answers
                     .get(index)
                     .is_some_and(|answer| !answer.outcome.is_admitted())
                 {
-                    debts.recent_denials().remember(part.key_name.tag());
+                    compensations
+                        .recent_denials()
+                        .remember(check.key_name.tag());
                 }
             }
             break;
         }
-        owed.add(piece, shared, parts, answers);
+        pending.add(group, store, checks, answers);
     }
-    if is_refused {
+    if is_denied {
         // Refunds that do not finish within the deadline are finished by the background task.
-        let _is_settled = owed.run_all(shared, parts, answers, until).await;
-        for piece in pieces.iter().skip(asked) {
-            piece.peek(shared, parts, answers, until).await;
+        let _is_refunded = pending.run_all(store, checks, answers, until).await;
+        for group in groups.iter().skip(charged_groups) {
+            group.peek(store, checks, answers, until).await;
         }
     } else {
-        owed.forget();
+        pending.forget();
     }
     Ok(answers.iter().map(|answer| answer.outcome).collect())
 }
 
 /// A failure that charged nothing itself may still have charged, as long as earlier charges are not refunded.
-fn error_after_charges(error: StoreError, is_settled: bool) -> StoreError {
-    if is_settled || error.may_have_charged() {
+fn error_after_charges(error: StoreError, is_refunded: bool) -> StoreError {
+    if is_refunded || error.may_have_charged() {
         return error;
     }
     StoreError::new(

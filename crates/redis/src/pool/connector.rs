@@ -63,7 +63,7 @@ impl Connector {
             // Each call has its own deadline, which also covers retries.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(options.max_in_flight.max(1));
-        let dial = Self {
+        let connector = Self {
             template: template
                 .clone()
                 .set_tcp_settings(tcp)
@@ -75,12 +75,13 @@ impl Connector {
             certificates: (is_tls && options.tls.is_given()).then(|| options.tls.certificates()),
         };
         // Report invalid certificates now, and not at every connect in the background.
-        dial.client(&Endpoint::Tcp("localhost".to_owned(), 0), None)
+        connector
+            .client(&Endpoint::Tcp("localhost".to_owned(), 0), None)
             .map_err(|_may_quote: redis::RedisError| {
                 let detail = "the certificates for TLS cannot be read";
                 StoreError::new(StoreErrorKind::BadRequest, detail)
             })?;
-        Ok(dial)
+        Ok(connector)
     }
 
     /// The same settings with other credentials and no database, for sentinels.
@@ -118,10 +119,10 @@ impl Connector {
     /// Connects and authenticates.
     pub(crate) async fn connect(
         &self,
-        to: &Endpoint,
+        endpoint: &Endpoint,
         credentials: Option<&Credentials>,
     ) -> RedisResult<MultiplexedConnection> {
-        let client = self.client(to, credentials)?;
+        let client = self.client(endpoint, credentials)?;
         let connecting = client.get_multiplexed_async_connection_with_config(&self.config);
         match tokio::time::timeout(self.deadline, connecting).await {
             Ok(connected) => connected,
@@ -129,8 +130,12 @@ impl Connector {
         }
     }
 
-    fn client(&self, to: &Endpoint, credentials: Option<&Credentials>) -> RedisResult<Client> {
-        let address = match (to, self.template.addr()) {
+    fn client(
+        &self,
+        endpoint: &Endpoint,
+        credentials: Option<&Credentials>,
+    ) -> RedisResult<Client> {
+        let address = match (endpoint, self.template.addr()) {
             (Endpoint::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
             (Endpoint::Tcp(host, port), ConnectionAddr::TcpTls { .. }) => ConnectionAddr::TcpTls {
                 host: host.clone(),

@@ -35,7 +35,7 @@ pub(crate) enum CallMode {
 /// The connections to one server.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    dial: Connector,
+    connector: Connector,
     endpoint: Endpoint,
     connections: Vec<Arc<PooledConnection>>,
     /// Held for its drop, which ends the background tasks.
@@ -45,38 +45,38 @@ pub(crate) struct ConnectionPool {
 impl ConnectionPool {
     /// Starts connecting in the background.
     pub(crate) fn start(
-        dial: &Connector,
+        connector: &Connector,
         endpoint: Endpoint,
         connections: usize,
-        alarm: &Arc<Notify>,
+        refresh_signal: &Arc<Notify>,
     ) -> Result<Self, StoreError> {
-        let lanes: Vec<Arc<PooledConnection>> = (0..connections.max(1))
+        let pooled: Vec<Arc<PooledConnection>> = (0..connections.max(1))
             .map(|_| Arc::new(PooledConnection::default()))
             .collect();
-        let tenders = lanes
+        let supervisors = pooled
             .iter()
-            .map(|lane| {
-                let tender = ConnectionSupervisor {
-                    connection: Arc::clone(lane),
-                    dial: dial.clone(),
+            .map(|connection| {
+                let supervisor = ConnectionSupervisor {
+                    connection: Arc::clone(connection),
+                    connector: connector.clone(),
                     endpoint: endpoint.clone(),
-                    alarm: Arc::clone(alarm),
+                    refresh_signal: Arc::clone(refresh_signal),
                 };
-                SupervisedTask::start(move || tender.clone().run())
+                SupervisedTask::start(move || supervisor.clone().run())
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            dial: dial.clone(),
+            connector: connector.clone(),
             endpoint,
-            connections: lanes,
-            _supervisors: tenders,
+            connections: pooled,
+            _supervisors: supervisors,
         })
     }
 
     /// Waits until each connection has been tried once: at most the connect deadline.
     pub(crate) async fn wait_for_first_attempt(&self) {
-        for lane in &self.connections {
-            lane.wait_for_first_attempt().await;
+        for connection in &self.connections {
+            connection.wait_for_first_attempt().await;
         }
     }
 
@@ -85,33 +85,35 @@ impl ConnectionPool {
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.connections.iter().any(|lane| lane.current().is_some())
+        self.connections
+            .iter()
+            .any(|connection| connection.current().is_some())
     }
 
     /// Calls a script, once.
     pub(crate) async fn call(
         &self,
         request: &ScriptCall,
-        how: CallMode,
+        mode: CallMode,
         until: Instant,
     ) -> Result<Value, CallFailure> {
-        let Some((lane, mut current)) = self.pick(request) else {
+        let Some((connection, mut current)) = self.pick(request) else {
             let error = StoreError::new(StoreErrorKind::Unreachable, "not connected");
             return Err(CallFailure::new(error, RoutingHint::FindServer));
         };
-        let calling = evaluate(&mut current.connection, request, how);
+        let calling = evaluate(&mut current.connection, request, mode);
         match tokio::time::timeout_at(until, calling).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => {
                 let failure = call_failure::classify_error(&error);
                 if failure.is_connection_broken {
-                    lane.discard(current.generation);
+                    connection.discard(current.generation);
                 }
                 Err(failure)
             }
             Err(_elapsed) => {
                 // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
-                lane.request_probe();
+                connection.request_probe();
                 let detail = "the call's deadline has passed";
                 let error = StoreError::new(StoreErrorKind::TimedOut, detail);
                 Err(CallFailure::new(error, RoutingHint::FindServer))
@@ -120,21 +122,24 @@ impl ConnectionPool {
     }
 
     /// Sends a read-only command. Makes a connection of its own if none is up, because a replica replies too.
-    pub(crate) async fn query(&self, question: &Cmd, within: Duration) -> RedisResult<Value> {
-        let asking = async {
-            let lane = self.connections.iter().find_map(|lane| lane.current());
-            let mut connection = match lane {
+    pub(crate) async fn query(&self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
+        let querying = async {
+            let connection = self
+                .connections
+                .iter()
+                .find_map(|connection| connection.current());
+            let mut connection = match connection {
                 Some(current) => current.connection,
                 None => {
-                    let credentials = self.dial.credentials().await?;
-                    self.dial
+                    let credentials = self.connector.credentials().await?;
+                    self.connector
                         .connect(&self.endpoint, credentials.as_ref())
                         .await?
                 }
             };
-            question.query_async(&mut connection).await
+            command.query_async(&mut connection).await
         };
-        match tokio::time::timeout(within, asking).await {
+        match tokio::time::timeout(timeout, querying).await {
             Ok(reply) => reply,
             Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
@@ -142,8 +147,8 @@ impl ConnectionPool {
 
     /// Discards the connection of this call after an invalid reply: later replies on it cannot be trusted.
     pub(crate) fn discard_connection(&self, request: &ScriptCall) {
-        if let Some((lane, current)) = self.pick(request) {
-            lane.discard(current.generation);
+        if let Some((connection, current)) = self.pick(request) {
+            connection.discard(current.generation);
         }
     }
 
@@ -156,7 +161,7 @@ impl ConnectionPool {
         let (before, from) = self.connections.split_at_checked(first)?;
         from.iter()
             .chain(before)
-            .find_map(|lane| Some((lane, lane.current()?)))
+            .find_map(|connection| Some((connection, connection.current()?)))
     }
 }
 
@@ -165,11 +170,11 @@ impl ConnectionPool {
 async fn evaluate(
     connection: &mut MultiplexedConnection,
     request: &ScriptCall,
-    how: CallMode,
+    mode: CallMode,
 ) -> RedisResult<Value> {
-    let script = request.which.script();
+    let script = request.kind.script();
     let call = command(script, request);
-    let first = match how {
+    let first = match mode {
         // Not through the trait of all connections, which boxes every call.
         CallMode::Plain => connection
             .send_packed_command(&call)
@@ -182,7 +187,7 @@ async fn evaluate(
             // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.text);
-            match how {
+            match mode {
                 CallMode::Plain => pipeline(connection, [load, call]).await,
                 CallMode::Asking => pipeline(connection, [load, redis::cmd("ASKING"), call]).await,
             }
@@ -212,12 +217,12 @@ async fn pipeline<const N: usize>(
 /// Encodes the call with one allocation.
 fn command(script: &Script, request: &ScriptCall) -> Cmd {
     let ScriptCall { keys, args, .. } = request;
-    let words = keys.len().saturating_add(args.len()).saturating_add(3);
+    let arguments = keys.len().saturating_add(args.len()).saturating_add(3);
     let bytes = keys.size().saturating_add(args.size()).saturating_add(64);
-    let mut call = Cmd::with_capacity(words, bytes);
+    let mut call = Cmd::with_capacity(arguments, bytes);
     call.arg("EVALSHA").arg(&script.digest).arg(keys.len());
-    for word in keys.iter().chain(args) {
-        call.arg(word);
+    for argument in keys.iter().chain(args) {
+        call.arg(argument);
     }
     call
 }

@@ -15,53 +15,53 @@ use super::connector::Connector;
 use super::pooled_connection::PooledConnection;
 use crate::address::Endpoint;
 use crate::credentials::Credentials;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::task::jittered;
 
 /// How often an idle connection is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long a slow server may take to answer a probe before the connection is discarded.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Supervises one pooled connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSupervisor {
     pub(super) connection: Arc<PooledConnection>,
-    pub(super) dial: Connector,
+    pub(super) connector: Connector,
     pub(super) endpoint: Endpoint,
     /// Notified when the server is unreachable or not a primary.
-    pub(super) alarm: Arc<Notify>,
+    pub(super) refresh_signal: Arc<Notify>,
 }
 
 impl ConnectionSupervisor {
     pub(super) async fn run(self) {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = MIN_PAUSE;
         for generation in 1.. {
             if let Ok((connection, credentials)) = self.connect().await {
                 self.connection.put(connection, generation);
-                pause = SHORTEST_PAUSE;
+                pause = MIN_PAUSE;
                 self.supervise(generation, credentials).await;
             }
             self.connection.mark_tried();
-            self.alarm.notify_one();
+            self.refresh_signal.notify_one();
             tokio::time::sleep(jittered(pause)).await;
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+            pause = pause.saturating_mul(2).min(MAX_PAUSE);
         }
     }
 
     async fn connect(&self) -> RedisResult<(MultiplexedConnection, Option<Credentials>)> {
         let connecting = async {
-            let credentials = self.dial.credentials().await?;
+            let credentials = self.connector.credentials().await?;
             let mut connection = self
-                .dial
+                .connector
                 .connect(&self.endpoint, credentials.as_ref())
                 .await?;
             let mut greeting = redis::pipe();
             greeting.cmd("ROLE");
-            for which in Which::EACH.into_iter().chain([Which::Lend]) {
-                greeting.cmd("SCRIPT").arg("LOAD").arg(which.script().text);
+            for kind in ScriptKind::DECIDING.into_iter().chain([ScriptKind::Lend]) {
+                greeting.cmd("SCRIPT").arg("LOAD").arg(kind.script().text);
             }
             greeting.ignore_errors();
             let mut replies: Vec<RedisResult<Value>> =
@@ -75,7 +75,7 @@ impl ConnectionSupervisor {
             }
             Ok((connection, credentials))
         };
-        match tokio::time::timeout(self.dial.deadline(), connecting).await {
+        match tokio::time::timeout(self.connector.deadline(), connecting).await {
             Ok(connected) => connected,
             Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
@@ -108,13 +108,13 @@ impl ConnectionSupervisor {
     async fn reauthenticate(
         &self,
         connection: &mut MultiplexedConnection,
-        known: &mut Option<Credentials>,
+        previous: &mut Option<Credentials>,
     ) -> bool {
         // Credentials that cannot be read may be in the middle of a change.
-        let Ok(Some(now)) = self.dial.credentials().await else {
+        let Ok(Some(now)) = self.connector.credentials().await else {
             return true;
         };
-        if known.as_ref() == Some(&now) {
+        if previous.as_ref() == Some(&now) {
             return true;
         }
         let mut login = redis::cmd("AUTH");
@@ -122,23 +122,24 @@ impl ConnectionSupervisor {
             login.arg(username);
         }
         login.arg(&now.password);
-        let is_known = login.exec_async(connection).await.is_ok();
-        *known = Some(now);
-        is_known
+        let is_accepted = login.exec_async(connection).await.is_ok();
+        *previous = Some(now);
+        is_accepted
     }
 }
 
 /// Whether the server replies correctly and is still a primary.
 async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool {
     // A unique word: on a connection that lost a reply, every later call would get the reply of another.
-    let word = RandomState::new().hash_one(generation);
+    let nonce = RandomState::new().hash_one(generation);
     let mut probe = redis::pipe();
-    probe.cmd("PING").arg(word).cmd("ROLE").ignore_errors();
+    probe.cmd("PING").arg(nonce).cmd("ROLE").ignore_errors();
     let replies: RedisResult<Vec<RedisResult<Value>>> = probe.query_async(connection).await;
     let Ok([Ok(echo), role]) = replies.as_deref() else {
         return false;
     };
-    matches!(redis::from_redis_value_ref::<u64>(echo), Ok(echo) if echo == word) && is_primary(role)
+    matches!(redis::from_redis_value_ref::<u64>(echo), Ok(echo) if echo == nonce)
+        && is_primary(role)
 }
 
 /// Whether a server with this reply to `ROLE` is a primary. A replica's state is stale and its decisions bind no other

@@ -44,16 +44,16 @@ impl RegisterReply {
             b"left" => Self::Left,
             b"other" => Self::EpochChanged,
             b"full" => Self::Full,
-            b"mark" => Self::Cursor(mark(&mut values)?),
+            b"mark" => Self::Cursor(cursor(&mut values)?),
             b"roll" => {
                 let now = integer(values.next()?)?;
-                let mark = mark(&mut values)?;
-                Self::Members(roll(now, mark, values.next()?)?)
+                let cursor = cursor(&mut values)?;
+                Self::Members(member_list(now, cursor, values.next()?)?)
             }
             b"said" => {
                 let now = integer(values.next()?)?;
                 Self::Entries(EntryPage {
-                    cursor: mark(&mut values)?,
+                    cursor: cursor(&mut values)?,
                     is_complete: integer(values.next()?)? == 1,
                     lost_after: match values.next()? {
                         Value::Int(-1) => None,
@@ -69,30 +69,30 @@ impl RegisterReply {
     }
 }
 
-fn mark(values: &mut impl Iterator<Item = Value>) -> Option<RegisterCursor> {
+fn cursor(values: &mut impl Iterator<Item = Value>) -> Option<RegisterCursor> {
     Some(RegisterCursor {
         epoch: integer(values.next()?)?,
         version: integer(values.next()?)?,
     })
 }
 
-fn roll(now: u64, mark: RegisterCursor, beats: Value) -> Option<MemberList> {
-    let Value::Array(beats) = beats else {
+fn member_list(now: u64, cursor: RegisterCursor, heartbeats: Value) -> Option<MemberList> {
+    let Value::Array(heartbeats) = heartbeats else {
         return None;
     };
-    let mut unread = 0_usize;
-    let mut nodes = Vec::with_capacity(beats.len());
-    for one in beats {
+    let mut unreadable = 0_usize;
+    let mut nodes = Vec::with_capacity(heartbeats.len());
+    for one in heartbeats {
         // A node whose heartbeat this version cannot parse still counts.
-        match bytes(one).and_then(|bytes| seen(now, &bytes)) {
-            Some(seen) => nodes.push(seen),
-            None => unread = unread.saturating_add(1),
+        match bytes(one).and_then(|bytes| registered_node(now, &bytes)) {
+            Some(registered_node) => nodes.push(registered_node),
+            None => unreadable = unreadable.saturating_add(1),
         }
     }
-    Some(MemberList::new(nodes, unread, mark))
+    Some(MemberList::new(nodes, unreadable, cursor))
 }
 
-fn seen(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
+fn registered_node(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
     let (heard, text) = bytes.split_at_checked(DIGITS)?;
     let age = now.saturating_sub(digits(heard)?);
     Some(RegisteredNode {
@@ -169,22 +169,30 @@ mod tests {
         let heard = "0000000000001000";
         let known = format!("{heard}1 feed 1 7 3 0.6.0 5");
         let later = format!("{heard}2 {{\"node\":9}}");
-        let beats = Value::Array(vec![bulk(&known), bulk(&later), bulk("x"), Value::Nil]);
+        let heartbeats = Value::Array(vec![bulk(&known), bulk(&later), bulk("x"), Value::Nil]);
         let reply = vec![
             bulk("roll"),
             Value::Int(1_250),
             Value::Int(9),
             bulk("4"),
-            beats,
+            heartbeats,
         ];
-        let Some(RegisterReply::Members(roll)) = RegisterReply::read(Value::Array(reply)) else {
+        let Some(RegisterReply::Members(member_list)) = RegisterReply::read(Value::Array(reply))
+        else {
             panic!("it is a roll");
         };
-        assert_eq!((roll.nodes.len(), roll.unreadable, roll.count()), (1, 3, 4));
-        assert_eq!(roll.nodes[0].age, Nanos::from_millis(250));
-        assert_eq!(roll.load.in_flight, 5);
+        assert_eq!(
+            (
+                member_list.nodes.len(),
+                member_list.unreadable,
+                member_list.count()
+            ),
+            (1, 3, 4)
+        );
+        assert_eq!(member_list.nodes[0].age, Nanos::from_millis(250));
+        assert_eq!(member_list.load.in_flight, 5);
         let (epoch, version) = (9, 4);
-        assert_eq!(roll.cursor, RegisterCursor { epoch, version });
+        assert_eq!(member_list.cursor, RegisterCursor { epoch, version });
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl fmt::Display for ServerWarning {
 }
 
 /// The oldest supported version of Redis. Every Valkey is newer.
-const OLDEST: (u32, u32) = (6, 2);
+const OLDEST_VERSION: (u32, u32) = (6, 2);
 
 /// The warnings that follow from a server's `INFO`.
 pub(crate) fn server_warnings(
@@ -58,10 +58,10 @@ pub(crate) fn server_warnings(
             .find(|(key, _)| *key == name)
             .map(|(_, value)| value.trim())
     };
-    let mut found = Vec::new();
-    let mut find = |what, words: String| found.push(finding(server, what, words));
+    let mut warnings = Vec::new();
+    let mut warn = |kind, message: String| warnings.push(warning(server, kind, message));
     if field("role") == Some("slave") {
-        find(
+        warn(
             ServerWarningKind::Replica,
             "it is a replica and is not used for decisions; configure the primary or sentinels"
                 .to_owned(),
@@ -70,14 +70,14 @@ pub(crate) fn server_warnings(
     let policy = field("maxmemory_policy").unwrap_or("noeviction");
     let limit = field("maxmemory").and_then(|bytes| bytes.parse::<u64>().ok());
     if policy != "noeviction" {
-        find(
+        warn(
             ServerWarningKind::Evicting,
             format!(
                 "maxmemory-policy is {policy}: evicting a state refunds what was spent; set it to noeviction"
             ),
         );
     } else if let Some(bytes) = limit.filter(|bytes| *bytes > 0) {
-        find(
+        warn(
             ServerWarningKind::Bounded,
             format!(
                 "maxmemory is {bytes} bytes: beyond it every decision is refused; reserve 150 bytes per key"
@@ -86,46 +86,47 @@ pub(crate) fn server_warnings(
     }
     if let Some(version) = field("redis_version")
         && field("server_name") != Some("valkey")
-        && parsed(version).is_some_and(|version| version < OLDEST)
+        && parse_version(version).is_some_and(|version| version < OLDEST_VERSION)
     {
-        find(
+        warn(
             ServerWarningKind::Old,
             format!("version {version} is not supported; the oldest tested version is 6.2"),
         );
     }
     match (field("cluster_enabled"), is_cluster_expected) {
-        (Some("1"), false) => find(
+        (Some("1"), false) => warn(
             ServerWarningKind::Clustered,
             "it is a cluster node; use redis+cluster:// in its address".to_owned(),
         ),
-        (Some("0"), true) => find(
+        (Some("0"), true) => warn(
             ServerWarningKind::NotClustered,
             "it is not a cluster node; use redis:// in its address".to_owned(),
         ),
         _ => {}
     }
-    found
+    warnings
 }
 
 /// The warning for a server that did not reply, or refused.
 pub(crate) fn no_answer_warning(server: &str, is_refused: bool) -> ServerWarning {
     if is_refused {
-        let words = "the user may not call INFO, so it could not be inspected; permit the command";
-        return finding(server, ServerWarningKind::Silent, words.to_owned());
+        let message =
+            "the user may not call INFO, so it could not be inspected; permit the command";
+        return warning(server, ServerWarningKind::Silent, message.to_owned());
     }
-    let words = "it did not reply; decisions go on without it until it does";
-    finding(server, ServerWarningKind::Unreachable, words.to_owned())
+    let message = "it did not reply; decisions go on without it until it does";
+    warning(server, ServerWarningKind::Unreachable, message.to_owned())
 }
 
-fn finding(server: &str, what: ServerWarningKind, words: String) -> ServerWarning {
+fn warning(server: &str, kind: ServerWarningKind, message: String) -> ServerWarning {
     ServerWarning {
         server: server.to_owned(),
-        kind: what,
-        message: words,
+        kind,
+        message,
     }
 }
 
-fn parsed(version: &str) -> Option<(u32, u32)> {
+fn parse_version(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
@@ -134,19 +135,19 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    fn whats(info: &str, is_cluster_expected: bool) -> Vec<ServerWarningKind> {
+    fn kinds(info: &str, is_cluster_expected: bool) -> Vec<ServerWarningKind> {
         server_warnings("a:1", info, is_cluster_expected)
             .iter()
-            .map(|finding| finding.kind)
+            .map(|warning| warning.kind)
             .collect()
     }
 
     #[test]
     fn each_thing_that_is_unwise_is_told() {
         let well = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
-        assert_eq!(whats(well, false), []);
-        assert_eq!(whats(well, true), [ServerWarningKind::NotClustered]);
-        let with = |from: &str, to: &str| whats(&well.replace(from, to), false);
+        assert_eq!(kinds(well, false), []);
+        assert_eq!(kinds(well, true), [ServerWarningKind::NotClustered]);
+        let with = |from: &str, to: &str| kinds(&well.replace(from, to), false);
         assert_eq!(
             with("role:master", "role:slave"),
             [ServerWarningKind::Replica]
@@ -165,14 +166,14 @@ mod tests {
             with("cluster_enabled:0", "cluster_enabled:1"),
             [ServerWarningKind::Clustered]
         );
-        assert_eq!(whats("nonsense", false), []);
+        assert_eq!(kinds("nonsense", false), []);
     }
 
     #[test]
     fn words_name_the_server_and_what_to_do() {
-        let found = server_warnings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
-        let words = found[0].to_string();
-        assert!(words.starts_with("10.0.0.1:6379: "), "{words}");
-        assert!(words.contains("volatile-ttl") && words.contains("noeviction"));
+        let warnings = server_warnings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
+        let message = warnings[0].to_string();
+        assert!(message.starts_with("10.0.0.1:6379: "), "{message}");
+        assert!(message.contains("volatile-ttl") && message.contains("noeviction"));
     }
 }

@@ -33,38 +33,38 @@ pub(crate) struct Sentinel {
 
 #[derive(Debug)]
 struct SentinelState {
-    dial: Connector,
+    connector: Connector,
     connections: usize,
     current: RwLock<Option<Arc<ConnectionPool>>>,
-    alarm: Arc<Notify>,
+    refresh_signal: Arc<Notify>,
     client: Mutex<SentinelClient>,
 }
 
 impl Sentinel {
     pub(super) async fn open(
-        dial: Connector,
-        finder: SentinelClient,
+        connector: Connector,
+        client: SentinelClient,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let shared = Arc::new(SentinelState {
-            dial,
+        let state = Arc::new(SentinelState {
+            connector,
             connections,
             current: RwLock::new(None),
-            alarm: Arc::new(Notify::new()),
-            client: Mutex::new(finder),
+            refresh_signal: Arc::new(Notify::new()),
+            client: Mutex::new(client),
         });
         // Without a reply the store exists anyway, and the task keeps asking.
-        let _is_found = shared.update_primary().await;
-        let following = Arc::clone(&shared);
-        let follower = SupervisedTask::start(move || Arc::clone(&following).watch())?;
+        let _is_connected = state.update_primary().await;
+        let watching = Arc::clone(&state);
+        let watcher = SupervisedTask::start(move || Arc::clone(&watching).watch())?;
         Ok(Self {
-            state: shared,
-            _watcher: follower,
+            state,
+            _watcher: watcher,
         })
     }
 
-    pub(super) fn link(&self) -> Option<Arc<ConnectionPool>> {
-        self.state.link()
+    pub(super) fn pool(&self) -> Option<Arc<ConnectionPool>> {
+        self.state.pool()
     }
 
     pub(super) async fn call(
@@ -72,15 +72,15 @@ impl Sentinel {
         request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        let Some(link) = self.state.link() else {
-            self.state.alarm.notify_one();
+        let Some(pool) = self.state.pool() else {
+            self.state.refresh_signal.notify_one();
             let detail = "no sentinel has named a primary";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let called = link.call(request, CallMode::Plain, until).await;
+        let called = pool.call(request, CallMode::Plain, until).await;
         called.map_err(|failure| {
             if failure.hint != RoutingHint::None {
-                self.state.alarm.notify_one();
+                self.state.refresh_signal.notify_one();
             }
             failure.error
         })
@@ -88,16 +88,16 @@ impl Sentinel {
 }
 
 impl SentinelState {
-    fn link(&self) -> Option<Arc<ConnectionPool>> {
+    fn pool(&self) -> Option<Arc<ConnectionPool>> {
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn watch(self: Arc<Self>) {
         loop {
-            let _waited = tokio::time::timeout(ASK_EVERY, self.alarm.notified()).await;
+            let _waited = tokio::time::timeout(ASK_EVERY, self.refresh_signal.notified()).await;
             if !self.update_primary().await {
-                self.alarm.notify_one();
+                self.refresh_signal.notify_one();
             }
             tokio::time::sleep(jittered(PAUSE)).await;
         }
@@ -108,22 +108,26 @@ impl SentinelState {
         let Some(named) = self.client.lock().await.find().await else {
             return false;
         };
-        let current = self.link();
-        if let Some(link) = &current
-            && *link.endpoint() == named
+        let current = self.pool();
+        if let Some(pool) = &current
+            && *pool.endpoint() == named
         {
-            return link.is_connected();
+            return pool.is_connected();
         }
-        let Ok(link) = ConnectionPool::start(&self.dial, named, self.connections, &self.alarm)
-        else {
+        let Ok(pool) = ConnectionPool::start(
+            &self.connector,
+            named,
+            self.connections,
+            &self.refresh_signal,
+        ) else {
             return false;
         };
-        link.wait_for_first_attempt().await;
-        let is_up = link.is_connected();
+        pool.wait_for_first_attempt().await;
+        let is_up = pool.is_connected();
         // A server that is named before its promotion is not used yet, unless there is no other.
         if is_up || current.is_none() {
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-            *current = Some(Arc::new(link));
+            *current = Some(Arc::new(pool));
         }
         is_up
     }
@@ -132,7 +136,7 @@ impl SentinelState {
 /// Queries sentinels, the last one that replied first.
 #[derive(Debug)]
 pub(super) struct SentinelClient {
-    dial: Connector,
+    connector: Connector,
     sentinels: Vec<Endpoint>,
     master: String,
     /// The connection to the first sentinel, if there is one.
@@ -140,9 +144,13 @@ pub(super) struct SentinelClient {
 }
 
 impl SentinelClient {
-    pub(super) const fn new(dial: Connector, sentinels: Vec<Endpoint>, master: String) -> Self {
+    pub(super) const fn new(
+        connector: Connector,
+        sentinels: Vec<Endpoint>,
+        master: String,
+    ) -> Self {
         Self {
-            dial,
+            connector,
             sentinels,
             master,
             connection: None,
@@ -153,9 +161,9 @@ impl SentinelClient {
     async fn find(&mut self) -> Option<Endpoint> {
         for _ in 0..self.sentinels.len() {
             let first = self.sentinels.first()?.clone();
-            let patience = self.dial.deadline().saturating_mul(2);
-            let asked = tokio::time::timeout(patience, self.ask(&first)).await;
-            if let Ok(Ok(Some(named))) = asked {
+            let timeout = self.connector.deadline().saturating_mul(2);
+            let reply = tokio::time::timeout(timeout, self.ask(&first)).await;
+            if let Ok(Ok(Some(named))) = reply {
                 return Some(named);
             }
             self.connection = None;
@@ -168,13 +176,15 @@ impl SentinelClient {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
-                let credentials = self.dial.credentials().await?;
-                self.dial.connect(sentinel, credentials.as_ref()).await?
+                let credentials = self.connector.credentials().await?;
+                self.connector
+                    .connect(sentinel, credentials.as_ref())
+                    .await?
             }
         };
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
-        let named: Option<(String, u16)> = question.query_async(&mut connection).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
+        let named: Option<(String, u16)> = command.query_async(&mut connection).await?;
         self.connection = Some(connection);
         Ok(named.map(|(host, port)| Endpoint::reported_by(&host, port, sentinel)))
     }

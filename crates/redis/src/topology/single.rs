@@ -17,16 +17,17 @@ pub(crate) struct SingleServer(Arc<ConnectionPool>);
 
 impl SingleServer {
     pub(super) async fn open(
-        dial: &Connector,
+        connector: &Connector,
         endpoint: Endpoint,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let link = ConnectionPool::start(dial, endpoint, connections, &Arc::new(Notify::new()))?;
-        link.wait_for_first_attempt().await;
-        Ok(Self(Arc::new(link)))
+        let pool =
+            ConnectionPool::start(connector, endpoint, connections, &Arc::new(Notify::new()))?;
+        pool.wait_for_first_attempt().await;
+        Ok(Self(Arc::new(pool)))
     }
 
-    pub(super) fn link(&self) -> Arc<ConnectionPool> {
+    pub(super) fn pool(&self) -> Arc<ConnectionPool> {
         Arc::clone(&self.0)
     }
 

@@ -11,7 +11,7 @@ mod observed_state;
 mod reply;
 mod script_call;
 
-pub use crate::script::{Script, Which};
+pub use crate::script::{Script, ScriptKind};
 pub use call_arguments::CallArguments;
 pub use lease_call::{decode_lease_grant, leasable_bucket};
 pub use reply::{BatchReply, decode};

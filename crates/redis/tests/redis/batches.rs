@@ -7,7 +7,7 @@ use redis::Connection;
 use tollgate_core::limit::{self, Limit, State, decide_all};
 use tollgate_core::{Receipt, Timestamp};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
@@ -81,7 +81,7 @@ struct BatchTally {
     refused: u64,
     /// Charges that one limit would have made, but another denied.
     spared: u64,
-    which: BTreeMap<String, u64>,
+    scripts: BTreeMap<String, u64>,
 }
 
 /// Runs one batch through core and through the server.
@@ -118,7 +118,7 @@ fn compare(
     let request =
         ScriptCall::new(SECRET, ReservationRetention::default(), &checks, Some(now)).unwrap();
     let mut call = redis::cmd("EVALSHA");
-    call.arg(&request.which.script().digest)
+    call.arg(&request.kind.script().digest)
         .arg(request.keys.len());
     for bytes in request.keys.iter().chain(&request.args) {
         call.arg(bytes);
@@ -140,10 +140,7 @@ fn compare(
         );
         tally.spared += u64::from(!verdict.is_admitted() && expected.outcome.is_admitted());
     }
-    *tally
-        .which
-        .entry(format!("{:?}", request.which))
-        .or_default() += 1;
+    *tally.scripts.entry(format!("{:?}", request.kind)).or_default() += 1;
     tally.admitted += u64::from(verdict.is_admitted());
     tally.refused += u64::from(!verdict.is_admitted());
     for (part, answer) in parts.iter_mut().zip(&expected) {
@@ -157,7 +154,7 @@ fn compare(
 fn batches_are_all_or_nothing_as_core_says() {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
-    for which in Which::EACH {
+    for which in ScriptKind::DECIDING {
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(which.script().text)
@@ -188,8 +185,8 @@ fn batches_are_all_or_nothing_as_core_says() {
     println!("{tally:?}");
     assert!(tally.admitted > 100 && tally.refused > 100 && tally.spared > 100);
     assert_eq!(
-        tally.which.len(),
-        Which::EACH.len(),
+        tally.scripts.len(),
+        ScriptKind::DECIDING.len(),
         "every script was called"
     );
 }

@@ -8,7 +8,7 @@ use redis::Connection;
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Window};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
@@ -48,7 +48,7 @@ pub(crate) struct ExpectedStep {
 
 /// Loads the scripts, possibly changed, and returns their digests.
 pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 7] {
-    Which::EACH.map(|which| {
+    ScriptKind::DECIDING.map(|which| {
         redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(change(which.script().text))
@@ -176,9 +176,9 @@ pub(crate) fn run(
             op: step.op,
         };
         let request = ScriptCall::new(SECRET, remembering, &[check], Some(step.now)).unwrap();
-        let digest = &digests[Which::EACH
+        let digest = &digests[ScriptKind::DECIDING
             .iter()
-            .position(|each| *each == request.which)
+            .position(|each| *each == request.kind)
             .unwrap()];
         pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
@@ -344,8 +344,11 @@ fn caught(family: Family, right: &str, wrong: &str) -> u64 {
     let server = Server::start(Kind::Redis);
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
-    let has_line = |which: &Which| which.script().text.contains(right);
-    assert!(Which::EACH.iter().any(has_line), "no script says `{right}`");
+    let has_line = |kind: &ScriptKind| kind.script().text.contains(right);
+    assert!(
+        ScriptKind::DECIDING.iter().any(has_line),
+        "no script says `{right}`"
+    );
     let digests = load(&mut connection, |text| text.replace(right, wrong));
     let mut caught = 0;
     for seed in 0..20 {

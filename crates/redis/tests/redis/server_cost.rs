@@ -4,7 +4,7 @@
 use redis::Connection;
 use tollgate_core::{Rate, TokenBucket};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which};
+use tollgate_redis::wire::{ScriptCall, ScriptKind};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey};
 use tollgate_testkit::redis::{Kind, Server, article, info};
 
@@ -75,7 +75,7 @@ fn bytes_per_key(kind: Kind, is_ours: bool) -> f64 {
     let digest = load(
         &mut connection,
         if is_ours {
-            Which::Spend.script().text
+            ScriptKind::Spend.script().text
         } else {
             article::SCRIPT
         },
@@ -123,7 +123,7 @@ fn commands(burst: u64) -> [f64; 2] {
     let mut connection = connection(&server);
     let bucket = TokenBucket::builder(Rate::per_second(10));
     let limit = numbered_limit(1, bucket.burst(burst).build().unwrap());
-    let our_digest = load(&mut connection, Which::Spend.script().text);
+    let our_digest = load(&mut connection, ScriptKind::Spend.script().text);
     let their_digest = load(&mut connection, article::SCRIPT);
     [true, false].map(|is_ours| {
         // Once to fill or use up, once to count.

@@ -8,7 +8,7 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, OpError};
 use tollgate_core::reservation::ReservationOptions;
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
@@ -49,7 +49,7 @@ impl Batches for ScriptSubject {
         let request = ScriptCall::new(SECRET, remembering, &checks, Some(now))
             .map_err(|_senseless| OpError::Unsupported)?;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&request.which.script().digest)
+        call.arg(&request.kind.script().digest)
             .arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
             call.arg(bytes);
@@ -81,7 +81,7 @@ fn passes(kind: Kind) {
     files.sort();
     let server = Server::start(kind);
     let mut scripts = ScriptSubject(connection(&server));
-    for which in Which::EACH {
+    for which in ScriptKind::DECIDING {
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(which.script().text)

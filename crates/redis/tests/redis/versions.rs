@@ -12,7 +12,7 @@ use tollgate_core::{
     Timestamp, TokenBucket, UtcOffset, Window,
 };
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
@@ -137,7 +137,7 @@ impl ScriptHarness {
     fn start() -> Self {
         let server = Server::start(Kind::Redis);
         let mut connection = connection(&server);
-        for which in Which::EACH {
+        for which in ScriptKind::DECIDING {
             let load = redis::cmd("SCRIPT")
                 .arg("LOAD")
                 .arg(which.script().text)
@@ -162,7 +162,7 @@ impl ScriptHarness {
         let request =
             ScriptCall::new(SECRET, ReservationRetention::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&request.which.script().digest)
+        call.arg(&request.kind.script().digest)
             .arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
             call.arg(bytes);

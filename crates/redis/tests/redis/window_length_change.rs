@@ -3,7 +3,7 @@
 use redis::Connection;
 use tollgate_core::{Nanos, Outcome, SlidingCounter, Timestamp};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
@@ -22,7 +22,7 @@ impl CounterHarness {
     fn start() -> Self {
         let server = Server::start(Kind::Redis);
         let mut connection = connection(&server);
-        let text = Which::Counters.script().text;
+        let text = ScriptKind::Counters.script().text;
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).take();
         load.query::<()>(&mut connection).unwrap();
         Self {
@@ -43,7 +43,7 @@ impl CounterHarness {
         let request =
             ScriptCall::new(SECRET, ReservationRetention::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&request.which.script().digest).arg(1);
+        call.arg(&request.kind.script().digest).arg(1);
         for bytes in request.keys.iter().chain(&request.args) {
             call.arg(bytes);
         }

@@ -14,7 +14,7 @@ pub(super) struct SlotRange {
 }
 
 /// Parses the reply to `CLUSTER SLOTS`; `None` if it is invalid.
-pub(super) fn parse(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
+pub(super) fn parse(reply: &Value, source: &Endpoint) -> Option<Vec<SlotRange>> {
     let Value::Array(entries) = reply else {
         return None;
     };
@@ -34,7 +34,7 @@ pub(super) fn parse(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
             let [host, port, ..] = primary.as_slice() else {
                 return None;
             };
-            let owner = Endpoint::reported_by(&text(host)?, number(port)?, by);
+            let owner = Endpoint::reported_by(&text(host)?, number(port)?, source);
             let is_range = first <= last && usize::from(last) < SLOTS;
             is_range.then_some(SlotRange { first, last, owner })
         })
@@ -73,7 +73,7 @@ mod tests {
         Value::Array(parts)
     }
 
-    fn by() -> Endpoint {
+    fn source() -> Endpoint {
         Endpoint::Tcp("10.0.0.9".to_owned(), 7009)
     }
 
@@ -87,7 +87,7 @@ mod tests {
             ),
             entry(100, 16_383, vec![node(None, 7003)]),
         ]);
-        let ranges = parse(&reply, &by()).unwrap();
+        let ranges = parse(&reply, &source()).unwrap();
         assert_eq!(ranges[0].owner, Endpoint::Tcp("10.0.0.1".to_owned(), 7001));
         assert_eq!((ranges[0].first, ranges[0].last), (0, 99));
         assert_eq!(ranges[1].owner, Endpoint::Tcp("10.0.0.9".to_owned(), 7003));
@@ -105,7 +105,7 @@ mod tests {
             Value::Array(vec![entry(-1, 1, vec![node(None, 1)])]),
         ];
         for reply in wrong {
-            assert_eq!(parse(&reply, &by()), None, "{reply:?}");
+            assert_eq!(parse(&reply, &source()), None, "{reply:?}");
         }
     }
 }

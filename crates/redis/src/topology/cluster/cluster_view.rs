@@ -10,11 +10,11 @@ use crate::address::Endpoint;
 use crate::pool::ConnectionPool;
 
 /// No node owns the slot.
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 #[derive(Debug)]
 pub(super) struct ClusterView {
-    links: Vec<Arc<ConnectionPool>>,
+    pools: Vec<Arc<ConnectionPool>>,
     /// For each slot the index of its owner's pool.
     owners: Vec<AtomicU16>,
 }
@@ -26,10 +26,10 @@ impl ClusterView {
     }
 
     /// A view of these ranges. Ranges whose owner has no pool have no owner.
-    pub(super) fn new(links: Vec<Arc<ConnectionPool>>, ranges: &[SlotRange]) -> Self {
+    pub(super) fn new(pools: Vec<Arc<ConnectionPool>>, ranges: &[SlotRange]) -> Self {
         let view = Self {
-            links,
-            owners: std::iter::repeat_with(|| AtomicU16::new(NOBODY))
+            pools,
+            owners: std::iter::repeat_with(|| AtomicU16::new(NO_OWNER))
                 .take(SLOTS)
                 .collect(),
         };
@@ -41,23 +41,23 @@ impl ClusterView {
         view
     }
 
-    pub(super) fn links(&self) -> &[Arc<ConnectionPool>] {
-        &self.links
+    pub(super) fn pools(&self) -> &[Arc<ConnectionPool>] {
+        &self.pools
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<ConnectionPool>> {
         let owner = self.owners.get(usize::from(slot))?.load(Ordering::Relaxed);
-        self.links.get(usize::from(owner))
+        self.pools.get(usize::from(owner))
     }
 
     /// The pool of a node, if it is known.
     pub(super) fn find(&self, endpoint: &Endpoint) -> Option<&Arc<ConnectionPool>> {
-        self.links.iter().find(|link| link.endpoint() == endpoint)
+        self.pools.iter().find(|pool| pool.endpoint() == endpoint)
     }
 
     /// Assigns the slot to this node.
     pub(super) fn assign(&self, slot: u16, to: &Endpoint) {
-        let index = self.links.iter().position(|link| link.endpoint() == to);
+        let index = self.pools.iter().position(|pool| pool.endpoint() == to);
         let index = index.and_then(|index| u16::try_from(index).ok());
         if let (Some(owner), Some(index)) = (self.owners.get(usize::from(slot)), index) {
             owner.store(index, Ordering::Relaxed);
@@ -69,17 +69,17 @@ impl ClusterView {
         let has = |range: &SlotRange| {
             (range.first..=range.last).all(|slot| {
                 self.owner(slot)
-                    .is_some_and(|link| *link.endpoint() == range.owner)
+                    .is_some_and(|pool| *pool.endpoint() == range.owner)
             })
         };
-        let served = ranges
+        let expected = ranges
             .iter()
             .map(|range| usize::from(range.last - range.first) + 1)
             .sum::<usize>();
         let known = self
             .owners
             .iter()
-            .filter(|owner| owner.load(Ordering::Relaxed) != NOBODY);
-        ranges.iter().all(has) && served == known.count()
+            .filter(|owner| owner.load(Ordering::Relaxed) != NO_OWNER);
+        ranges.iter().all(has) && expected == known.count()
     }
 }

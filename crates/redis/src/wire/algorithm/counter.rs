@@ -7,13 +7,13 @@ use tollgate_core::limit::{Op, State};
 use tollgate_core::{CounterState, SlidingCounter};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for SlidingCounter {
-    const SCRIPT: Which = Which::Counters;
+    const SCRIPT: ScriptKind = ScriptKind::Counters;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         let limit = self.limit();

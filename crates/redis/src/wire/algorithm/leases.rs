@@ -8,13 +8,13 @@ use tollgate_core::concurrency::{Lease, LeaseId, LeaseSet};
 use tollgate_core::limit::{Op, State};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for Concurrency {
-    const SCRIPT: Which = Which::Leases;
+    const SCRIPT: ScriptKind = ScriptKind::Leases;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         let (operation, id, weight) = match op {

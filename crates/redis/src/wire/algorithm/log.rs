@@ -9,13 +9,13 @@ use tollgate_core::limit::{Op, State};
 use tollgate_core::sliding_log::{Log, LogEntry};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for SlidingLog {
-    const SCRIPT: Which = Which::Logs;
+    const SCRIPT: ScriptKind = ScriptKind::Logs;
     const MARK_NANOS: u64 = 1_000;
 
     fn encode(&self, op: Op) -> Option<Blob> {

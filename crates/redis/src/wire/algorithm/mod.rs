@@ -15,12 +15,12 @@ use tollgate_core::limit::{Op, Quota};
 
 use super::bytes::Blob;
 use super::observed_state::{ObservedState, ReplyReader};
-use crate::script::Which;
+use crate::script::ScriptKind;
 
 /// An algorithm with a script.
 trait ScriptedAlgorithm {
     /// The script for batches of this algorithm only.
-    const SCRIPT: Which;
+    const SCRIPT: ScriptKind;
     /// Nanoseconds per unit of a receipt's mark. Scripts store all instants in nanoseconds.
     const MARK_NANOS: u64 = 1;
 
@@ -62,11 +62,11 @@ pub(super) fn observe(
 }
 
 /// The script for this quota.
-pub(super) fn script(quota: &Quota) -> Which {
-    const fn of<A: ScriptedAlgorithm>(_: &A) -> Which {
+pub(super) fn script(quota: &Quota) -> ScriptKind {
+    const fn of<A: ScriptedAlgorithm>(_: &A) -> ScriptKind {
         A::SCRIPT
     }
-    each!(quota, algorithm => of(algorithm), Which::All)
+    each!(quota, algorithm => of(algorithm), ScriptKind::All)
 }
 
 /// Nanoseconds per unit of a receipt's mark.

@@ -9,7 +9,7 @@ use tollgate_core::quota_lease::{
     LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, LeasedBucket, MAX_QUOTA_LEASES, QuotaLeaseId,
 };
 use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_redis::wire::{ScriptCall, Which, decode_lease_grant, leasable_bucket};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode_lease_grant, leasable_bucket};
 use tollgate_store::{IdentifiedLimit, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
@@ -154,7 +154,7 @@ fn run(connection: &mut Connection, digest: &str, planned: &[ExpectedGrant]) -> 
         let request =
             ScriptCall::for_lease(SECRET, &key, &step.ruled, &step.errand(), Some(step.now))
                 .unwrap();
-        assert_eq!(request.which, Which::Lend);
+        assert_eq!(request.kind, ScriptKind::Lend);
         pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
             pipe.arg(bytes);
@@ -213,7 +213,7 @@ fn a_server_lends_as_cores_book_does() {
     }) {
         let server = Server::start(kind);
         let mut connection = connection(&server);
-        let digest = load(&mut connection, Which::Lend.script().text);
+        let digest = load(&mut connection, ScriptKind::Lend.script().text);
         let mut seen = Coverage::new();
         for seed in 0..(steps / STEPS_PER_TRACE) as u64 {
             let planned = plan(&mut TestRng::new(seed + 1), seed, &mut seen);
@@ -233,7 +233,7 @@ fn a_server_lends_as_cores_book_does() {
 fn control_every_wrong_line_of_the_script_is_caught() {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
-    let right = Which::Lend.script().text;
+    let right = ScriptKind::Lend.script().text;
     for (line, wrong) in [
         ("eh[gone], el[gone], kh, kl)", "now_h, now_l, kh, kl)"),
         ("if less(kh, kl, sh[i], sl[i]) then", "if false then"),
@@ -270,7 +270,7 @@ fn control_every_wrong_line_of_the_script_is_caught() {
 fn no_more_slices_are_out_than_a_server_can_look_through() {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
-    let digest = load(&mut connection, Which::Lend.script().text);
+    let digest = load(&mut connection, ScriptKind::Lend.script().text);
     let bucket = crate::server_time::slow_bucket(50_000);
     let (mut book, now) = (LeasedBucket::default(), Timestamp::from_secs(1_700_000_000));
     let planned: Vec<ExpectedGrant> = (0..=MAX_QUOTA_LEASES as u128)
