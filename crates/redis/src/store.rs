@@ -271,7 +271,7 @@ impl StoreInner {
         if batch.corrupt > 0 {
             self.corrupt.fetch_add(batch.corrupt, Ordering::Relaxed);
         }
-        Ok(batch.verdict)
+        Ok(batch.outcome)
     }
 
     /// Calls a script in one slot and ignores the content of the reply. Returns whether it was executed.

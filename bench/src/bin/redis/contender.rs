@@ -93,7 +93,7 @@ impl Contender {
                 let bytes = number.to_be_bytes();
                 let mut answers = [StoreReply::EMPTY];
                 let decided = decode(&[check(ruled, &bytes)?], reply, &mut answers)?;
-                Ok(decided.verdict.is_admitted())
+                Ok(decided.outcome.is_admitted())
             }
             Self::Article { .. } => Ok(reply.first() == Some(&1)),
         }

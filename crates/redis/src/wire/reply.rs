@@ -17,7 +17,7 @@ use super::observed_state::{ObservedState, ReplyReader};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchReply {
     /// The outcome of the batch.
-    pub verdict: BatchOutcome,
+    pub outcome: BatchOutcome,
     /// The server's time of the decision.
     pub now: Timestamp,
     /// How many states could not be parsed and counted as absent.
@@ -72,18 +72,18 @@ fn read(
     let now = Timestamp::from_nanos(reader.pair()?);
     let is_admitted = reader.int()?;
     let corrupt = reader.count()?;
-    let mut verdict = BatchOutcome::default();
+    let mut outcome = BatchOutcome::default();
     for check in checks {
         let decoded = DecodedCheck::read(check, reader, now)?;
-        verdict.add(decoded.transition.outcome);
+        outcome.add(decoded.transition.outcome);
         keep(decoded);
     }
     let batch = BatchReply {
-        verdict,
+        outcome,
         now,
         corrupt,
     };
-    (is_admitted == i64::from(verdict.is_admitted())).then_some(batch)
+    (is_admitted == i64::from(outcome.is_admitted())).then_some(batch)
 }
 
 fn invalid_reply() -> StoreError {
@@ -135,7 +135,7 @@ impl DecodedCheck {
         } = self;
         let outcome = transition.outcome;
         // An edit by a check that denies is a correction, which is stored in any case.
-        let is_stored = batch.verdict.is_admitted() || !outcome.is_admitted();
+        let is_stored = batch.outcome.is_admitted() || !outcome.is_admitted();
         let state = if is_stored && !self.is_peek {
             observed.changed.unwrap_or_else(|| {
                 let mut state = observed.before;

@@ -45,12 +45,12 @@ fn a_log_that_is_full_forgets_as_core_does() {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
     let digests = load(&mut connection, str::to_owned);
-    let remembering = ReservationRetention::default();
+    let retention = ReservationRetention::default();
     let mut now = Timestamp::from_secs(1_800_000_000);
     let (log, raw) = almost_full(now.as_nanos() / 1_000);
     now = now.after(Nanos::from_secs(9));
     let mut model = Model::of(State::Log(log));
-    let mut planned = Vec::new();
+    let mut steps = Vec::new();
     for step in 0..400_u64 {
         now = now.after(Nanos::from_micros(if step == 390 {
             3_595_000_000
@@ -62,9 +62,9 @@ fn a_log_that_is_full_forgets_as_core_does() {
             1 => (Limit::new(long), Op::Credit(2)),
             _ => (Limit::new(short), Op::Spend(1 + step % 2)),
         };
-        let expected = model.step(&limit, now, op, remembering).unwrap();
-        planned.push(ExpectedStep {
-            ruled: first_limit(limit),
+        let expected = model.step(&limit, now, op, retention).unwrap();
+        steps.push(ExpectedStep {
+            limit: first_limit(limit),
             key: KEY,
             op,
             now,
@@ -73,10 +73,10 @@ fn a_log_that_is_full_forgets_as_core_does() {
     }
     let check = QuotaCheck {
         key: StoreKey::new(&KEY).unwrap(),
-        limit: &planned[0].ruled,
-        op: planned[0].op,
+        limit: &steps[0].limit,
+        op: steps[0].op,
     };
-    let request = ScriptCall::new(SECRET, remembering, &[check], Some(now)).unwrap();
+    let request = ScriptCall::new(SECRET, retention, &[check], Some(now)).unwrap();
     let name = request.keys.get(0).unwrap();
     let set = redis::cmd("SET")
         .arg(name)
@@ -84,8 +84,8 @@ fn a_log_that_is_full_forgets_as_core_does() {
         .query::<()>(&mut connection);
     set.unwrap();
     let mut longest = 0;
-    for trace in planned.chunks(40) {
-        run(&mut connection, &digests, remembering, trace).unwrap();
+    for trace in steps.chunks(40) {
+        run(&mut connection, &digests, retention, trace).unwrap();
         let length: u64 = redis::cmd("STRLEN")
             .arg(name)
             .query(&mut connection)

@@ -145,21 +145,21 @@ fn s_10_no_integers_make_the_decoder_panic() {
             },
         ),
     ];
-    let mut dice = TestRng::new(4);
+    let mut rng = TestRng::new(4);
     let mut answered = 0;
     for _ in 0..200_000 {
-        let (ruled, op) = dice.one_of(&limits);
+        let (limit, op) = rng.one_of(&limits);
         let check = QuotaCheck {
             key: StoreKey::new(b"alice").unwrap(),
-            limit: &ruled,
+            limit: &limit,
             op,
         };
-        let reply: Vec<i64> = (0..dice.below(24))
-            .map(|_| match dice.below(6) {
-                0 => dice.next().cast_signed(),
-                1 => dice.wide().cast_signed(),
-                2 => dice.below(2_000_000_000).cast_signed(),
-                _ => dice.below(3).cast_signed(),
+        let reply: Vec<i64> = (0..rng.below(24))
+            .map(|_| match rng.below(6) {
+                0 => rng.next().cast_signed(),
+                1 => rng.wide().cast_signed(),
+                2 => rng.below(2_000_000_000).cast_signed(),
+                _ => rng.below(3).cast_signed(),
             })
             .collect();
         answered += u64::from(decode(&[check], &reply, &mut [BLANK]).is_ok());

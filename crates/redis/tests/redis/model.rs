@@ -61,12 +61,12 @@ impl Model {
         limit: &Limit,
         now: Timestamp,
         op: Op,
-        remembering: ReservationRetention,
+        retention: ReservationRetention,
     ) -> Option<StoreReply> {
-        let terms = |hold| ReservationOptions {
+        let options = |hold| ReservationOptions {
             hold,
-            retention: remembering.retention,
-            max_records: remembering.max_records as usize,
+            retention: retention.retention,
+            max_records: retention.max_records as usize,
         };
         match op {
             Op::Spend(_)
@@ -78,21 +78,21 @@ impl Model {
             | Op::Release(_) => self.apply(limit, now, op, ReplyNote::Plain),
             Op::Renew(_) => Some(self.apply(limit, now, op, ReplyNote::Plain).unwrap_or_else(
                 || {
-                    let said = self.refused(limit, now, Outcome::Allow, ReplyNote::LeaseNotHeld);
+                    let reply = self.refused(limit, now, Outcome::Allow, ReplyNote::LeaseNotHeld);
                     StoreReply {
                         receipt: Receipt::default(),
-                        ..said
+                        ..reply
                     }
                 },
             )),
             Op::Peek(cost) => self.peek(limit, now, cost),
             Op::Reserve { id, cost, hold } => {
-                let terms = terms(hold);
-                match self.ledger.status(now, &terms, id) {
+                let options = options(hold);
+                match self.ledger.status(now, &options, id) {
                     ReservationStatus::Known(receipt) => {
-                        let looked =
+                        let peeked =
                             self.apply(limit, now, Op::Spend(0), ReplyNote::AlreadyReserved)?;
-                        Some(StoreReply { receipt, ..looked })
+                        Some(StoreReply { receipt, ..peeked })
                     }
                     ReservationStatus::Full => {
                         let room = self.forgotten_at.iter().filter(|at| **at > now).min();
@@ -105,19 +105,19 @@ impl Model {
                         if answer.outcome.is_admitted() {
                             self.forgotten_at.retain(|at| *at > now);
                             self.forgotten_at
-                                .push(now.after(hold).after(remembering.retention));
-                            self.ledger.open(now, &terms, id, answer.receipt);
+                                .push(now.after(hold).after(retention.retention));
+                            self.ledger.open(now, &options, id, answer.receipt);
                         }
                         Some(answer)
                     }
                 }
             }
             Op::SettleReserved { id, actual } => {
-                let correction = self.ledger.settle(now, &terms(Nanos::ZERO), id, actual);
+                let correction = self.ledger.settle(now, &options(Nanos::ZERO), id, actual);
                 self.correct(limit, now, correction)
             }
             Op::CancelReserved(id) => {
-                let correction = self.ledger.cancel(now, &terms(Nanos::ZERO), id);
+                let correction = self.ledger.cancel(now, &options(Nanos::ZERO), id);
                 self.correct(limit, now, correction)
             }
             _ => None,

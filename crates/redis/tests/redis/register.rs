@@ -30,7 +30,7 @@ async fn register(url: String) -> RedisRegister {
     register_with(url, *b"tests of a fleet").await
 }
 
-fn beat(node: u64) -> Heartbeat {
+fn heartbeat(node: u64) -> Heartbeat {
     Heartbeat {
         node: NodeId(node),
         secret_fingerprint: 1,
@@ -57,33 +57,34 @@ fn remove(name: &str) -> RegisterPut {
     }
 }
 
-fn nodes(roll: &MemberList) -> Vec<u64> {
-    roll.nodes
+fn nodes(members: &MemberList) -> Vec<u64> {
+    members
+        .nodes
         .iter()
-        .map(|seen| seen.heartbeat.node.0)
+        .map(|node| node.heartbeat.node.0)
         .collect()
 }
 
 /// Entries in short form: `name=body`, or `name-` for a tombstone.
-fn told(said: &RegisterSnapshot) -> Vec<String> {
-    let tell = |entry: &tollgate_store::register::RegisterEntry| {
+fn summary(snapshot: &RegisterSnapshot) -> Vec<String> {
+    let summarize = |entry: &tollgate_store::register::RegisterEntry| {
         let body = String::from_utf8_lossy(&entry.body);
         match entry.is_tombstone {
             true => format!("{}-", entry.name),
             false => format!("{}={body}", entry.name),
         }
     };
-    said.entries.iter().map(tell).collect()
+    snapshot.entries.iter().map(summarize).collect()
 }
 
 fn time_to_live(server: &Server) -> Vec<(String, i64)> {
     let mut connection = connection(server);
     let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
-    let left = |name: String| {
-        let left = redis::cmd("PTTL").arg(&name).query(&mut connection);
-        (name, left.unwrap())
+    let ttl = |name: String| {
+        let ttl = redis::cmd("PTTL").arg(&name).query(&mut connection);
+        (name, ttl.unwrap())
     };
-    names.into_iter().map(left).collect()
+    names.into_iter().map(ttl).collect()
 }
 
 #[tokio::test]
@@ -96,26 +97,29 @@ async fn nodes_see_each_other_whatever_their_secrets_and_what_they_have_to_do_is
             register_with(server.url(), *b"another secret..").await,
         ];
         for (register, node) in registers.iter().zip(1..) {
-            register.heartbeat(&beat(node), LIFE).await.unwrap();
+            register.heartbeat(&heartbeat(node), LIFE).await.unwrap();
         }
         for (register, node) in registers.iter().zip(1..) {
-            let roll = register.heartbeat(&beat(node), LIFE).await.unwrap();
-            assert_eq!(nodes(&roll), [1, 2, 3], "{kind:?}");
-            assert_eq!(roll.load, NodeLoad::from_numbers([6, 30]));
+            let members = register.heartbeat(&heartbeat(node), LIFE).await.unwrap();
+            assert_eq!(nodes(&members), [1, 2, 3], "{kind:?}");
+            assert_eq!(members.load, NodeLoad::from_numbers([6, 30]));
             assert_eq!(
-                roll.cursor,
+                members.cursor,
                 RegisterCursor::default(),
                 "nothing was said yet"
             );
-            assert_eq!(roll.nodes[0].heartbeat, beat(1));
-            assert!(roll.nodes.iter().all(|seen| seen.age < LIFE), "{roll:?}");
+            assert_eq!(members.nodes[0].heartbeat, heartbeat(1));
+            assert!(
+                members.nodes.iter().all(|node| node.age < LIFE),
+                "{members:?}"
+            );
         }
         registers[0].leave(NodeId(2)).await.unwrap();
-        let roll = registers[0].heartbeat(&beat(1), LIFE).await.unwrap();
-        assert_eq!(nodes(&roll), [1, 3], "who leaves is gone at once");
-        for (name, left) in time_to_live(&server) {
+        let members = registers[0].heartbeat(&heartbeat(1), LIFE).await.unwrap();
+        assert_eq!(nodes(&members), [1, 3], "who leaves is gone at once");
+        for (name, ttl) in time_to_live(&server) {
             assert!(name.starts_with("tg1:{fleet:default}:"), "{name}");
-            assert!((1..=30_000).contains(&left), "{name} lives for {left}");
+            assert!((1..=30_000).contains(&ttl), "{name} lives for {ttl}");
         }
     }
 }
@@ -129,11 +133,11 @@ async fn fleets_of_different_names_do_not_see_each_other() {
     let named =
         |name: &str| RedisRegister::new(&store, &name.parse().unwrap()).with_deadline(LONG_TIMEOUT);
     let (one, two) = (named("one"), named("two"));
-    one.heartbeat(&beat(1), LIFE).await.unwrap();
+    one.heartbeat(&heartbeat(1), LIFE).await.unwrap();
     one.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
-    let roll = two.heartbeat(&beat(2), LIFE).await.unwrap();
+    let members = two.heartbeat(&heartbeat(2), LIFE).await.unwrap();
     assert_eq!(
-        (nodes(&roll), roll.cursor),
+        (nodes(&members), members.cursor),
         (vec![2], RegisterCursor::default())
     );
 }
@@ -144,20 +148,20 @@ async fn s_26_a_node_that_is_not_heard_of_is_gone_after_its_life_by_the_servers_
         Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     let life = Nanos::from_secs(3);
-    register.heartbeat(&beat(1), life).await.unwrap();
-    register.heartbeat(&beat(2), life).await.unwrap();
+    register.heartbeat(&heartbeat(1), life).await.unwrap();
+    register.heartbeat(&heartbeat(2), life).await.unwrap();
     clock.advance(Duration::from_secs(2));
-    let roll = register.heartbeat(&beat(1), life).await.unwrap();
-    assert_eq!(nodes(&roll), [1, 2]);
-    assert_eq!(roll.nodes[1].age, Nanos::from_secs(2));
+    let members = register.heartbeat(&heartbeat(1), life).await.unwrap();
+    assert_eq!(nodes(&members), [1, 2]);
+    assert_eq!(members.nodes[1].age, Nanos::from_secs(2));
     clock.advance(Duration::from_secs(1));
-    let roll = register.heartbeat(&beat(1), life).await.unwrap();
-    assert_eq!(nodes(&roll), [1], "its life is over");
+    let members = register.heartbeat(&heartbeat(1), life).await.unwrap();
+    assert_eq!(nodes(&members), [1], "its life is over");
     // A clock that goes back by a day must not extend the lease of a dead node.
-    register.heartbeat(&beat(2), life).await.unwrap();
+    register.heartbeat(&heartbeat(2), life).await.unwrap();
     clock.set_back(Duration::from_secs(86_400));
-    let roll = register.heartbeat(&beat(1), life).await.unwrap();
-    assert_eq!(nodes(&roll), [1]);
+    let members = register.heartbeat(&heartbeat(1), life).await.unwrap();
+    assert_eq!(nodes(&members), [1]);
 }
 
 #[tokio::test]
@@ -169,13 +173,16 @@ async fn what_was_said_is_told_to_everybody_once_and_to_newcomers_whole() {
         assert_eq!((nothing.is_complete, nothing.entries.len()), (true, 0));
         let changes = [set("a", "1"), set("b", "2"), set("c", "3")];
         let first = one.put(NodeId(1), 1, &changes).await.unwrap();
-        assert_eq!(two.heartbeat(&beat(2), LIFE).await.unwrap().cursor, first);
-        let said = two.entries(None).await.unwrap();
         assert_eq!(
-            (told(&said), said.cursor),
+            two.heartbeat(&heartbeat(2), LIFE).await.unwrap().cursor,
+            first
+        );
+        let snapshot = two.entries(None).await.unwrap();
+        assert_eq!(
+            (summary(&snapshot), snapshot.cursor),
             (vec!["a=1".into(), "b=2".into(), "c=3".into()], first)
         );
-        assert!(said.is_complete);
+        assert!(snapshot.is_complete);
         let second = two
             .put(NodeId(2), 1, &[set("a", "4"), remove("b")])
             .await
@@ -183,14 +190,14 @@ async fn what_was_said_is_told_to_everybody_once_and_to_newcomers_whole() {
         assert!(second.epoch == first.epoch && second.version > first.version);
         let news = one.entries(Some(first)).await.unwrap();
         assert_eq!(
-            (told(&news), news.is_complete),
+            (summary(&news), news.is_complete),
             (vec!["a=4".into(), "b-".into()], false)
         );
         assert_eq!(news.cursor, second);
         assert_eq!(one.entries(Some(second)).await.unwrap().entries, []);
-        for (name, left) in time_to_live(&server) {
+        for (name, ttl) in time_to_live(&server) {
             let most = i64::try_from(ENTRY_TTL.as_nanos() / 1_000_000).unwrap();
-            assert!((1..=most).contains(&left), "{name} lives for {left}");
+            assert!((1..=most).contains(&ttl), "{name} lives for {ttl}");
         }
     }
 }
@@ -214,12 +221,15 @@ async fn i02_what_is_put_again_is_not_put_twice() {
         .await
         .unwrap();
     assert_eq!(again, second);
-    assert_eq!(told(&register.entries(None).await.unwrap()), ["a=new"]);
+    assert_eq!(summary(&register.entries(None).await.unwrap()), ["a=new"]);
     register
         .put(NodeId(1), 2, &[set("a", "newest")])
         .await
         .unwrap();
-    assert_eq!(told(&register.entries(None).await.unwrap()), ["a=newest"]);
+    assert_eq!(
+        summary(&register.entries(None).await.unwrap()),
+        ["a=newest"]
+    );
 }
 
 #[tokio::test]
@@ -234,21 +244,21 @@ async fn entries_end_and_who_was_away_for_too_long_is_told_everything() {
     let changes = [for_a_minute, set("long", "2"), set("gone", "3")];
     let early = register.put(NodeId(1), 1, &changes).await.unwrap();
     clock.advance(Duration::from_secs(45));
-    let said = register.entries(None).await.unwrap();
-    assert_eq!(said.entries[0].expires_in, Some(Nanos::from_secs(15)));
+    let snapshot = register.entries(None).await.unwrap();
+    assert_eq!(snapshot.entries[0].expires_in, Some(Nanos::from_secs(15)));
     let late = register.put(NodeId(1), 2, &[remove("gone")]).await.unwrap();
     clock.advance(Duration::from_secs(15));
-    let said = register.entries(None).await.unwrap();
-    assert_eq!(told(&said), ["long=2", "gone-"]);
+    let snapshot = register.entries(None).await.unwrap();
+    assert_eq!(summary(&snapshot), ["long=2", "gone-"]);
     clock.advance(Duration::from_nanos(TOMBSTONE_TTL.as_nanos()));
-    let said = register.entries(Some(early)).await.unwrap();
+    let snapshot = register.entries(Some(early)).await.unwrap();
     assert_eq!(
-        (told(&said), said.is_complete),
+        (summary(&snapshot), snapshot.is_complete),
         (vec!["long=2".to_owned()], true)
     );
-    let said = register.entries(Some(late)).await.unwrap();
+    let snapshot = register.entries(Some(late)).await.unwrap();
     assert_eq!(
-        (told(&said), said.is_complete),
+        (summary(&snapshot), snapshot.is_complete),
         (vec![], false),
         "who has heard it need not"
     );
@@ -263,13 +273,13 @@ async fn i15_what_was_said_outlives_all_nodes_and_is_kept_as_long_as_one_is_ther
     let day = Duration::from_secs(86_400);
     for _ in 0..3 {
         clock.advance(day * 20);
-        assert_eq!(told(&register.entries(None).await.unwrap()), ["a=1"]);
-        register.heartbeat(&beat(1), LIFE).await.unwrap();
+        assert_eq!(summary(&register.entries(None).await.unwrap()), ["a=1"]);
+        register.heartbeat(&heartbeat(1), LIFE).await.unwrap();
     }
     clock.advance(day * 31);
-    let said = register.entries(None).await.unwrap();
+    let snapshot = register.entries(None).await.unwrap();
     assert_eq!(
-        (told(&said), said.cursor),
+        (summary(&snapshot), snapshot.cursor),
         (vec![], RegisterCursor::default())
     );
     assert_eq!(time_to_live(&server), [], "nothing is left behind");
@@ -282,8 +292,8 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
     let before = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let flush = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
     flush.unwrap();
-    let roll = register.heartbeat(&beat(1), LIFE).await.unwrap();
-    assert_eq!(roll.cursor, RegisterCursor::default());
+    let members = register.heartbeat(&heartbeat(1), LIFE).await.unwrap();
+    assert_eq!(members.cursor, RegisterCursor::default());
     register
         .put(NodeId(2), 1, &[set("a", "2"), remove("b")])
         .await
@@ -294,16 +304,16 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
     };
     let heals = [heal("a", "1"), heal("b", "1"), heal("c", "1")];
     register.put(NodeId(1), 2, &heals).await.unwrap();
-    let said = register.entries(Some(before)).await.unwrap();
-    assert!(said.is_complete && said.cursor.epoch != before.epoch);
-    assert_eq!(told(&said), ["a=2", "b-", "c=1"]);
+    let snapshot = register.entries(Some(before)).await.unwrap();
+    assert!(snapshot.is_complete && snapshot.cursor.epoch != before.epoch);
+    assert_eq!(summary(&snapshot), ["a=2", "b-", "c=1"]);
 }
 
 #[tokio::test]
 async fn everything_is_bounded_and_errors_say_by_what() {
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
-    register.heartbeat(&beat(5), LIFE).await.unwrap();
+    register.heartbeat(&heartbeat(5), LIFE).await.unwrap();
     // In one call, so that on a busy machine the first node does not expire before the last one is added.
     let crowd = "local t = redis.call('TIME')[1] * 1000 + 50000 \
         for n = 2, tonumber(ARGV[1]) do \
@@ -318,11 +328,14 @@ async fn everything_is_bounded_and_errors_say_by_what() {
         .arg(MAX_NODES)
         .query::<()>(&mut connection(&server));
     crowded.unwrap();
-    let refused = register.heartbeat(&beat(9_999), LIFE).await.unwrap_err();
-    assert_eq!(refused.kind(), StoreErrorKind::Refused);
-    assert!(refused.to_string().contains("1024 nodes"), "{refused}");
-    let roll = register.heartbeat(&beat(5), LIFE).await.unwrap();
-    assert_eq!(roll.count(), MAX_NODES, "who is in stays in");
+    let error = register
+        .heartbeat(&heartbeat(9_999), LIFE)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(error.to_string().contains("1024 nodes"), "{error}");
+    let members = register.heartbeat(&heartbeat(5), LIFE).await.unwrap();
+    assert_eq!(members.count(), MAX_NODES, "who is in stays in");
 
     let name = |n: usize| format!("override/api/{n:032x}");
     let all: Vec<RegisterPut> = (0..MAX_ENTRIES).map(|n| set(&name(n), "x")).collect();
@@ -331,21 +344,25 @@ async fn everything_is_bounded_and_errors_say_by_what() {
         register.put(NodeId(1), number, batch).await.unwrap();
     }
     let one_more = [set("switch", "x")];
-    let refused = register.put(NodeId(1), 100, &one_more).await.unwrap_err();
-    assert_eq!(refused.kind(), StoreErrorKind::Refused);
+    let error = register.put(NodeId(1), 100, &one_more).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(
-        refused
+        error
             .to_string()
             .contains("10000 switches, overrides and blocks"),
-        "{refused}"
+        "{error}"
     );
     let known = [set(&name(3), "y"), remove(&name(4)), remove("unheard of")];
     register.put(NodeId(1), 100, &known).await.unwrap();
-    let said = register.entries(None).await.unwrap();
-    assert_eq!(said.entries.len(), MAX_ENTRIES, "on many pages, none twice");
+    let snapshot = register.entries(None).await.unwrap();
+    assert_eq!(
+        snapshot.entries.len(),
+        MAX_ENTRIES,
+        "on many pages, none twice"
+    );
     let large = [set("large", &"x".repeat(MAX_BODY_LEN + 1))];
-    let refused = register.put(NodeId(1), 101, &large).await.unwrap_err();
-    assert!(refused.is_callers_fault(), "{refused}");
+    let error = register.put(NodeId(1), 101, &large).await.unwrap_err();
+    assert!(error.is_callers_fault(), "{error}");
 }
 
 #[tokio::test]
@@ -356,10 +373,10 @@ async fn large_entries_come_in_replies_of_bounded_size() {
         .map(|n| set(&format!("n{n}"), &"x".repeat(MAX_BODY_LEN)))
         .collect();
     let mark = register.put(NodeId(1), 1, &large).await.unwrap();
-    let said = register.entries(None).await.unwrap();
-    assert_eq!((said.entries.len(), said.cursor), (60, mark));
+    let snapshot = register.entries(None).await.unwrap();
+    assert_eq!((snapshot.entries.len(), snapshot.cursor), (60, mark));
     let names: std::collections::HashSet<_> =
-        said.entries.iter().map(|entry| &entry.name).collect();
+        snapshot.entries.iter().map(|entry| &entry.name).collect();
     assert_eq!(names.len(), 60);
 }
 
@@ -369,21 +386,21 @@ async fn without_a_server_every_call_ends_and_once_it_is_there_they_work() {
     let register = register(node.url())
         .await
         .with_deadline(Duration::from_millis(500));
-    register.heartbeat(&beat(1), LIFE).await.unwrap();
+    register.heartbeat(&heartbeat(1), LIFE).await.unwrap();
     node.kill();
-    let failed = register.heartbeat(&beat(1), LIFE).await.unwrap_err();
+    let failed = register.heartbeat(&heartbeat(1), LIFE).await.unwrap_err();
     assert!(!failed.is_callers_fault(), "{failed}");
     register.entries(None).await.unwrap_err();
     node.restart();
     wait_until("the register answers again", || async {
-        register.heartbeat(&beat(1), LIFE).await.is_ok()
+        register.heartbeat(&heartbeat(1), LIFE).await.is_ok()
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
-    let _alone = crate::topology::exclusive().await;
+    let _exclusive = crate::topology::exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let shards: Vec<Node> = (0..3)
         .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
@@ -391,11 +408,11 @@ async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
     for url in [cluster.url(), crate::topology::shards_url(&shards)] {
         let one = register(url.clone()).await;
         let two = register_with(url.clone(), *b"another secret..").await;
-        one.heartbeat(&beat(1), LIFE).await.unwrap();
+        one.heartbeat(&heartbeat(1), LIFE).await.unwrap();
         one.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
-        let roll = two.heartbeat(&beat(2), LIFE).await.unwrap();
-        assert_eq!(nodes(&roll), [1, 2], "{url}");
-        assert_eq!(told(&two.entries(None).await.unwrap()), ["a=1"], "{url}");
+        let members = two.heartbeat(&heartbeat(2), LIFE).await.unwrap();
+        assert_eq!(nodes(&members), [1, 2], "{url}");
+        assert_eq!(summary(&two.entries(None).await.unwrap()), ["a=1"], "{url}");
     }
     let holders = shards.iter().filter(|node| node.ask(&["DBSIZE"]) != "0");
     assert_eq!(holders.count(), 1, "one of them has all of it");
@@ -428,22 +445,22 @@ async fn s_16_a_register_that_lost_its_end_in_a_failover_says_so_even_if_others_
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
     let early = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
-    let kept = snapshot(&server);
+    let copy = snapshot(&server);
     let late = register.put(NodeId(1), 2, &[set("b", "2")]).await.unwrap();
-    restore(&server, &kept);
-    let said = register.entries(Some(late)).await.unwrap();
+    restore(&server, &copy);
+    let snapshot = register.entries(Some(late)).await.unwrap();
     assert_eq!(
-        (said.lost_after, said.is_complete),
+        (snapshot.lost_after, snapshot.is_complete),
         (Some(early.version), true)
     );
-    assert_eq!(told(&said), ["a=1"]);
+    assert_eq!(summary(&snapshot), ["a=1"]);
     let later = register.put(NodeId(2), 1, &[set("c", "3")]).await.unwrap();
     assert!(later.version > late.version, "no version is given twice");
-    let said = register.entries(Some(late)).await.unwrap();
-    assert_eq!(said.lost_after, Some(early.version));
-    assert_eq!(told(&said), ["a=1", "c=3"]);
-    let said = register.entries(Some(later)).await.unwrap();
-    assert_eq!((said.lost_after, said.entries.len()), (None, 0));
+    let snapshot = register.entries(Some(late)).await.unwrap();
+    assert_eq!(snapshot.lost_after, Some(early.version));
+    assert_eq!(summary(&snapshot), ["a=1", "c=3"]);
+    let snapshot = register.entries(Some(later)).await.unwrap();
+    assert_eq!((snapshot.lost_after, snapshot.entries.len()), (None, 0));
 }
 
 /// Random numbers that repeat with the seed (splitmix64).
@@ -460,18 +477,23 @@ impl SplitMix {
 
 /// Runs the same calls on the register and on the model. Returns the first difference.
 async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Option<String> {
-    let mut dice = SplitMix(seed);
+    let mut rng = SplitMix(seed);
     let mut numbers = [0_u64; 3];
     let mut marks: Vec<(Option<RegisterCursor>, Option<RegisterCursor>)> = vec![(None, None)];
     for step in 0..60 {
-        let node = dice.below(3);
-        if dice.below(3) == 0 {
-            let pick = usize::try_from(dice.below(marks.len() as u64)).unwrap();
+        let node = rng.below(3);
+        if rng.below(3) == 0 {
+            let pick = usize::try_from(rng.below(marks.len() as u64)).unwrap();
             let (since, as_model_has_it) = marks[pick];
             let one = real.entries(since).await.unwrap();
             let two = model.entries_now(as_model_has_it).unwrap();
-            let of =
-                |said: &RegisterSnapshot| (told(said), said.is_complete, said.lost_after.is_some());
+            let of = |snapshot: &RegisterSnapshot| {
+                (
+                    summary(snapshot),
+                    snapshot.is_complete,
+                    snapshot.lost_after.is_some(),
+                )
+            };
             if of(&one) != of(&two) {
                 return Some(format!(
                     "seed {seed}, step {step}: {:?} {:?}",
@@ -484,16 +506,16 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
         }
         let number = &mut numbers[usize::try_from(node).unwrap()];
         // Sometimes repeat the last number.
-        *number += u64::from(*number == 0 || dice.below(5) > 0);
-        let change = |dice: &mut SplitMix| {
+        *number += u64::from(*number == 0 || rng.below(5) > 0);
+        let change = |rng: &mut SplitMix| {
             let how = [PutMode::Set, PutMode::SetIfAbsent, PutMode::Remove]
-                [usize::try_from(dice.below(3)).unwrap()];
+                [usize::try_from(rng.below(3)).unwrap()];
             RegisterPut {
                 mode: how,
-                ..set(&format!("n{}", dice.below(4)), &dice.below(100).to_string())
+                ..set(&format!("n{}", rng.below(4)), &rng.below(100).to_string())
             }
         };
-        let changes: Vec<RegisterPut> = (0..=dice.below(3)).map(|_| change(&mut dice)).collect();
+        let changes: Vec<RegisterPut> = (0..=rng.below(3)).map(|_| change(&mut rng)).collect();
         let one = real.put(NodeId(node), *number, &changes).await.unwrap();
         let two = model.put_now(NodeId(node), *number, &changes).unwrap();
         marks.push((Some(one), Some(two)));

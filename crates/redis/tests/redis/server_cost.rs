@@ -29,11 +29,11 @@ fn used_memory(connection: &mut Connection) -> f64 {
     info::number(&info(connection, "memory"), "used_memory").unwrap()
 }
 
-fn ours(digest: &str, key: u64, ruled: &IdentifiedLimit) -> redis::Cmd {
+fn ours(digest: &str, key: u64, limit: &IdentifiedLimit) -> redis::Cmd {
     let key = key.to_be_bytes();
     let check = QuotaCheck {
         key: StoreKey::new(&key).unwrap(),
-        limit: ruled,
+        limit,
         op: Op::Spend(1),
     };
     let request = ScriptCall::new(SECRET, ReservationRetention::default(), &[check], None).unwrap();
@@ -45,7 +45,7 @@ fn ours(digest: &str, key: u64, ruled: &IdentifiedLimit) -> redis::Cmd {
     call
 }
 
-fn articles(digest: &str, key: u64, burst: u64) -> redis::Cmd {
+fn published(digest: &str, key: u64, burst: u64) -> redis::Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(digest).arg(1).arg(article::key(key));
     call.arg(&article::arguments(10.0, burst, 1));
@@ -71,7 +71,7 @@ fn run(connection: &mut Connection, calls: impl Iterator<Item = redis::Cmd>) {
 fn bytes_per_key(kind: Kind, is_ours: bool) -> f64 {
     let server = Server::start(kind);
     let mut connection = connection(&server);
-    let ruled = numbered_limit(1, slow_bucket(100));
+    let limit = numbered_limit(1, slow_bucket(100));
     let digest = load(
         &mut connection,
         if is_ours {
@@ -82,9 +82,9 @@ fn bytes_per_key(kind: Kind, is_ours: bool) -> f64 {
     );
     let call = |key| {
         if is_ours {
-            ours(&digest, key, &ruled)
+            ours(&digest, key, &limit)
         } else {
-            articles(&digest, key, 100)
+            published(&digest, key, 100)
         }
     };
     run(&mut connection, (0..1).map(call));
@@ -97,11 +97,11 @@ fn bytes_per_key(kind: Kind, is_ours: bool) -> f64 {
 fn a_token_bucket_takes_at_most_135_bytes() {
     let mut of_redis = f64::MAX;
     for kind in Kind::under_test() {
-        let (ours, articles) = (bytes_per_key(kind, true), bytes_per_key(kind, false));
+        let (ours, published) = (bytes_per_key(kind, true), bytes_per_key(kind, false));
         println!(
-            "{kind:?}: {ours:.0} bytes per token bucket, {articles:.0} by the article's script"
+            "{kind:?}: {ours:.0} bytes per token bucket, {published:.0} by the article's script"
         );
-        assert!(ours < articles);
+        assert!(ours < published);
         if kind == Kind::Redis {
             of_redis = ours;
         }
@@ -134,7 +134,7 @@ fn commands(burst: u64) -> [f64; 2] {
             reset.unwrap();
             let calls = (0..250).map(|key| match is_ours {
                 true => ours(&our_digest, key, &limit),
-                false => articles(&their_digest, key, burst),
+                false => published(&their_digest, key, burst),
             });
             run(&mut connection, calls);
         }
@@ -146,8 +146,8 @@ fn commands(burst: u64) -> [f64; 2] {
 #[test]
 fn a_decision_asks_less_of_the_server_than_the_articles() {
     for (burst, what) in [(1_000_000, "admit"), (1, "deny")] {
-        let [ours, articles] = commands(burst);
-        assert!(ours < articles, "{what}: {ours} commands and {articles}");
+        let [ours, published] = commands(burst);
+        assert!(ours < published, "{what}: {ours} commands and {published}");
         assert!(ours > 1.0, "{what}: nothing was counted");
     }
 }

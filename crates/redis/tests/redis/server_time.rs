@@ -55,12 +55,12 @@ pub(crate) fn slow_bucket(burst: u64) -> TokenBucket {
 pub(crate) async fn decide_one(
     store: &RedisStore,
     key: &str,
-    ruled: &IdentifiedLimit,
+    limit: &IdentifiedLimit,
     op: Op,
 ) -> Result<StoreReply, StoreError> {
     let check = QuotaCheck {
         key: StoreKey::new(key.as_bytes()).unwrap(),
-        limit: ruled,
+        limit,
         op,
     };
     let mut answers = [BLANK];
@@ -308,8 +308,11 @@ async fn s_31_a_key_of_another_type_is_overwritten_and_one_far_ahead_brought_bac
         .unwrap();
     let two_days = Nanos::from_secs(2 * 86_400);
     assert_eq!(denied.status.reset_after, two_days);
-    let kept: String = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
-    assert!(kept.len() == 19 && *kept < *"9", "{kept} was written back");
+    let stored: String = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
+    assert!(
+        stored.len() == 19 && *stored < *"9",
+        "{stored} was written back"
+    );
 }
 
 #[tokio::test]

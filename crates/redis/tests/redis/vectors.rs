@@ -24,29 +24,29 @@ impl Batches for ScriptSubject {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&ReservationOptions>,
-        asked: &[Asked<'_>],
+        options: Option<&ReservationOptions>,
+        checks_asked: &[Asked<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
-        let remembering = terms.map_or_else(ReservationRetention::default, |terms| {
+        let retention = options.map_or_else(ReservationRetention::default, |options| {
             ReservationRetention {
-                retention: terms.retention,
-                max_records: u32::try_from(terms.max_records).unwrap(),
+                retention: options.retention,
+                max_records: u32::try_from(options.max_records).unwrap(),
             }
         });
-        let ruleds: Vec<IdentifiedLimit> = asked
+        let limits: Vec<IdentifiedLimit> = checks_asked
             .iter()
             .map(|(_, limit, _)| first_limit(**limit))
             .collect();
-        let checks: Vec<QuotaCheck<'_>> = asked
+        let checks: Vec<QuotaCheck<'_>> = checks_asked
             .iter()
-            .zip(&ruleds)
-            .map(|((key, _, op), ruled)| QuotaCheck {
+            .zip(&limits)
+            .map(|((key, _, op), limit)| QuotaCheck {
                 key: StoreKey::new(key.as_bytes()).unwrap(),
-                limit: ruled,
+                limit,
                 op: *op,
             })
             .collect();
-        let request = ScriptCall::new(SECRET, remembering, &checks, Some(now))
+        let request = ScriptCall::new(SECRET, retention, &checks, Some(now))
             .map_err(|_senseless| OpError::Unsupported)?;
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.kind.script().digest)
@@ -56,8 +56,8 @@ impl Batches for ScriptSubject {
         }
         let reply: Vec<i64> = call.query(&mut self.0).unwrap();
         let mut answers = vec![BLANK; checks.len()];
-        let decided = decode(&checks, &reply, &mut answers).unwrap();
-        Ok((decided.verdict, answers))
+        let batch = decode(&checks, &reply, &mut answers).unwrap();
+        Ok((batch.outcome, answers))
     }
 
     /// States record their window length, so a peek is enough: it converts the counts.

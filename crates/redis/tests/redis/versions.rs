@@ -209,31 +209,31 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
 
 #[test]
 fn s_41_states_of_the_version_before_are_read_and_ours_are_the_same() {
-    let mut rig = ScriptHarness::start();
+    let mut harness = ScriptHarness::start();
     let mut wrong = Vec::new();
     for case in numbers().into_iter().chain(collections()) {
-        rig.forget();
+        harness.forget();
         let mut names = Vec::new();
         for (after, op) in (0..).zip(&case.ops) {
-            names = rig.ask(case.limit, after, *op).1;
+            names = harness.ask(case.limit, after, *op).1;
         }
-        let states = rig.states();
+        let states = harness.states();
         if states != case.states {
             wrong.push(format!("{}: {states:?}", case.name));
             continue;
         }
         // The reverse: read states that another version wrote.
-        rig.forget();
+        harness.forget();
         names.sort();
         for (name, state) in names.iter().zip(case.states) {
             let set = redis::cmd("SET").arg(name).arg(bytes(state)).take();
-            set.query::<()>(&mut rig.connection).unwrap();
+            set.query::<()>(&mut harness.connection).unwrap();
         }
         let looking = match case.ops[0] {
             Op::Acquire { id, .. } => Op::Acquire { id, weight: 0 },
             _ => Op::Spend(0),
         };
-        let (answer, _) = rig.ask(case.limit, 2, looking);
+        let (answer, _) = harness.ask(case.limit, 2, looking);
         assert_eq!(answer.status.remaining, case.remaining, "{}", case.name);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

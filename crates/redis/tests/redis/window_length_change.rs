@@ -76,8 +76,8 @@ fn a_new_window_length_inherits_the_estimate() {
     counter.ask(minute, 0, Op::Spend(80));
     counter.ask(minute, 60, Op::Spend(30));
     // 70 % into the window: 80 · 0.30 + 30 = 54.
-    let (looked, _) = counter.ask(hour, 102, Op::Peek(0));
-    assert_eq!(looked.status.remaining, 1_000 - 54);
+    let (peeked, _) = counter.ask(hour, 102, Op::Peek(0));
+    assert_eq!(peeked.status.remaining, 1_000 - 54);
     let (spent, _) = counter.ask(hour, 102, Op::Spend(6));
     assert_eq!(spent.status.remaining, 1_000 - 60);
     let (later, _) = counter.ask(hour, 3_599, Op::Peek(0));
@@ -130,8 +130,8 @@ fn a_state_without_its_window_is_read_under_the_window_that_asks() {
     );
     // The state as the first version of the script wrote it.
     counter.put(&stored[..18]);
-    let (looked, _) = counter.ask(minute, 1, Op::Peek(0));
-    assert_eq!(looked.status.remaining, 70);
+    let (peeked, _) = counter.ask(minute, 1, Op::Peek(0));
+    assert_eq!(peeked.status.remaining, 70);
     let (spent, stored) = counter.ask(minute, 1, Op::Spend(1));
     assert_eq!(spent.status.remaining, 69);
     assert_eq!(stored.len(), 28, "the next charge says its window");

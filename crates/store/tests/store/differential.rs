@@ -35,8 +35,11 @@ impl Coverage {
 
     fn at_least(&self, least: u64, kinds: &[&str]) {
         for kind in kinds {
-            let seen = self.kinds.get(kind).copied().unwrap_or(0);
-            assert!(seen >= least, "{kind} occurred {seen} times: {self:?}");
+            let coverage = self.kinds.get(kind).copied().unwrap_or(0);
+            assert!(
+                coverage >= least,
+                "{kind} occurred {coverage} times: {self:?}"
+            );
         }
     }
 }
@@ -52,10 +55,10 @@ struct TracedKey {
 struct Trace<'a, S> {
     random: Random,
     now: Timestamp,
-    lines: Vec<TracedKey>,
+    keys: Vec<TracedKey>,
     core: PlainCore,
     subject: &'a mut S,
-    seen: Coverage,
+    coverage: Coverage,
 }
 
 /// Formats only on failure: there are millions of comparisons.
@@ -86,7 +89,7 @@ fn is_same(core: &Result<Decision, OpError>, subject: &Result<Decision, OpError>
 impl<'a, S: Subject> Trace<'a, S> {
     fn new(algorithm: usize, seed: u64, subject: &'a mut S) -> Self {
         let mut random = Random(seed);
-        let lines = (0..KEYS)
+        let keys = (0..KEYS)
             .map(|n| {
                 let other = usize::try_from(random.below(ALGORITHMS.len() as u64)).unwrap();
                 let algorithm = if n < OWN { algorithm } else { other };
@@ -102,18 +105,18 @@ impl<'a, S: Subject> Trace<'a, S> {
         Self {
             random,
             now: START,
-            lines,
+            keys,
             core: PlainCore::default(),
             subject,
-            seen: Coverage::default(),
+            coverage: Coverage::default(),
         }
     }
 
     fn run(&mut self, steps: u64) -> Result<(), String> {
         // Insert all keys while all are in use. Otherwise a neighbour could overwrite an expired state that would count
         // again after the clock went back.
-        for n in 0..self.lines.len() {
-            let op = match self.lines[n].limit.quota() {
+        for n in 0..self.keys.len() {
+            let op = match self.keys[n].limit.quota() {
                 Quota::Concurrency(_) => Op::Acquire {
                     id: LeaseId(0),
                     weight: 1,
@@ -137,16 +140,16 @@ impl<'a, S: Subject> Trace<'a, S> {
             }
             1..=9 => self.reservation(),
             10..=39 => {
-                let line = self.pick(OWN);
-                let op = self.op(line, false);
-                self.decide(&[(line, op)])
+                let key = self.pick(OWN);
+                let op = self.op(key, false);
+                self.decide(&[(key, op)])
             }
             _ => {
                 let mut batch = Vec::new();
                 for _ in 0..1 + self.random.below(8) {
-                    let line = self.pick(KEYS);
-                    if batch.iter().all(|(taken, _)| *taken != line) {
-                        batch.push((line, self.op(line, true)));
+                    let key = self.pick(KEYS);
+                    if batch.iter().all(|(taken, _)| *taken != key) {
+                        batch.push((key, self.op(key, true)));
                     }
                 }
                 self.decide(&batch)
@@ -163,12 +166,12 @@ impl<'a, S: Subject> Trace<'a, S> {
         let second = 1_000_000_000;
         self.now = match self.random.below(100) {
             0..=1 => {
-                self.seen.note("clock back");
+                self.coverage.note("clock back");
                 let back = span(&mut self.random, 90 * second);
                 Timestamp::from_nanos(self.now.as_nanos() - back.as_nanos())
             }
             2 => {
-                self.seen.note("clock far ahead");
+                self.coverage.note("clock far ahead");
                 self.now.after(span(&mut self.random, 200 * second))
             }
             3..=40 => self.now,
@@ -177,10 +180,10 @@ impl<'a, S: Subject> Trace<'a, S> {
     }
 
     fn requota(&mut self) {
-        self.seen.note("requota");
+        self.coverage.note("requota");
         let (n, variant) = (self.pick(OWN), self.pick(3));
-        let line = &mut self.lines[n];
-        let (old, new) = (line.limit, line.variants[variant]);
+        let key = &mut self.keys[n];
+        let (old, new) = (key.limit, key.variants[variant]);
         // Core's subject rolls a counter on to the present even if its window length does not change; the store does
         // not. Both are equal until the clock goes back, so core's is skipped.
         let is_as_long = match (old.quota(), new.quota()) {
@@ -190,18 +193,18 @@ impl<'a, S: Subject> Trace<'a, S> {
             _ => false,
         };
         if !is_as_long {
-            self.core.replace(self.now, &line.key, &old, &new);
+            self.core.replace(self.now, &key.key, &old, &new);
         }
-        self.subject.replace(self.now, &line.key, &old, &new);
-        line.limit = new;
+        self.subject.replace(self.now, &key.key, &old, &new);
+        key.limit = new;
     }
 
-    fn op(&mut self, line: usize, in_batch: bool) -> Op {
+    fn op(&mut self, key: usize, in_batch: bool) -> Op {
         let cost = self.random.below(4);
         let lease = LeaseId(u128::from(self.random.below(6)));
-        let is_concurrency = matches!(self.lines[line].limit.quota(), Quota::Concurrency(_));
+        let is_concurrency = matches!(self.keys[key].limit.quota(), Quota::Concurrency(_));
         let kind = self.random.below(if is_concurrency { 6 } else { 12 });
-        let receipt = self.lines[line].receipts.pop();
+        let receipt = self.keys[key].receipts.pop();
         let (name, op) = match (is_concurrency, kind) {
             (true, 0..=2) => (
                 "acquire",
@@ -228,30 +231,30 @@ impl<'a, S: Subject> Trace<'a, S> {
             (_, 7) => ("huge", Op::Spend(u64::MAX - cost)),
             _ => ("spend", Op::Spend(cost)),
         };
-        self.seen.note(name);
+        self.coverage.note(name);
         op
     }
 
     fn decide(&mut self, batch: &[(usize, Op)]) -> Result<(), String> {
-        let asks: Vec<Ask<'_>> = batch
+        let checks: Vec<Ask<'_>> = batch
             .iter()
             .map(|(n, op)| Ask {
-                key: &self.lines[*n].key,
-                limit: &self.lines[*n].limit,
+                key: &self.keys[*n].key,
+                limit: &self.keys[*n].limit,
                 op: *op,
             })
             .collect();
-        let core = self.core.decide(self.now, &asks);
-        let subject = self.subject.decide(self.now, &asks);
-        let what = || format!("{} {asks:?}", self.now.as_nanos());
+        let core = self.core.decide(self.now, &checks);
+        let subject = self.subject.decide(self.now, &checks);
+        let what = || format!("{} {checks:?}", self.now.as_nanos());
         compare(is_same(&core, &subject), what, &core, &subject)?;
         let Ok(decision) = core else {
-            self.seen.note("refused");
+            self.coverage.note("refused");
             return Ok(());
         };
         const SIZES: [&str; 9] = ["", "1", "2", "3", "4", "5", "6", "7", "8"];
-        self.seen.note(SIZES[batch.len()]);
-        self.seen.note(match decision.outcome {
+        self.coverage.note(SIZES[batch.len()]);
+        self.coverage.note(match decision.outcome {
             Outcome::Allow => "allow",
             Outcome::Wait(_) => "wait",
             Outcome::Deny { .. } => "deny",
@@ -259,27 +262,27 @@ impl<'a, S: Subject> Trace<'a, S> {
         });
         let admits = |answer: &tollgate_core::limit::LimitReply| answer.outcome.is_admitted();
         if !decision.outcome.is_admitted() && decision.answers.iter().any(admits) {
-            self.seen.note("all or nothing");
+            self.coverage.note("all or nothing");
         }
         for ((n, _), answer) in batch.iter().zip(decision.answers) {
             if answer.receipt.cost > 0 {
-                self.lines[*n].receipts.push(answer.receipt);
+                self.keys[*n].receipts.push(answer.receipt);
             }
         }
         Ok(())
     }
 
     fn reservation(&mut self) -> Result<(), String> {
-        let line = self.pick(OWN);
-        let line = &self.lines[line];
-        if matches!(line.limit.quota(), Quota::Concurrency(_)) {
+        let key = self.pick(OWN);
+        let key = &self.keys[key];
+        if matches!(key.limit.quota(), Quota::Concurrency(_)) {
             return Ok(());
         }
         let id = ReservationId(u128::from(self.random.below(12)));
         let cost = self.random.below(4);
         let ask = Ask {
-            key: &line.key,
-            limit: &line.limit,
+            key: &key.key,
+            limit: &key.limit,
             op: Op::Spend(cost),
         };
         let now = self.now;
@@ -304,7 +307,7 @@ impl<'a, S: Subject> Trace<'a, S> {
         };
         let what = || format!("{} {name} {id:?} {ask:?}", now.as_nanos());
         compare(core == subject, what, &core, &subject)?;
-        self.seen.note(match core {
+        self.coverage.note(match core {
             Ok(_) => name,
             Err(_) => "reservation in no state for it",
         });
@@ -318,8 +321,8 @@ fn agrees(algorithm: usize) {
     if let Err(why) = trace.run(STEPS) {
         panic!("{}: {why}", ALGORITHMS[algorithm]);
     }
-    let seen = &trace.seen;
-    seen.at_least(
+    let coverage = &trace.coverage;
+    coverage.at_least(
         500,
         &[
             "clock back",
@@ -330,9 +333,9 @@ fn agrees(algorithm: usize) {
             "all or nothing",
         ],
     );
-    seen.at_least(500, &["1", "2", "3", "4", "5", "6", "7", "8"]);
+    coverage.at_least(500, &["1", "2", "3", "4", "5", "6", "7", "8"]);
     if ALGORITHMS[algorithm] == "concurrency" {
-        seen.at_least(500, &["acquire", "renew", "release", "refused"]);
+        coverage.at_least(500, &["acquire", "renew", "release", "refused"]);
     } else {
         let charges = [
             "charge always",
@@ -344,8 +347,8 @@ fn agrees(algorithm: usize) {
             "never",
             "up to",
         ];
-        seen.at_least(500, &charges);
-        seen.at_least(
+        coverage.at_least(500, &charges);
+        coverage.at_least(
             100,
             &[
                 "reserve",
@@ -356,7 +359,7 @@ fn agrees(algorithm: usize) {
         );
     }
     if ALGORITHMS[algorithm] == "leaky queue" {
-        seen.at_least(500, &["wait"]);
+        coverage.at_least(500, &["wait"]);
     }
 }
 
@@ -387,10 +390,10 @@ fn logs_decide_as_in_core() {
 struct ChargesFirstLimit(MemorySubject);
 
 impl Subject for ChargesFirstLimit {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
-        let decision = self.0.decide(now, asks)?;
+    fn decide(&mut self, now: Timestamp, checks: &[Ask<'_>]) -> Result<Decision, OpError> {
+        let decision = self.0.decide(now, checks)?;
         if !decision.outcome.is_admitted() && decision.answers[0].outcome.is_admitted() {
-            self.0.decide(now, &asks[..1])?;
+            self.0.decide(now, &checks[..1])?;
         }
         Ok(decision)
     }
@@ -402,22 +405,22 @@ impl Subject for ChargesFirstLimit {
     fn reserve(
         &mut self,
         now: Timestamp,
-        terms: &ReservationOptions,
+        options: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
     ) -> Reserved {
-        self.0.reserve(now, terms, id, ask)
+        self.0.reserve(now, options, id, ask)
     }
 
     fn close(
         &mut self,
         now: Timestamp,
-        terms: &ReservationOptions,
+        options: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
         actual: Option<u64>,
     ) -> Reserved {
-        self.0.close(now, terms, id, ask, actual)
+        self.0.close(now, options, id, ask, actual)
     }
 }
 

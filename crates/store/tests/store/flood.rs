@@ -23,14 +23,14 @@ fn resident() -> usize {
     pages * 4_096
 }
 
-fn spend(store: &TestStore, ruled: &IdentifiedLimit, key: &[u8], cost: u64) -> (bool, ReplyNote) {
+fn spend(store: &TestStore, limit: &IdentifiedLimit, key: &[u8], cost: u64) -> (bool, ReplyNote) {
     let check = QuotaCheck {
         key: StoreKey::new(key).unwrap(),
-        limit: ruled,
+        limit,
         op: Op::Spend(cost),
     };
-    let (verdict, [answer]) = store.decide_array([check]).unwrap();
-    (verdict.is_admitted(), answer.note)
+    let (outcome, [answer]) = store.decide_array([check]).unwrap();
+    (outcome.is_admitted(), answer.note)
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn what_is_forgiven_is_what_an_oracle_finds_missing() {
             limit: &limits[limit],
             op: Op::Spend(1 + random.below(3)),
         };
-        let (verdict, [answer]) = store.decide_array([check]).unwrap();
-        if verdict.is_admitted() && answer.note == ReplyNote::Plain {
+        let (outcome, [answer]) = store.decide_array([check]).unwrap();
+        if outcome.is_admitted() && answer.note == ReplyNote::Plain {
             live.insert((limit, name), now.after(answer.status.reset_after));
         }
         let before = live.len();

@@ -66,25 +66,19 @@ fn a_thread_that_stood_still_forgives_nobody() {
 #[test]
 fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     let (store, _clock) = store(100);
-    let places = numbered_limit(1, Concurrency::new(10, Nanos::HOUR).unwrap());
+    let leases = numbered_limit(1, Concurrency::new(10, Nanos::HOUR).unwrap());
     let log = numbered_limit(2, SlidingLog::builder(2, Nanos::HOUR).build().unwrap());
-    let ask = |ruled, key: &str, op| {
+    let ask = |limit, key: &str, op| {
         let key = StoreKey::new(key.as_bytes()).unwrap();
-        let (_, [answer]) = store
-            .decide_array([QuotaCheck {
-                key,
-                limit: ruled,
-                op,
-            }])
-            .unwrap();
+        let (_, [answer]) = store.decide_array([QuotaCheck { key, limit, op }]).unwrap();
         answer
     };
     assert_eq!(ask(&log, "denied", Op::Spend(2)).outcome, Outcome::Allow);
     let lease = |n: u32| LeaseId(u128::from(n));
-    let mut held = 0;
+    let mut leases_held = 0;
     loop {
-        let (key, id) = (format!("host-{}", held / 10), lease(held));
-        let answer = ask(&places, &key, Op::Acquire { id, weight: 1 });
+        let (key, id) = (format!("host-{}", leases_held / 10), lease(leases_held));
+        let answer = ask(&leases, &key, Op::Acquire { id, weight: 1 });
         if answer.note == ReplyNote::Overflow {
             assert!(
                 !answer.outcome.is_admitted(),
@@ -92,28 +86,28 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
             );
             break;
         }
-        held += 1;
+        leases_held += 1;
     }
-    assert!(held > 10, "there was room for {held}");
+    assert!(leases_held > 10, "there was room for {leases_held}");
 
     let denied = ask(&log, "denied", Op::Spend(1));
     assert!(!denied.outcome.is_admitted(), "{denied:?}");
-    for n in 0..held {
+    for n in 0..leases_held {
         let key = format!("host-{}", n / 10);
-        let renewed = ask(&places, &key, Op::Renew(lease(n)));
-        assert_eq!(renewed.note, ReplyNote::Plain, "{n} of {held}");
-        let released = ask(&places, &key, Op::Release(lease(n)));
-        assert_eq!(released.note, ReplyNote::Plain, "{n} of {held}");
+        let renewed = ask(&leases, &key, Op::Renew(lease(n)));
+        assert_eq!(renewed.note, ReplyNote::Plain, "{n} of {leases_held}");
+        let released = ask(&leases, &key, Op::Release(lease(n)));
+        assert_eq!(released.note, ReplyNote::Plain, "{n} of {leases_held}");
     }
     let again = Op::Acquire {
         id: lease(0),
         weight: 10,
     };
-    assert_eq!(ask(&places, "host-0", again).outcome, Outcome::Allow);
+    assert_eq!(ask(&leases, "host-0", again).outcome, Outcome::Allow);
 }
 
 /// Fills a table for one key, two groups of seven slots, with keys that are denied for a second.
-fn crowded() -> (TestStore, Arc<ManualClock>) {
+fn full_of_denied_keys() -> (TestStore, Arc<ManualClock>) {
     let (store, clock) = store(1);
     let crowd = numbered_limit(1, bucket(1, Nanos::SECOND));
     for n in 0..1_000 {
@@ -148,7 +142,7 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
         ),
     ];
     for (limit, most) in limits {
-        let (store, clock) = crowded();
+        let (store, clock) = full_of_denied_keys();
         // Two-word states have a table of their own, so fill that too.
         let crowd = numbered_limit(
             4,
@@ -199,7 +193,7 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
 /// States of a limit that was never announced had no priority, so any new key could take their slots, uncounted.
 #[test]
 fn a_limit_that_nobody_announced_is_kept_all_the_same() {
-    let (store, _clock) = crowded();
+    let (store, _clock) = full_of_denied_keys();
     let before = store.usage();
     assert_eq!(before.evictions, 0);
     assert!(
@@ -260,15 +254,11 @@ fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
     ];
     for ([old, new], flood) in [buckets, windows].into_iter().zip(floods) {
         let (store, _clock) = store(40);
-        let spend = |ruled, name: &str, cost| {
+        let spend = |limit, name: &str, cost| {
             let key = StoreKey::new(name.as_bytes()).unwrap();
             let op = Op::Spend(cost);
             store
-                .decide_array([QuotaCheck {
-                    key,
-                    limit: ruled,
-                    op,
-                }])
+                .decide_array([QuotaCheck { key, limit, op }])
                 .unwrap()
                 .0
                 .is_admitted()

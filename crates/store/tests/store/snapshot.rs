@@ -117,7 +117,7 @@ fn only_the_owner_may_read_it_because_it_holds_the_secret() {
 /// Requests that leave a log, a lease and reservations behind.
 fn collections() -> [(IdentifiedLimit, Op); 4] {
     let log = numbered_limit(4, SlidingLog::builder(30, Nanos::HOUR).build().unwrap());
-    let gate = numbered_limit(5, Concurrency::new(3, Nanos::HOUR).unwrap());
+    let concurrency = numbered_limit(5, Concurrency::new(3, Nanos::HOUR).unwrap());
     let lease = Op::Acquire {
         id: LeaseId(1 << 64),
         weight: 2,
@@ -129,22 +129,16 @@ fn collections() -> [(IdentifiedLimit, Op); 4] {
     };
     [
         (log, Op::Spend(2)),
-        (gate, lease),
+        (concurrency, lease),
         (log, reserve),
         (limits()[1], reserve),
     ]
 }
 
-fn ask(store: &TestStore, (ruled, op): &(IdentifiedLimit, Op)) -> bool {
+fn ask(store: &TestStore, (limit, op): &(IdentifiedLimit, Op)) -> bool {
     let (key, op) = (StoreKey::new(b"0").unwrap(), *op);
-    let (verdict, _) = store
-        .decide_array([QuotaCheck {
-            key,
-            limit: ruled,
-            op,
-        }])
-        .unwrap();
-    verdict.is_admitted()
+    let (outcome, _) = store.decide_array([QuotaCheck { key, limit, op }]).unwrap();
+    outcome.is_admitted()
 }
 
 /// A store with everything that can be saved: one-word and two-word states, a log, a lease, reservations, an overflow
@@ -206,7 +200,7 @@ fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
         whole[body..],
         "this is how it is summed"
     );
-    let (mut random, mut believed, mut refused) = (Random(11), 0, 0);
+    let (mut random, mut accepted, mut refused) = (Random(11), 0, 0);
     for word in 2..body / 8 {
         for forged in [0, 1, 1 << 32, u64::MAX >> 1, random.next()] {
             let mut bytes = whole[..body].to_vec();
@@ -217,22 +211,22 @@ fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
                 refused += 1;
                 continue;
             };
-            believed += 1;
+            accepted += 1;
             assert!(store.usage().collection_bytes <= 4 * 512 + (1 << 20));
             for key in ["0", "a"] {
                 spend(&store, key, 1);
             }
-            for (ruled, op) in collections() {
-                ask(&store, &(ruled, op));
+            for (limit, op) in collections() {
+                ask(&store, &(limit, op));
                 let id = ReservationId(7 << 64);
                 if let Op::Reserve { .. } = op {
-                    ask(&store, &(ruled, Op::SettleReserved { id, actual: 3 }));
+                    ask(&store, &(limit, Op::SettleReserved { id, actual: 3 }));
                 }
             }
             store.save(&folder.file()).unwrap();
         }
     }
-    assert!(believed > 100 && refused > 100, "{believed} {refused}");
+    assert!(accepted > 100 && refused > 100, "{accepted} {refused}");
 }
 
 /// Written by the first version, which saved only the tables.
@@ -240,8 +234,8 @@ fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
 fn a_file_of_the_first_version_is_still_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/snapshots/version-1");
     let store = restored(&path, 4).unwrap();
-    for ruled in &limits() {
-        store.add_limit(ruled);
+    for limit in &limits() {
+        store.add_limit(limit);
     }
     assert_eq!(spend(&store, "a", 0), [93; 3]);
     assert_eq!(spend(&store, "b", 1), [0; 3]);

@@ -31,9 +31,12 @@ fn run_threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Op
     drop(done);
     let mut waits = None;
     for n in 0..count {
-        let came = ended.recv_timeout(DEADLINE);
-        assert!(came.is_ok(), "{n} of {count} threads came back: {came:?}");
-        if let Ok(Some(waited)) = came {
+        let result = ended.recv_timeout(DEADLINE);
+        assert!(
+            result.is_ok(),
+            "{n} of {count} threads came back: {result:?}"
+        );
+        if let Ok(Some(waited)) = result {
             waits = Some(waits.unwrap_or(0) + waited);
         }
     }
@@ -96,20 +99,20 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
                 limit: &limits[i],
                 op: Op::Spend(1),
             });
-            let (verdict, _) = store.decide_array(checks).unwrap();
-            admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
+            let (outcome, _) = store.decide_array(checks).unwrap();
+            admitted.fetch_add(u64::from(outcome.is_admitted()), Ordering::Relaxed);
         }
     });
     let (store, limits, admitted) = &*shared;
     assert_eq!(admitted.load(Ordering::Relaxed), LIMIT);
-    for ruled in limits {
+    for limit in limits {
         let check = QuotaCheck {
             key: StoreKey::new(b"shared").unwrap(),
-            limit: ruled,
+            limit,
             op: Op::Peek(1),
         };
         let (_, [answer]) = store.decide_array([check]).unwrap();
-        assert_eq!(answer.status.remaining, 0, "limit {:?}", ruled.id);
+        assert_eq!(answer.status.remaining, 0, "limit {:?}", limit.id);
     }
     assert_ne!(waits, Some(0), "no thread ever had to wait for another");
 }
@@ -121,11 +124,11 @@ fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
     let passing = numbered_limit(2, bucket(10, Nanos::MINUTE));
     store.add_limit(&guarded);
     store.add_limit(&passing);
-    let spend = |store: &TestStore, ruled: &IdentifiedLimit, name: &str| {
+    let spend = |store: &TestStore, limit: &IdentifiedLimit, name: &str| {
         let key = StoreKey::new(name.as_bytes()).unwrap();
         let check = QuotaCheck {
             key,
-            limit: ruled,
+            limit,
             op: Op::Spend(1),
         };
         store.decide_array([check]).unwrap().0.is_admitted()

@@ -14,7 +14,7 @@ pub(super) const MOST: u64 = 5;
 
 #[derive(Debug)]
 pub(super) struct Case {
-    pub(super) ruled: IdentifiedLimit,
+    pub(super) limit: IdentifiedLimit,
     /// Core's promise: the longest wait for one unit after the clock went back.
     pub(super) bound: Nanos,
     /// The most units admitted while the clock runs from there to the bound.
@@ -25,7 +25,7 @@ impl Case {
     /// The operation that takes this many units. Each concurrency lease needs a new id, so `number` must be new each
     /// time.
     pub(super) fn take(&self, cost: u64, number: u128) -> Op {
-        match self.ruled.limit.quota() {
+        match self.limit.limit.quota() {
             Quota::Concurrency(_) => Op::Acquire {
                 id: LeaseId(number),
                 weight: cost,
@@ -35,7 +35,7 @@ impl Case {
     }
 
     pub(super) fn is_concurrency(&self) -> bool {
-        matches!(self.ruled.limit.quota(), Quota::Concurrency(_))
+        matches!(self.limit.limit.quota(), Quota::Concurrency(_))
     }
 }
 
@@ -53,8 +53,8 @@ pub(super) fn cases() -> Vec<Case> {
         .build()
         .unwrap();
     let places = Concurrency::new(MOST, refill).unwrap();
-    let case = |ruled, bound, admitted_within_bound| Case {
-        ruled,
+    let case = |limit, bound, admitted_within_bound| Case {
+        limit,
         bound,
         admitted_within_bound,
     };

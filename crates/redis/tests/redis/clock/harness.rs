@@ -99,8 +99,8 @@ impl ClockHarness {
         self.taken
     }
 
-    pub(super) async fn ask(&self, key: &str, ruled: &IdentifiedLimit, op: Op) -> StoreReply {
-        decide_one(&self.store, key, ruled, op).await.unwrap()
+    pub(super) async fn ask(&self, key: &str, limit: &IdentifiedLimit, op: Op) -> StoreReply {
+        decide_one(&self.store, key, limit, op).await.unwrap()
     }
 
     /// Asks the store and core, at the instant at which the store decided. Core keeps its state forever. Both must
@@ -109,17 +109,17 @@ impl ClockHarness {
         &self,
         model: &mut Model,
         key: &str,
-        ruled: &IdentifiedLimit,
+        limit: &IdentifiedLimit,
         op: Op,
     ) -> StoreReply {
-        let answer = self.ask(key, ruled, op).await;
+        let answer = self.ask(key, limit, op).await;
         let at = answer.receipt.at;
         let ahead = at.since(self.now());
         assert!(at >= self.now() && ahead <= self.slack(), "{ahead:?} ahead");
         let expected = model
-            .step(&ruled.limit, at, op, ReservationRetention::default())
+            .step(&limit.limit, at, op, ReservationRetention::default())
             .unwrap();
-        assert_eq!(answer, expected, "{op:?} on {ruled:?}");
+        assert_eq!(answer, expected, "{op:?} on {limit:?}");
         answer
     }
 
@@ -184,12 +184,12 @@ impl ClockHarness {
     /// The fault of a reply that must be that of an unused limit.
     pub(super) fn staleness_fault(
         answer: &StoreReply,
-        ruled: &IdentifiedLimit,
+        limit: &IdentifiedLimit,
         op: Op,
     ) -> Option<String> {
         let fresh = Model::default()
             .step(
-                &ruled.limit,
+                &limit.limit,
                 answer.receipt.at,
                 op,
                 ReservationRetention::default(),

@@ -15,27 +15,27 @@ const PARTS: u64 = 40;
 /// Requests everything at once, then single units, and returns how many units were admitted and the last reply. (Single
 /// units would not fill a bucket on Valkey, whose held clock wavers.) Afterwards every key has an expiry, not before
 /// its state's end and not after the bound.
-async fn fill(rig: &mut ClockHarness, model: &mut Model, case: &Case) -> (u64, StoreReply) {
+async fn fill(harness: &mut ClockHarness, model: &mut Model, case: &Case) -> (u64, StoreReply) {
     let (mut admitted, mut last) = (0, StoreReply::EMPTY);
     for cost in [MOST, 1, 1, 1, 1, 1, 1] {
-        let take = case.take(cost, rig.number());
-        last = rig.agree(model, "alice", &case.ruled, take).await;
+        let take = case.take(cost, harness.number());
+        last = harness.agree(model, "alice", &case.limit, take).await;
         admitted += cost * u64::from(last.outcome.is_admitted());
     }
-    let names = rig.names();
+    let names = harness.names();
     assert_eq!(names.len(), 1, "{names:?}");
-    let fault = rig.lifetime_fault(&names[0], needed_until(&last));
+    let fault = harness.lifetime_fault(&names[0], needed_until(&last));
     assert_eq!(fault, None, "{case:?}");
     let reset = last.status.reset_after;
     assert!(reset <= case.bound, "{reset:?} for {case:?}");
     (admitted, last)
 }
 
-async fn go_back(rig: &mut ClockHarness, case: &Case, step: Nanos) {
+async fn go_back(harness: &mut ClockHarness, case: &Case, step: Nanos) {
     let mut alice = Model::default();
-    assert_eq!(fill(rig, &mut alice, case).await.0, MOST, "{case:?}");
-    rig.set_back(step);
-    let (minted, denied) = fill(rig, &mut alice, case).await;
+    assert_eq!(fill(harness, &mut alice, case).await.0, MOST, "{case:?}");
+    harness.set_back(step);
+    let (minted, denied) = fill(harness, &mut alice, case).await;
     assert_eq!(minted, 0, "{step:?} back under {case:?}");
     let Outcome::Deny { retry_after } = denied.outcome else {
         panic!("{denied:?} under {case:?}");
@@ -47,20 +47,20 @@ async fn go_back(rig: &mut ClockHarness, case: &Case, step: Nanos) {
         Nanos::from_nanos(case.bound.as_nanos() / PARTS).saturating_add(Nanos::from_millis(2));
     let mut admitted = 0;
     for _ in 0..PARTS {
-        rig.advance(part);
-        admitted += fill(rig, &mut alice, case).await.0;
+        harness.advance(part);
+        admitted += fill(harness, &mut alice, case).await.0;
     }
     assert!(admitted > 0, "{step:?} back locks out of {case:?}");
     let most = case.admitted_within_bound;
     assert!(admitted <= most, "{admitted} after {step:?} for {case:?}");
-    rig.command::<()>(&["FLUSHALL"]);
+    harness.command::<()>(&["FLUSHALL"]);
 }
 
 async fn go_back_everywhere(step: Nanos) {
     for kind in [Kind::Redis, Kind::NewValkey] {
         for case in cases() {
-            let mut rig = ClockHarness::start(kind).await;
-            go_back(&mut rig, &case, step).await;
+            let mut harness = ClockHarness::start(kind).await;
+            go_back(&mut harness, &case, step).await;
         }
     }
 }
@@ -84,15 +84,15 @@ async fn s_26_a_clock_set_back_to_1970_mints_nothing_and_locks_nobody_out() {
 #[tokio::test]
 async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
     for kind in [Kind::Redis, Kind::NewValkey] {
-        let mut rig = ClockHarness::start(kind).await;
+        let mut harness = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();
-            assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
+            assert_eq!(fill(&mut harness, &mut alice, &case).await.0, MOST);
             for _ in 0..24 {
-                rig.set_back(Nanos::HOUR);
-                assert_eq!(fill(&mut rig, &mut alice, &case).await.0, 0, "{case:?}");
+                harness.set_back(Nanos::HOUR);
+                assert_eq!(fill(&mut harness, &mut alice, &case).await.0, 0, "{case:?}");
             }
-            rig.command::<()>(&["FLUSHALL"]);
+            harness.command::<()>(&["FLUSHALL"]);
         }
     }
 }
@@ -101,18 +101,18 @@ async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
 async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
     for kind in [Kind::Redis, Kind::NewValkey] {
         for step in [Nanos::HOUR, Nanos::DAY] {
-            let mut rig = ClockHarness::start(kind).await;
+            let mut harness = ClockHarness::start(kind).await;
             for case in cases() {
                 let mut alice = Model::default();
-                assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
-                rig.advance(step);
-                let minted = fill(&mut rig, &mut alice, &case).await.0;
+                assert_eq!(fill(&mut harness, &mut alice, &case).await.0, MOST);
+                harness.advance(step);
+                let minted = fill(&mut harness, &mut alice, &case).await.0;
                 // A day that has not ended refills nothing; every other limit is full again.
                 let is_over = minted == MOST || case.bound > step;
                 assert!(minted <= MOST && is_over, "{minted} under {case:?}");
-                rig.set_back(step);
-                assert_eq!(fill(&mut rig, &mut alice, &case).await.0, 0, "{case:?}");
-                rig.command::<()>(&["FLUSHALL"]);
+                harness.set_back(step);
+                assert_eq!(fill(&mut harness, &mut alice, &case).await.0, 0, "{case:?}");
+                harness.command::<()>(&["FLUSHALL"]);
             }
         }
     }
@@ -122,18 +122,18 @@ async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
 #[tokio::test]
 async fn s_26_a_key_lost_to_a_short_jump_ahead_costs_at_most_one_burst() {
     for kind in [Kind::Redis, Kind::NewValkey] {
-        let mut rig = ClockHarness::start(kind).await;
+        let mut harness = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();
-            assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
-            let name = rig.names().remove(0);
-            rig.advance(case.bound.saturating_add(Nanos::SECOND));
+            assert_eq!(fill(&mut harness, &mut alice, &case).await.0, MOST);
+            let name = harness.names().remove(0);
+            harness.advance(case.bound.saturating_add(Nanos::SECOND));
             // Reading an expired key deletes it.
-            assert_eq!(rig.survival_fault(&name), None);
-            rig.set_back(case.bound.saturating_add(Nanos::SECOND));
+            assert_eq!(harness.survival_fault(&name), None);
+            harness.set_back(case.bound.saturating_add(Nanos::SECOND));
             let mut forgotten = Model::default();
-            assert_eq!(fill(&mut rig, &mut forgotten, &case).await.0, MOST);
-            rig.command::<()>(&["FLUSHALL"]);
+            assert_eq!(fill(&mut harness, &mut forgotten, &case).await.0, MOST);
+            harness.command::<()>(&["FLUSHALL"]);
         }
     }
 }

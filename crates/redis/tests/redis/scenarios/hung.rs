@@ -13,27 +13,27 @@ use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_goes_on() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(4));
-    let store = Arc::new(rig.store(DEADLINE).await);
-    let primed = rig.prime(&store, "alice").await;
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(4));
+    let store = Arc::new(proxied.store(DEADLINE).await);
+    let primed = proxied.prime(&store, "alice").await;
     let load = LoadGenerator::start(&[store], &["alice"; 8], limit(), Duration::from_millis(2));
     load.go_on(40).await;
-    rig.node.pause();
+    proxied.node.pause();
     wait_until("calls end at their deadline", || async {
         load.failures() >= 8
     })
     .await;
     load.go_on(200).await;
-    rig.node.resume();
+    proxied.node.resume();
     let healed = monotonic();
     load.until_answered(80).await;
     let history = load.end().await;
     // Calls sent before the pause run when the server resumes, and count as spent, once.
-    let moved = rig.state("alice") - primed;
+    let moved = proxied.state("alice") - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
-    let sent = rig.proxy.counters().commands("EVALSHA");
-    let carried_out = rig.node.calls("evalsha");
+    let sent = proxied.proxy.counters().commands("EVALSHA");
+    let carried_out = proxied.node.calls("evalsha");
     assert!(carried_out <= sent, "{carried_out} of {sent}");
     let asked = history.records.len() as u64 + 1;
     assert!(sent <= asked, "{sent} commands for {asked} questions");
@@ -52,21 +52,21 @@ async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_02_a_server_that_comes_back_empty_costs_one_burst_and_one_that_kept_its_state_none() {
     for is_kept in [true, false] {
-        let _alone = exclusive().await;
+        let _exclusive = exclusive().await;
         let kept = ["--appendonly", "yes", "--appendfsync", "always"];
-        let mut rig = ProxiedServer::start(if is_kept { &kept } else { &[] }, seed(2));
-        let store = Arc::new(rig.store(DEADLINE).await);
-        rig.prime(&store, "alice").await;
+        let mut proxied = ProxiedServer::start(if is_kept { &kept } else { &[] }, seed(2));
+        let store = Arc::new(proxied.store(DEADLINE).await);
+        proxied.prime(&store, "alice").await;
         let small = crate::server_time::numbered_limit(1, super::bucket_of(20));
         let load =
             LoadGenerator::start(&[store], &["alice", "bob"], small, Duration::from_millis(1));
         load.go_on(100).await;
-        rig.node.kill();
+        proxied.node.kill();
         wait_until("calls fail", || async { load.failures() >= 8 }).await;
         if is_kept {
-            rig.node.restart();
+            proxied.node.restart();
         } else {
-            rig.node.restart_empty();
+            proxied.node.restart_empty();
         }
         let healed = monotonic();
         load.until_answered(100).await;

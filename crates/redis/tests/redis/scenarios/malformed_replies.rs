@@ -19,11 +19,11 @@ use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_charged() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(9));
-    let store = Arc::new(rig.store(LONG_TIMEOUT).await);
-    let primed = rig.prime(&store, "alice").await;
-    rig.proxy.change(|toxics| {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(9));
+    let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
+    let primed = proxied.prime(&store, "alice").await;
+    proxied.proxy.change(|toxics| {
         toxics.back.slices = Some(Slices {
             bytes: NonZeroUsize::MIN,
             pause: Duration::from_millis(1),
@@ -33,46 +33,47 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     let load = LoadGenerator::start(&stores, &["alice"; 4], limit(), Duration::from_millis(1));
     load.go_on(12).await;
     // Held back, then released at once.
-    rig.proxy.change(|toxics| {
+    proxied.proxy.change(|toxics| {
         toxics.back.slices = None;
         toxics.back.silence = Silence::Held;
     });
     wait_until("all wait for an answer", || async {
-        rig.proxy.counters().commands("EVALSHA") >= load.rounds() + 1 + 4
+        proxied.proxy.counters().commands("EVALSHA") >= load.rounds() + 1 + 4
     })
     .await;
-    rig.proxy.heal();
+    proxied.proxy.heal();
     load.go_on(20).await;
     let history = load.end().await;
-    let moved = rig.state("alice") - primed;
+    let moved = proxied.state("alice") - primed;
     let spent = spends_exactly(&history, "alice", bucket(), moved).unwrap();
 
     // The connection ends in the middle of a reply: the store cannot know the result, and the server has charged.
     for ending in [Ending::Close, Ending::Reset] {
-        let connected = rig.store_with(LONG_TIMEOUT, |options| options.connections = 1);
+        let connected = proxied.store_with(LONG_TIMEOUT, |options| options.connections = 1);
         let connected = connected.await;
         decide_one(&connected, "alice", &limit(), Op::Spend(0))
             .await
             .unwrap();
-        rig.proxy
+        proxied
+            .proxy
             .change(|toxics| toxics.back.limit = Some(Limit { bytes: 0, ending }));
         let error = decide_one(&connected, "alice", &limit(), Op::Spend(1))
             .await
             .unwrap_err();
         assert!(error.may_have_charged(), "{ending:?}: {error}");
-        rig.proxy.heal();
+        proxied.proxy.heal();
     }
-    let charged = (rig.state("alice") - primed) / bucket().interval;
+    let charged = (proxied.state("alice") - primed) / bucket().interval;
     assert_eq!(charged, spent + 2);
     Outcome::of("S-09 sliced replies").lost(2).tell();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(10));
-    let store = rig.store(DEADLINE).await;
-    let primed = rig.prime(&store, "alice").await;
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(10));
+    let store = proxied.store(DEADLINE).await;
+    let primed = proxied.prime(&store, "alice").await;
     let memory = resident();
     let deep = [b"*1\r\n".repeat(2_000), b":1\r\n".to_vec()].concat();
     let wide = [
@@ -96,7 +97,7 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
     ];
     let slow = DEADLINE + super::SLACK;
     for bytes in forged {
-        rig.proxy.replace_replies("EVALSHA", 1, bytes);
+        proxied.proxy.replace_replies("EVALSHA", 1, bytes);
         let began = monotonic();
         let error = decide_one(&store, "alice", &limit(), Op::Spend(1))
             .await
@@ -111,7 +112,7 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
         })
         .await;
     }
-    let charged = (rig.state("alice") - primed) / bucket().interval;
+    let charged = (proxied.state("alice") - primed) / bucket().interval;
     assert_eq!(charged, forged.len() as u64, "each once");
     let grown = resident().saturating_sub(memory) >> 20;
     assert!(grown < 64, "{grown} MiB");
@@ -122,10 +123,10 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(11));
-    let store = Arc::new(rig.store(LONG_TIMEOUT).await);
-    rig.prime(&store, "alice").await;
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(11));
+    let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
+    proxied.prime(&store, "alice").await;
     let lines = [
         ("LOADING Redis is loading", StoreErrorKind::Refused),
         ("READONLY You can't write", StoreErrorKind::Refused),
@@ -146,7 +147,7 @@ async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
     ];
     for (line, kind) in lines {
         // All concurrent callers get the error, and no task ends because of it.
-        rig.proxy.answer_with_error("EVALSHA", 8, line);
+        proxied.proxy.answer_with_error("EVALSHA", 8, line);
         let mut calls = JoinSet::new();
         for _ in 0..8 {
             let store = Arc::clone(&store);
@@ -163,7 +164,7 @@ async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
             }
         }
         assert!(refused > 0, "{line}");
-        rig.proxy.stop_meddling();
+        proxied.proxy.stop_meddling();
         wait_until("it is asked again", || async {
             decide_one(&store, "alice", &limit(), Op::Spend(0))
                 .await

@@ -15,15 +15,15 @@ use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_14_out_of_memory_is_refused_and_charges_nothing() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&["--maxmemory-policy", "noeviction"], seed(14));
-    let store = Arc::new(rig.store(LONG_TIMEOUT).await);
-    let primed = rig.prime(&store, "alice").await;
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&["--maxmemory-policy", "noeviction"], seed(14));
+    let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
+    let primed = proxied.prime(&store, "alice").await;
     let stores = [Arc::clone(&store)];
     let load = LoadGenerator::start(&stores, &["alice"; 2], limit(), Duration::from_millis(2));
     load.go_on(20).await;
     // Less than an empty server needs.
-    rig.node.tell(&["CONFIG", "SET", "maxmemory", "100kb"]);
+    proxied.node.tell(&["CONFIG", "SET", "maxmemory", "100kb"]);
     wait_until("it refuses", || async { load.failures() > 20 }).await;
     for key in ["alice", "somebody new"] {
         let error = decide_one(&store, key, &limit(), Op::Spend(1))
@@ -32,10 +32,10 @@ async fn s_14_out_of_memory_is_refused_and_charges_nothing() {
         assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
         assert!(error.to_string().contains("OOM"), "{error}");
     }
-    rig.node.tell(&["CONFIG", "SET", "maxmemory", "0"]);
+    proxied.node.tell(&["CONFIG", "SET", "maxmemory", "0"]);
     load.until_answered(20).await;
     let history = load.end().await;
-    let spent = spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
+    let spent = spends(&history, "alice", bucket(), proxied.state("alice") - primed).unwrap();
     assert_eq!(
         (spent.units, spent.unheard),
         (spent.heard, 0),
@@ -48,12 +48,12 @@ async fn s_14_out_of_memory_is_refused_and_charges_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_15_each_eviction_costs_at_most_a_burst_and_is_warned_of() {
     const SMALL: u64 = 10;
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&["--maxmemory-policy", "allkeys-random"], seed(15));
-    let store = Arc::new(rig.store(LONG_TIMEOUT).await);
-    let used: u64 = rig.node.info("used_memory").unwrap().parse().unwrap();
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&["--maxmemory-policy", "allkeys-random"], seed(15));
+    let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
+    let used: u64 = proxied.node.info("used_memory").unwrap().parse().unwrap();
     let most = (used + 300_000).to_string();
-    rig.node.tell(&["CONFIG", "SET", "maxmemory", &most]);
+    proxied.node.tell(&["CONFIG", "SET", "maxmemory", &most]);
     let found = store.inspect().await;
     assert!(
         found
@@ -68,9 +68,10 @@ async fn s_15_each_eviction_costs_at_most_a_burst_and_is_warned_of() {
     load.go_on(20 * 15).await;
     // Keys of another application evict ours.
     let filler = "x".repeat(2_000);
-    let evicted = || -> u64 { rig.node.info("evicted_keys").unwrap().parse().unwrap() };
+    let evicted = || -> u64 { proxied.node.info("evicted_keys").unwrap().parse().unwrap() };
     for number in 0..1_000 {
-        rig.node
+        proxied
+            .node
             .tell(&["SET", &format!("other {number}"), &filler, "EX", "600"]);
     }
     load.go_on(20 * 15).await;
@@ -81,6 +82,6 @@ async fn s_15_each_eviction_costs_at_most_a_burst_and_is_warned_of() {
     let worst = within(evicted()).unwrap();
     assert!(within(0).is_err(), "some of the evicted were ours");
     let day = Duration::from_hours(24);
-    times_to_live(&rig.node.times_to_live(), day * 12).unwrap();
+    times_to_live(&proxied.node.times_to_live(), day * 12).unwrap();
     Outcome::of("S-15 evicted").worst(&worst).tell();
 }

@@ -118,7 +118,7 @@ async fn a_wrong_password_is_nobody_until_it_is_right() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let rights = "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
         +cluster|slots +asking";

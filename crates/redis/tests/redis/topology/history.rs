@@ -12,9 +12,9 @@ pub(super) struct Tally {
     /// May have charged.
     pub(super) ambiguous: u64,
     /// Have not charged.
-    pub(super) refused: u64,
+    pub(super) not_charged: u64,
     /// Error messages and how often each occurred.
-    pub(super) said: BTreeMap<String, u64>,
+    pub(super) errors: BTreeMap<String, u64>,
 }
 
 impl Tally {
@@ -24,18 +24,18 @@ impl Tally {
             Ok(false) => self.denied += 1,
             Err(error) => {
                 assert_ne!(error.kind(), StoreErrorKind::BadRequest, "{error}");
-                *self.said.entry(error.to_string()).or_default() += 1;
+                *self.errors.entry(error.to_string()).or_default() += 1;
                 if error.may_have_charged() {
                     self.ambiguous += 1;
                 } else {
-                    self.refused += 1;
+                    self.not_charged += 1;
                 }
             }
         }
     }
 
     pub(super) fn failed(&self) -> u64 {
-        self.ambiguous + self.refused
+        self.ambiguous + self.not_charged
     }
 }
 
@@ -54,7 +54,11 @@ pub(super) fn check(
         if tally.admitted > bound {
             return Err(format!("{key}: {} admitted of {bound}", tally.admitted));
         }
-        if tally.said.keys().any(|said| said.contains("CROSSSLOT")) {
+        if tally
+            .errors
+            .keys()
+            .any(|errors| errors.contains("CROSSSLOT"))
+        {
             return Err(format!("{key}: a call had keys of two slots"));
         }
     }
@@ -103,8 +107,8 @@ mod tests {
     #[test]
     fn control_a_call_with_keys_of_two_slots_is_noticed() {
         let mut history = history(1, 0, 0);
-        let said = "the store refused: error code CROSSSLOT".to_owned();
-        history.get_mut("alice").unwrap().said.insert(said, 1);
+        let errors = "the store refused: error code CROSSSLOT".to_owned();
+        history.get_mut("alice").unwrap().errors.insert(errors, 1);
         assert!(check(&history, 10, |_| 0).is_err());
     }
 }

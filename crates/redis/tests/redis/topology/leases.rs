@@ -21,17 +21,17 @@ async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
         let key = StoreKey::new(key.as_bytes()).unwrap();
         let mut units = 0;
         for (store, id) in stores.iter().cycle().zip(1..=4) {
-            let want = LeaseSpec {
+            let lease = LeaseSpec {
                 id: QuotaLeaseId(id),
                 min_units: 1,
                 max_units: 4,
                 duration: tollgate_core::Nanos::HOUR,
             };
-            let errand = LeaseRequest {
-                lease: Some(want),
+            let request = LeaseRequest {
+                lease: Some(lease),
                 ..LeaseRequest::default()
             };
-            units += store.lend(tag, key, &limit, &errand).await.unwrap().units;
+            units += store.lend(tag, key, &limit, &request).await.unwrap().units;
         }
         assert_eq!(units, BURST);
     }
@@ -39,7 +39,7 @@ async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let stores = [
         store_at(cluster.url(), LONG_TIMEOUT).await,
@@ -74,10 +74,10 @@ async fn shards_lend_what_is_theirs() {
     ];
     borrow_all(&stores, None).await;
     for key in keys(12) {
-        let book = format!("{}~", name_of(&key));
+        let leased_bucket = format!("{}~", name_of(&key));
         let homes = nodes
             .iter()
-            .filter(|node| node.ask(&["EXISTS", &book]) == "1");
+            .filter(|node| node.ask(&["EXISTS", &leased_bucket]) == "1");
         assert_eq!(homes.count(), 1, "{key}");
     }
 }

@@ -35,7 +35,7 @@ impl LoadGenerator {
             let store = Arc::clone(&stores[index % stores.len()]);
             let (key, over, rounds) = (key.clone(), Arc::clone(&is_over), Arc::clone(&rounds));
             spenders.spawn(async move {
-                let ruleds: Vec<IdentifiedLimit> = (1..=limits)
+                let limits: Vec<IdentifiedLimit> = (1..=limits)
                     .map(|id| numbered_limit(id, slow_bucket(burst)))
                     .collect();
                 let mut tally = Tally::default();
@@ -43,7 +43,7 @@ impl LoadGenerator {
                 let mut pace = tokio::time::interval(std::time::Duration::from_millis(2));
                 pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
                 while !over.load(Ordering::Relaxed) {
-                    tally.add(spend(&store, &key, &ruleds).await);
+                    tally.add(spend(&store, &key, &limits).await);
                     rounds.fetch_add(1, Ordering::Relaxed);
                     pace.tick().await;
                 }
@@ -75,9 +75,9 @@ impl LoadGenerator {
             known.admitted += tally.admitted;
             known.denied += tally.denied;
             known.ambiguous += tally.ambiguous;
-            known.refused += tally.refused;
-            for (said, count) in tally.said {
-                *known.said.entry(said).or_default() += count;
+            known.not_charged += tally.not_charged;
+            for (errors, count) in tally.errors {
+                *known.errors.entry(errors).or_default() += count;
             }
         }
         history
@@ -88,19 +88,19 @@ impl LoadGenerator {
 pub(super) async fn spend(
     store: &RedisStore,
     key: &str,
-    ruleds: &[IdentifiedLimit],
+    limits: &[IdentifiedLimit],
 ) -> Result<bool, StoreError> {
-    let checks: Vec<QuotaCheck<'_>> = ruleds
+    let checks: Vec<QuotaCheck<'_>> = limits
         .iter()
-        .map(|ruled| QuotaCheck {
+        .map(|limit| QuotaCheck {
             key: StoreKey::new(key.as_bytes()).unwrap(),
-            limit: ruled,
+            limit,
             op: Op::Spend(1),
         })
         .collect();
     let mut answers = vec![StoreReply::EMPTY; checks.len()];
-    let verdict = store.decide(&checks, &mut answers).await?;
-    Ok(verdict.is_admitted())
+    let outcome = store.decide(&checks, &mut answers).await?;
+    Ok(outcome.is_admitted())
 }
 
 /// This many keys.

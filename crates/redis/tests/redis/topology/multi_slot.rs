@@ -18,7 +18,7 @@ use tollgate_store::{
 };
 use tollgate_testkit::redis::{Cluster, Kind, Node};
 
-use super::shards::{home_of, url};
+use super::shards::{shard_of, url};
 use super::{exclusive, name_of, store_at, wait_until};
 use crate::fake_server::LossyRelay;
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
@@ -30,15 +30,15 @@ fn servers(count: usize) -> Vec<Node> {
 }
 
 /// Decides several checks in one batch.
-async fn all(
+async fn decide_all(
     store: &RedisStore,
     asked: &[(&str, &IdentifiedLimit, Op)],
 ) -> Result<(bool, Vec<StoreReply>), StoreError> {
     let checks: Vec<QuotaCheck<'_>> = asked
         .iter()
-        .map(|(key, ruled, op)| QuotaCheck {
+        .map(|(key, limit, op)| QuotaCheck {
             key: StoreKey::new(key.as_bytes()).unwrap(),
-            limit: ruled,
+            limit,
             op: *op,
         })
         .collect();
@@ -46,19 +46,21 @@ async fn all(
     let verdict = store.decide(&checks, &mut answers).await?;
     assert_eq!(
         verdict.is_admitted(),
-        answers.iter().all(|answer| answer.outcome.is_admitted())
+        answers
+            .iter()
+            .all(|answer| answer.outcome.is_admitted())
     );
     Ok((verdict.is_admitted(), answers))
 }
 
 /// A key on the first server and a key on the second.
-async fn far_apart(store: &RedisStore, nodes: &[Node]) -> (String, String) {
+async fn keys_on_both(store: &RedisStore, nodes: &[Node]) -> (String, String) {
     let limit = numbered_limit(1, slow_bucket(1_000));
     let mut found = [None, None];
     for number in 0.. {
         let key = format!("user {number}");
         decide_one(store, &key, &limit, Op::Spend(1)).await.unwrap();
-        if let Some(place) = found.get_mut(home_of(nodes, &key).unwrap()) {
+        if let Some(place) = found.get_mut(shard_of(nodes, &key).unwrap()) {
             place.get_or_insert(key);
         }
         if let [Some(first), Some(second)] = &found {
@@ -72,15 +74,15 @@ async fn far_apart(store: &RedisStore, nodes: &[Node]) -> (String, String) {
     unreachable!()
 }
 
-async fn remaining(store: &RedisStore, key: &str, ruled: &IdentifiedLimit) -> u64 {
-    let looking = match ruled.limit.quota() {
+async fn remaining(store: &RedisStore, key: &str, limit: &IdentifiedLimit) -> u64 {
+    let peek = match limit.limit.quota() {
         tollgate_core::limit::Quota::Concurrency(_) => Op::Acquire {
             id: LeaseId(0),
             weight: 0,
         },
         _ => Op::Spend(0),
     };
-    let answer = decide_one(store, key, ruled, looking).await.unwrap();
+    let answer = decide_one(store, key, limit, peek).await.unwrap();
     answer.status.remaining
 }
 
@@ -128,7 +130,7 @@ fn charges() -> [(Limit, Op); 8] {
 async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
     let nodes = servers(2);
     let store = store_at(url(&nodes), LONG_TIMEOUT).await;
-    let (first, second) = far_apart(&store, &nodes).await;
+    let (first, second) = keys_on_both(&store, &nodes).await;
     let hour = Nanos::HOUR;
     let used_up = numbered_limit(99, slow_bucket(1));
     decide_one(&store, &second, &used_up, Op::Spend(1))
@@ -149,7 +151,7 @@ async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
                 (second.as_str(), &used_up, Op::Spend(1)),
                 (first.as_str(), &reserve, reserving),
             ];
-            let (is_admitted, answers) = all(&store, &asked).await.unwrap();
+            let (is_admitted, answers) = decide_all(&store, &asked).await.unwrap();
             assert!(!is_admitted && !answers[1].outcome.is_admitted());
             assert!(answers[0].outcome.is_admitted(), "{op:?}: by itself");
             assert!(answers.iter().all(|answer| answer.receipt.cost == 0));
@@ -163,7 +165,7 @@ async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
             (first.as_str(), &limit, op),
             (second.as_str(), &free, Op::Spend(1)),
         ];
-        let (is_admitted, answers) = all(&store, &asked).await.unwrap();
+        let (is_admitted, answers) = decide_all(&store, &asked).await.unwrap();
         assert!(is_admitted && answers.iter().all(|answer| answer.receipt.cost > 0));
         assert!(remaining(&store, &first, &limit).await < before, "{op:?}");
         assert_eq!(remaining(&store, &second, &free).await, 0);
@@ -173,7 +175,7 @@ async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await);
     // More room than there are concurrent clients, so that charges of batches in progress deny no other.
@@ -192,7 +194,7 @@ async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
                     ("alice", &narrow, Op::Spend(1)),
                     ("route", &wide, Op::Spend(2)),
                 ];
-                admitted += u64::from(all(&store, &asked).await.unwrap().0);
+                admitted += u64::from(decide_all(&store, &asked).await.unwrap().0);
             }
             admitted
         });
@@ -209,7 +211,7 @@ async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i11_keys_under_one_tag_are_decided_together() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
     let limits: Vec<IdentifiedLimit> = (1..=6)
@@ -221,9 +223,9 @@ async fn i11_keys_under_one_tag_are_decided_together() {
         let checks: Vec<QuotaCheck<'_>> = keys
             .iter()
             .zip(&limits)
-            .map(|(key, ruled)| QuotaCheck {
+            .map(|(key, limit)| QuotaCheck {
                 key: StoreKey::new(key.as_bytes()).unwrap(),
-                limit: ruled,
+                limit,
                 op: Op::Spend(1),
             })
             .collect();
@@ -269,7 +271,7 @@ impl TwoServers {
             nodes[1].address()
         );
         let direct = store_at(url(&nodes), LONG_TIMEOUT).await;
-        let (first, second) = far_apart(&direct, &nodes).await;
+        let (first, second) = keys_on_both(&direct, &nodes).await;
         let store = Arc::new(store_at(relayed, deadline).await);
         let limit = numbered_limit(1, slow_bucket(10));
         decide_one(&direct, &first, &limit, Op::Spend(5))
@@ -301,7 +303,7 @@ impl TwoServers {
                 (first.as_str(), &limit, Op::Spend(1)),
                 (second.as_str(), &limit, Op::Spend(1)),
             ];
-            all(&store, &asked).await
+            decide_all(&store, &asked).await
         });
         wait_until("the first server is charged", || async {
             self.left().await == 4
@@ -376,7 +378,7 @@ async fn i11_a_batch_that_nobody_waits_for_any_more_is_given_back_too() {
 async fn i11_a_server_that_is_not_there_costs_nothing_elsewhere() {
     let mut nodes = servers(2);
     let store = store_at(url(&nodes), LONG_TIMEOUT).await;
-    let (first, second) = far_apart(&store, &nodes).await;
+    let (first, second) = keys_on_both(&store, &nodes).await;
     let limit = numbered_limit(1, slow_bucket(10));
     nodes[1].kill();
     let asked = [
@@ -384,12 +386,12 @@ async fn i11_a_server_that_is_not_there_costs_nothing_elsewhere() {
         (second.as_str(), &limit, Op::Spend(1)),
     ];
     wait_until("it is known to be gone", || async {
-        let error = all(&store, &asked).await.unwrap_err();
+        let error = decide_all(&store, &asked).await.unwrap_err();
         error.kind() == StoreErrorKind::Unreachable
     })
     .await;
     for _ in 0..10 {
-        let error = all(&store, &asked).await.unwrap_err();
+        let error = decide_all(&store, &asked).await.unwrap_err();
         assert!(error.is_safe_to_retry(), "{error}");
         assert_eq!(remaining(&store, &first, &limit).await, 10);
     }
@@ -399,7 +401,7 @@ async fn i11_a_server_that_is_not_there_costs_nothing_elsewhere() {
 async fn i11_a_flood_that_one_server_refuses_is_hardly_charged_to_the_other() {
     let nodes = servers(2);
     let store = store_at(url(&nodes), LONG_TIMEOUT).await;
-    let (first, second) = far_apart(&store, &nodes).await;
+    let (first, second) = keys_on_both(&store, &nodes).await;
     let (free, used_up) = (
         numbered_limit(1, slow_bucket(1_000)),
         numbered_limit(2, slow_bucket(1)),
@@ -413,7 +415,7 @@ async fn i11_a_flood_that_one_server_refuses_is_hardly_charged_to_the_other() {
         (second.as_str(), &used_up, Op::Spend(1)),
     ];
     for _ in 0..100 {
-        assert!(!all(&store, &asked).await.unwrap().0);
+        assert!(!decide_all(&store, &asked).await.unwrap().0);
     }
     let stats = nodes[0].ask(&["INFO", "commandstats"]);
     let writes = tollgate_testkit::redis::info::command(&stats, "set").map_or(0, |stat| stat.calls);

@@ -10,19 +10,19 @@ use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 #[tokio::test]
 async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
     assert_eq!(store.partition_count(), 64);
-    for part in 0..store.partition_count() {
-        assert_eq!(store.probe(part).await, Ok(()), "{part}");
+    for partition in 0..store.partition_count() {
+        assert_eq!(store.probe(partition).await, Ok(()), "{partition}");
     }
     assert!(store.probe(64).await.is_err());
     let keys = (0..1_000_u32).map(u32::to_be_bytes);
-    let parts: HashSet<usize> = keys
+    let partitions: HashSet<usize> = keys
         .map(|key| store.partition_of(&StoreKey::new(&key).unwrap(), None))
         .collect();
-    assert_eq!(parts.len(), 64, "keys lie everywhere");
+    assert_eq!(partitions.len(), 64, "keys lie everywhere");
     let tag = StoreKey::new(b"tag").unwrap();
     let own = store.partition_of(&tag, None);
     for name in [b"a", b"b", b"c"] {
@@ -35,15 +35,15 @@ async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
     }
     // The first node owns a third of the slots: those of partitions 0 to 21.
     drop(cluster.nodes.remove(0));
-    let mut away = Vec::new();
-    for part in 0..store.partition_count() {
-        if store.probe(part).await.is_err() {
-            away.push(part);
+    let mut unavailable = Vec::new();
+    for partition in 0..store.partition_count() {
+        if store.probe(partition).await.is_err() {
+            unavailable.push(partition);
         }
     }
-    let last = away.last().copied();
-    assert!(matches!(last, Some(20 | 21)), "{away:?}");
-    assert_eq!(away, (0..=last.unwrap_or(0)).collect::<Vec<_>>());
+    let last = unavailable.last().copied();
+    assert!(matches!(last, Some(20 | 21)), "{unavailable:?}");
+    assert_eq!(unavailable, (0..=last.unwrap_or(0)).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ const DOWN_AFTER: u32 = 1_500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
@@ -81,7 +81,7 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let set = Sentinels::start(Kind::NewValkey, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
@@ -102,7 +102,7 @@ async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobody() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
     let url = set.url();
     for sentinel in &mut set.sentinels {
