@@ -4,13 +4,19 @@
 //! An expired state counts as absent. A full shard evicts the state whose loss refunds the least, but never one that
 //! holds a lease or a reservation, nor one of a denied key. Must not know: words, slots, batches.
 
+mod shard;
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tollgate_core::limit::{Limit, State, StateSize};
+use tollgate_core::limit::{Limit, State};
 use tollgate_core::reservation::{ReservationLedger, ReservationOptions};
 use tollgate_core::{Nanos, Timestamp};
 
+use self::shard::{BatchClaim, ENTRY_BYTES, limit_if_variable};
+pub(super) use self::shard::{VariableState, VariableStateShard};
 use super::hash::StateHash;
 use crate::contract::{LimitId, MAX_CHECKS};
 
@@ -18,8 +24,6 @@ use crate::contract::{LimitId, MAX_CHECKS};
 const STATES_PER_SHARD: usize = 8;
 /// Shards in one block: eight kibibytes, allocated in one to two microseconds.
 const SHARDS_PER_BLOCK: usize = 256;
-/// The largest size of one entry of a collection, including what doubling growth wastes.
-const ENTRY_BYTES: usize = 160;
 /// How far the bytes may exceed their budget: each thread checks the budget before it adds the entries of a batch.
 const EXCESS_BYTES: usize = 1 << 20;
 /// How long a reservation is kept after it has expired.
@@ -42,35 +46,6 @@ pub(super) struct VariableStates {
 }
 
 type ShardBlock = Box<[Mutex<VariableStateShard>]>;
-
-/// A few states under one lock.
-#[derive(Debug, Default)]
-pub(super) struct VariableStateShard {
-    states: Vec<VariableState>,
-}
-
-/// The variable state of one key under one limit.
-#[derive(Debug)]
-pub(super) struct VariableState {
-    pub(super) hash: StateHash,
-    /// The limit of the state; `None` if the state is in a table and only reservations are here.
-    pub(super) limit: Option<Limit>,
-    pub(super) state: State,
-    pub(super) ledger: ReservationLedger,
-    /// The bytes that it was last counted as.
-    bytes: usize,
-    claim: BatchClaim,
-}
-
-/// How the running batch uses a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BatchClaim {
-    None,
-    /// The batch uses the state, which existed before.
-    Known,
-    /// The batch inserted the state.
-    New,
-}
 
 impl VariableStates {
     /// Shards for about `keys` keys, whose states may use `budget` bytes.
@@ -325,261 +300,5 @@ impl VariableStates {
         self.recount_bytes(&mut entry);
         shard.states.push(entry);
         Some(shard.states.len().saturating_sub(1))
-    }
-}
-
-impl VariableStateShard {
-    /// The key's state, if it has one.
-    pub(super) fn get(&mut self, hash: StateHash) -> Option<&mut VariableState> {
-        let index = self.position(hash)?;
-        self.states.get_mut(index)
-    }
-
-    /// The states that have not expired.
-    pub(super) fn live(
-        &self,
-        now: Timestamp,
-        options: &ReservationOptions,
-    ) -> impl Iterator<Item = &VariableState> {
-        let entries = self.states.iter();
-        entries.filter(move |entry| !entry.is_expired(now, options))
-    }
-
-    fn position(&self, hash: StateHash) -> Option<usize> {
-        self.states.iter().position(|entry| entry.hash == hash)
-    }
-
-    /// The state whose loss refunds the least, with its priority.
-    fn eviction_candidate(&self, now: Timestamp) -> Option<(u64, usize)> {
-        let entries = self.states.iter().enumerate();
-        entries
-            .filter_map(|(i, entry)| Some((entry.eviction_priority(now)?, i)))
-            .min()
-    }
-
-    /// The number of states that may be evicted.
-    fn evictable_count(&self, now: Timestamp) -> usize {
-        let priorities = self
-            .states
-            .iter()
-            .filter_map(|entry| entry.eviction_priority(now));
-        priorities.count()
-    }
-}
-
-impl VariableState {
-    /// The used fraction of the quota, in units of 2^-32; `None` if the state must not be evicted: it holds a lease or
-    /// a reservation, its key is denied, or the running batch uses it.
-    fn eviction_priority(&self, now: Timestamp) -> Option<u64> {
-        if self.claim != BatchClaim::None || !self.ledger.is_empty() {
-            return None;
-        }
-        let Some(limit) = &self.limit else {
-            return Some(0);
-        };
-        let status = limit.status(&self.state, now);
-        let used = status.limit.saturating_sub(status.remaining);
-        let is_evictable = status.remaining > 0 && limit.lease_duration().is_none();
-        // Limits with variable state are far below 2^32.
-        is_evictable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
-    }
-
-    /// Whether the state is empty.
-    fn is_blank(&self) -> bool {
-        matches!(self.state, State::Empty) && self.ledger.is_empty()
-    }
-
-    fn is_expired(&self, now: Timestamp, options: &ReservationOptions) -> bool {
-        let is_forgotten = self.ledger.time_until_empty(now, options).is_zero();
-        let has_reset = |limit: &Limit| limit.status(&self.state, now).reset_after.is_zero();
-        is_forgotten && self.limit.as_ref().is_none_or(has_reset)
-    }
-
-    fn size_in_bytes(&self) -> usize {
-        let entries = self.state.entries().saturating_add(self.ledger.len());
-        entries
-            .saturating_mul(ENTRY_BYTES)
-            .saturating_add(size_of::<Self>())
-    }
-}
-
-/// The limit, if its state is variable and so stored here.
-fn limit_if_variable(limit: &Limit) -> Option<Limit> {
-    let is_variable = limit.state_size() == StateSize::Collection;
-    is_variable.then_some(*limit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::contract::LimitId;
-    use crate::key::StoreKey;
-    use crate::memory::hash::HashSeed;
-    use std::num::NonZeroU16;
-    use tollgate_core::SlidingLog;
-    use tollgate_core::limit::Op;
-    use tollgate_core::reservation::{Correction, ReservationId};
-
-    const NOW: Timestamp = Timestamp::from_secs(1_000);
-
-    fn hash(name: &str) -> StateHash {
-        let key = StoreKey::new(name.as_bytes()).unwrap();
-        HashSeed::from_words([1, 2]).hash_state(&key, LimitId(NonZeroU16::MIN))
-    }
-
-    fn log(window: Nanos) -> Limit {
-        SlidingLog::builder(10, window).build().unwrap().into()
-    }
-
-    /// One shard with enough bytes for everything.
-    fn one_shard() -> VariableStates {
-        VariableStates::new(1, 1 << 20)
-    }
-
-    fn spend(states: &VariableStates, name: &str, cost: u64) {
-        let limit = log(Nanos::MINUTE);
-        let mut shard = states.lock(0).unwrap();
-        let entry = states.get_or_insert(&mut shard, hash(name), &limit, NOW);
-        let entry = entry.unwrap();
-        let decided = limit.decide(&entry.state, NOW, Op::Spend(cost)).unwrap();
-        entry.state.apply(decided.next.unwrap());
-        states.recount_bytes(entry);
-        states.end_batch(&mut shard, NOW);
-    }
-
-    fn full() -> VariableStates {
-        let states = one_shard();
-        for n in 0..STATES_PER_SHARD {
-            spend(&states, &format!("old-{n}"), 2);
-        }
-        states
-    }
-
-    /// Regression: a new key evicted a state as soon as it was looked up, even if it was then denied or only peeked.
-    #[test]
-    fn whoever_only_looks_costs_nobody_their_state() {
-        let states = full();
-        let mut shard = states.lock(0).unwrap();
-        let newcomer = hash("newcomer");
-        assert!(
-            states
-                .get_or_insert(&mut shard, newcomer, &log(Nanos::MINUTE), NOW)
-                .is_some()
-        );
-        states.end_batch(&mut shard, NOW);
-        assert!(shard.get(newcomer).is_none());
-        for n in 0..STATES_PER_SHARD {
-            assert!(shard.get(hash(&format!("old-{n}"))).is_some());
-        }
-        assert_eq!(states.evictions(), 0);
-    }
-
-    /// Regression: of two new keys of one batch in one shard, the second evicted the first, whose charge was lost.
-    #[test]
-    fn a_box_that_the_batch_needs_is_never_the_victim_and_victims_are_counted() {
-        let states = full();
-        let mut shard = states.lock(0).unwrap();
-        let limit = log(Nanos::MINUTE);
-        for name in ["one", "two"] {
-            states.get_or_insert(&mut shard, hash(name), &limit, NOW);
-        }
-        for name in ["one", "two"] {
-            let entry = shard.get(hash(name)).unwrap();
-            let decided = limit.decide(&entry.state, NOW, Op::Spend(1)).unwrap();
-            entry.state.apply(decided.next.unwrap());
-        }
-        states.end_batch(&mut shard, NOW);
-        assert_eq!(shard.states.len(), STATES_PER_SHARD);
-        assert!(shard.get(hash("one")).is_some() && shard.get(hash("two")).is_some());
-        assert_eq!(states.evictions(), 2);
-    }
-
-    #[test]
-    fn keys_that_are_being_denied_stay_and_a_newcomer_finds_no_room() {
-        let states = one_shard();
-        for n in 0..STATES_PER_SHARD {
-            spend(&states, &format!("denied-{n}"), 10);
-        }
-        let mut shard = states.lock(0).unwrap();
-        let limit = log(Nanos::MINUTE);
-        let newcomer = hash("newcomer");
-        assert!(
-            states
-                .get_or_insert(&mut shard, newcomer, &limit, NOW)
-                .is_none()
-        );
-        let later = NOW.after(Nanos::MINUTE);
-        assert!(
-            states
-                .get_or_insert(&mut shard, newcomer, &limit, later)
-                .is_some()
-        );
-    }
-
-    /// Regression: only the oldest record decided whether a ledger had expired.
-    #[test]
-    fn an_open_reservation_outlives_a_forgotten_one_in_the_same_box() {
-        let states = one_shard();
-        let mut shard = states.lock(0).unwrap();
-        let limit = log(Nanos::SECOND);
-        let (short, long) = (ReservationId(1), ReservationId(2));
-        let entry = states
-            .get_or_insert(&mut shard, hash("a"), &limit, NOW)
-            .unwrap();
-        for (id, hold) in [(short, Nanos::SECOND), (long, Nanos::HOUR)] {
-            let options = states.reservation_options(hold);
-            entry
-                .ledger
-                .open(NOW, &options, id, tollgate_core::Receipt::default());
-        }
-        states.end_batch(&mut shard, NOW);
-        let later = NOW.after(Nanos::from_secs(120));
-        states.clear_expired(&mut shard, later);
-        let entry = shard.get(hash("a")).expect("the long one is still open");
-        let options = states.reservation_options(Nanos::ZERO);
-        let correction = entry.ledger.correction(later, &options, long, None);
-        assert!(matches!(correction, Correction::Settle { .. }));
-    }
-
-    /// Regression: after a quota was lowered, a state was still measured by the old quota.
-    #[test]
-    fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
-        let states = full();
-        let lower: Limit = SlidingLog::builder(2, Nanos::MINUTE)
-            .build()
-            .unwrap()
-            .into();
-        let evictable_count = || states.lock(0).unwrap().evictable_count(NOW);
-        assert_eq!(evictable_count(), STATES_PER_SHARD);
-        let id = LimitId(NonZeroU16::MIN);
-        states.replace_limit(id, &log(Nanos::HOUR), &lower);
-        assert_eq!(
-            evictable_count(),
-            STATES_PER_SHARD,
-            "that was not its quota"
-        );
-        states.replace_limit(LimitId(NonZeroU16::MAX), &log(Nanos::MINUTE), &lower);
-        assert_eq!(evictable_count(), STATES_PER_SHARD, "that is not its limit");
-        states.replace_limit(id, &log(Nanos::MINUTE), &lower);
-        assert_eq!(evictable_count(), 0);
-        states.remove_limit(id);
-        assert_eq!(
-            (evictable_count(), states.used()),
-            (0, 0),
-            "nothing is left of it"
-        );
-    }
-
-    /// Regression: a state was measured by the quota under which it was inserted.
-    #[test]
-    fn a_longer_window_keeps_a_log_for_longer() {
-        let states = one_shard();
-        spend(&states, "a", 10);
-        let mut shard = states.lock(0).unwrap();
-        let hourly = log(Nanos::HOUR);
-        states.get_or_insert(&mut shard, hash("a"), &hourly, NOW);
-        states.end_batch(&mut shard, NOW);
-        states.clear_expired(&mut shard, NOW.after(Nanos::from_secs(120)));
-        assert!(shard.get(hash("a")).is_some());
     }
 }
