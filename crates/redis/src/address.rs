@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_is_written_in_one_line() {
+    fn every_layout_is_parsed_from_one_line() {
         let read = |text| ParsedAddress::parse(text).unwrap().layout;
         assert_eq!(
             read("redis://a:7000/2"),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_without_being_quoted() {
+    fn an_invalid_address_is_refused_without_being_quoted() {
         let wrong = [
             "",
             "nonsense",

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s_11_what_older_servers_wrap_is_still_a_refusal() {
+    fn s_11_a_refusal_that_older_servers_wrap_is_still_a_refusal() {
         let readonly = "Error running script (call to f_12): @user_script:60: @user_script: 60: -READONLY You can't write against a read only replica.";
         assert_eq!(wrapped_code(readonly), Some("READONLY"));
         assert_eq!(

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_line_break_is_taken_off_and_nothing_is_no_password() {
+    fn one_line_break_is_stripped_and_an_empty_file_is_no_password() {
         let path = std::env::temp_dir().join(format!("tollgate-password-{}", std::process::id()));
         let file = PasswordFile::new(None, &path);
         for (written, read) in [("a b\r\n", "a b"), ("a\n\n", "a\n"), ("a", "a")] {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_tag_keys_differ_and_lie_together() {
+    fn keys_with_one_tag_differ_and_are_in_one_slot() {
         let key = |text: &'static [u8]| StoreKey::new(text).unwrap();
         let under = |text, tag: Option<&StoreKey<'_>>| {
             let named = KeyName::new(SECRET, &key(text), tag);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_is_one_key_however_it_is_said() {
+    fn one_part_makes_the_same_key_by_either_constructor() {
         let mut bytes = Vec::new();
         StoreKey::new(b"alice")
             .unwrap()
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn debugging_a_key_shows_nothing_of_it() {
+    fn the_debug_output_of_a_key_shows_only_its_size() {
         assert_eq!(
             format!("{:?}", StoreKey::new(b"secret").unwrap()),
             "StoreKey(1 parts, 6 bytes)"

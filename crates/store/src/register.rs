@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loads_add_up_and_later_versions_may_know_more_or_less_of_them() {
+    fn loads_add_up_and_versions_may_have_more_or_fewer_fields() {
         let known = NodeLoad::from_numbers([1, 2, 3, u64::MAX]);
         assert_eq!(
             known.saturating_add(known),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_bound_is_named() {
+    fn puts_beyond_a_bound_are_refused_and_the_bound_is_named() {
         let change = |name: usize, body: usize| RegisterPut {
             name: "n".repeat(name).into(),
             body: vec![b'b'; body].into(),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_one_word_that_is_not_too_long() {
+    fn a_version_is_one_word_of_bounded_length() {
         assert_eq!(&*Heartbeat::sanitize_version("0.6.1+abc"), "0.6.1+abc");
         assert_eq!(&*Heartbeat::sanitize_version("1 2\n3é"), "123");
         assert_eq!(&*Heartbeat::sanitize_version(" "), "unknown");

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_have_charged_is_never_safe_to_repeat() {
+    fn a_call_that_may_have_charged_is_never_safe_to_repeat() {
         let kinds = [
             (StoreErrorKind::BadRequest, true, false, false),
             (StoreErrorKind::Unreachable, false, false, true),

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_remembered_for_a_second() {
+    async fn a_denial_is_remembered_for_a_second() {
         let lately = RecentDenials::new();
         assert!(!lately.has_denied(digest("alice")));
         lately.remember(digest("alice"));

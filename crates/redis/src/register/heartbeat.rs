@@ -61,14 +61,14 @@ mod tests {
 
     /// If this fails, nodes of two versions cannot read each other's heartbeats.
     #[test]
-    fn a_beat_is_written_the_same_in_every_version() {
+    fn a_heartbeat_has_the_same_text_in_every_version() {
         let text = "1 000000000000feed ffffffffffffffff 0000000000000007 3 0.6.0 1,2,3,4";
         assert_eq!(write(&heartbeat()), text);
         assert_eq!(read(text), Some(heartbeat()));
     }
 
     #[test]
-    fn later_versions_may_add_words_and_numbers_and_earlier_ones_know_fewer() {
+    fn later_versions_may_append_fields_and_earlier_ones_have_fewer() {
         let later = "1 feed ffffffffffffffff 7 3 0.6.0 1,2,3,4,99 zone=eu";
         assert_eq!(read(later), Some(heartbeat()));
         let earlier = "1 feed ffffffffffffffff 7 3 0.6.0 1";
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_beat_is_not_read() {
+    fn an_invalid_heartbeat_is_not_parsed() {
         for wrong in [
             "",
             "1",

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_cannot_be_read_are_there_all_the_same() {
+    fn nodes_with_an_unreadable_heartbeat_are_counted() {
         let heard = "0000000000001000";
         let known = format!("{heard}1 feed 1 7 3 0.6.0 5");
         let later = format!("{heard}2 {{\"node\":9}}");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_say_how_long_they_will_hold() {
+    fn entries_report_their_time_to_live() {
         let entry = |value: &str| entry(5_000, b"switch".to_vec(), value.as_bytes());
         let holds = entry("0000000000000007+0000000000000000body").unwrap();
         assert_eq!(
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn s_10_what_is_no_answer_is_not_read() {
+    fn s_10_an_invalid_register_reply_is_not_parsed() {
         let array = |values: &[Value]| RegisterReply::read(Value::Array(values.to_vec()));
         assert_eq!(array(&[bulk("left")]), Some(RegisterReply::Left));
         for wrong in [

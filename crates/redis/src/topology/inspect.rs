@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_is_unwise_is_told() {
+    fn each_misconfiguration_gives_a_warning() {
         let well = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
         assert_eq!(kinds(well, false), []);
         assert_eq!(kinds(well, true), [ServerWarningKind::NotClustered]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn words_name_the_server_and_what_to_do() {
+    fn a_warning_names_the_server_and_the_remedy() {
         let warnings = server_warnings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
         let message = warnings[0].to_string();
         assert!(message.starts_with("10.0.0.1:6379: "), "{message}");

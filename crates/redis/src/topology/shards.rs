@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_taken_away_moves_only_its_own_keys() {
+    fn removing_a_server_moves_only_its_own_keys() {
         let (all, left) = (
             hashes(&["north", "east", "south"]),
             hashes(&["north", "south"]),
@@ -152,7 +152,7 @@ mod tests {
 
     /// If this fails, keys would be looked up on other servers than before.
     #[test]
-    fn places_are_the_same_in_every_version() {
+    fn shards_of_keys_are_the_same_in_every_version() {
         let name_hashes = hashes(&["north", "east", "south"]);
         let first: Vec<u16> = tags()
             .iter()

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_back_as_they_were() {
+    fn arguments_come_back_as_they_were() {
         let long = vec![b'x'; 70_000];
         let given: [&[u8]; 5] = [b"one", b"", b"\0\0\0\x05", &long, b"two"];
         let words: CallArguments = given.iter().collect();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_was_there_before_is_seen() {
+    fn a_repeated_argument_is_noticed() {
         let mut words: CallArguments = [b"a", b"b"].iter().collect();
         assert!(!words.repeats_last());
         words.push(b"");

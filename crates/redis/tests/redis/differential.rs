@@ -387,7 +387,7 @@ fn a_script_that_reads_an_instant_as_one_number_is_caught() {
 /// The same for a counter that reads counts of another window length as its own, and for one that does not store the
 /// conversion.
 #[test]
-fn a_script_that_forgets_another_windows_length_is_caught() {
+fn a_script_that_ignores_another_windows_length_is_caught() {
     let changes = [
         ("elseif is_inherited then", "elseif false then"),
         ("is_over = is_inherited or", "is_over ="),

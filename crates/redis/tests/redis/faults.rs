@@ -78,7 +78,7 @@ async fn s_08_a_lost_reply_may_have_charged_and_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn s_03_a_server_that_comes_later_is_found() {
+async fn s_03_a_server_that_starts_later_is_found() {
     let address = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
@@ -98,7 +98,7 @@ async fn s_03_a_server_that_comes_later_is_found() {
 }
 
 #[tokio::test]
-async fn s_02_a_server_that_is_started_again_is_found_again() {
+async fn s_02_a_restarted_server_is_found_again() {
     let server = Server::start(Kind::Redis);
     let address = server.address();
     let store = long_timeout_store(server.url()).await;
@@ -124,7 +124,7 @@ async fn s_02_a_server_that_is_started_again_is_found_again() {
 }
 
 #[tokio::test]
-async fn calls_beyond_the_bound_are_refused_at_once_and_silence_ends_at_the_deadline() {
+async fn calls_beyond_the_bound_fail_at_once_and_silence_ends_at_the_deadline() {
     let fake = FakeServer::replying(None).await;
     let mut options = RedisOptions::new(fake.url(), SECRET);
     options.connect_deadline = LONG_TIMEOUT;

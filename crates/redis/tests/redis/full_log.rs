@@ -36,7 +36,7 @@ fn almost_full(from: u64) -> (Log, Vec<u8>) {
 
 /// A full log that is kept for a longer window than the charging limit's drops its oldest entry instead of growing.
 #[test]
-fn a_log_that_is_full_forgets_as_core_does() {
+fn a_full_log_drops_entries_as_core_does() {
     let long = SlidingLog::builder(10_000, Nanos::HOUR).build().unwrap();
     let short = SlidingLog::builder(10_000, Nanos::from_millis(1))
         .build()

@@ -69,7 +69,7 @@ async fn s_11_every_error_reply_is_one_kind_of_error() {
 }
 
 #[tokio::test]
-async fn s_10_replies_that_are_not_ours_are_garbled() {
+async fn s_10_replies_of_other_scripts_are_invalid() {
     let replies: [&[u8]; 14] = [
         b"$-1\r\n",
         b"*-1\r\n",

@@ -53,14 +53,14 @@ async fn calls_per_read(callers: u32) -> f64 {
 }
 
 #[tokio::test]
-async fn decisions_that_are_made_at_the_same_time_share_round_trips() {
+async fn concurrent_decisions_share_round_trips() {
     let together = calls_per_read(CALLERS).await;
     assert!(together >= 4.0, "only {together} calls came with one read");
 }
 
 /// Control: a single caller does not share round trips.
 #[tokio::test]
-async fn a_decision_that_is_made_alone_is_a_round_trip() {
+async fn control_a_single_decision_is_one_round_trip() {
     let alone = calls_per_read(1).await;
     assert!(alone <= 1.0, "{alone} calls came with one read");
 }

@@ -144,7 +144,7 @@ fn commands(burst: u64) -> [f64; 2] {
 
 /// The number of commands is the same on every machine, unlike the time.
 #[test]
-fn a_decision_asks_less_of_the_server_than_the_articles() {
+fn a_decision_runs_fewer_commands_than_the_published_script() {
     for (burst, what) in [(1_000_000, "admit"), (1, "deny")] {
         let [ours, published] = commands(burst);
         assert!(ours < published, "{what}: {ours} commands and {published}");

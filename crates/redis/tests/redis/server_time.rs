@@ -277,7 +277,7 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
 }
 
 #[tokio::test]
-async fn s_31_a_key_of_another_type_is_overwritten_and_one_far_ahead_brought_back() {
+async fn s_31_a_key_of_another_type_is_overwritten_and_a_state_far_ahead_is_corrected() {
     let server = Server::start(Kind::Redis);
     let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
@@ -351,7 +351,7 @@ async fn reservations_are_settled_once_on_the_servers_clock() {
 }
 
 #[tokio::test]
-async fn a_batch_that_makes_no_sense_is_the_callers_fault() {
+async fn an_invalid_batch_is_the_callers_fault() {
     let server = Server::start(Kind::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(1, slow_bucket(10));

@@ -208,7 +208,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
 }
 
 #[test]
-fn s_41_states_of_the_version_before_are_read_and_ours_are_the_same() {
+fn s_41_states_of_the_previous_version_are_read_and_ours_are_equal() {
     let mut harness = ScriptHarness::start();
     let mut wrong = Vec::new();
     for case in numbers().into_iter().chain(collections()) {

@@ -86,7 +86,7 @@ fn a_new_window_length_inherits_the_estimate() {
 
 /// If a denial did not store the converted counts, they would fade as before and not as its retry time says.
 #[test]
-fn the_time_that_a_denial_names_holds_after_a_change_of_length() {
+fn the_retry_time_of_a_denial_holds_after_a_change_of_length() {
     let mut counter = CounterHarness::start();
     let (hour, minute) = (quota(100, Nanos::HOUR), quota(40, Nanos::MINUTE));
     counter.ask(hour, 0, Op::Spend(40));
@@ -105,7 +105,7 @@ fn the_time_that_a_denial_names_holds_after_a_change_of_length() {
 
 /// Old and new processes alternate while a new length is rolled out.
 #[test]
-fn lengths_in_turn_mint_nothing() {
+fn alternating_window_lengths_mint_nothing() {
     let mut counter = CounterHarness::start();
     let (minute, hour) = (quota(50, Nanos::MINUTE), quota(50, Nanos::HOUR));
     let mut admitted = 0;
@@ -119,7 +119,7 @@ fn lengths_in_turn_mint_nothing() {
 }
 
 #[test]
-fn a_state_without_its_window_is_read_under_the_window_that_asks() {
+fn a_state_without_its_window_length_is_read_with_the_callers() {
     let mut counter = CounterHarness::start();
     let minute = quota(100, Nanos::MINUTE);
     let (_, stored) = counter.ask(minute, 0, Op::Spend(30));

@@ -272,7 +272,7 @@ mod tests {
     const ID: LimitId = LimitId(NonZeroU16::MIN);
 
     #[test]
-    fn a_state_is_worth_what_losing_it_would_forgive() {
+    fn the_priority_of_a_state_is_what_its_loss_would_refund() {
         let priorities = EvictionPriorities::new();
         let anything = priorities.priority_of(1, [u64::MAX >> 1], Timestamp::EPOCH);
         assert_eq!(anything, EvictionPriority::Free, "no such limit");
@@ -310,7 +310,7 @@ mod tests {
     /// Regression: the largest quota that a limit had ever had counted. After the quota was lowered, a denied key
     /// seemed to have used little and was evicted first.
     #[test]
-    fn a_replaced_quota_counts_no_more_and_whom_the_lower_one_denies_is_denied() {
+    fn a_replaced_quota_no_longer_counts_and_keys_that_the_lower_one_denies_are_denied() {
         let priorities = EvictionPriorities::new();
         priorities.add_tier(ID, &bucket(100));
         assert_eq!(used(&priorities, 10), EvictionPriority::Used(FULL_USE / 10));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_snapshot_says_counts_until_a_quota_is_learnt() {
+    fn scales_of_a_snapshot_count_until_a_quota_is_added() {
         let (priorities, again) = (EvictionPriorities::new(), EvictionPriorities::new());
         priorities.add_tier(ID, &bucket(10));
         priorities.add_tier(ID, &bucket(100));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_worth_their_counts_until_they_end() {
+    fn the_priority_of_a_window_is_its_count_until_it_ends() {
         let priorities = EvictionPriorities::new();
         let minute = SlidingCounter::builder(100, Nanos::MINUTE).build().unwrap();
         priorities.add_tier(ID, &minute.into());
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_worth_is_the_order_of_staying() {
+    fn priorities_are_ordered_by_how_long_a_state_is_kept() {
         assert!(EvictionPriority::Free < EvictionPriority::Used(1));
         assert!(EvictionPriority::Used(1) < EvictionPriority::Used(2));
         assert!(EvictionPriority::Used(u64::MAX) < EvictionPriority::DeniedBySomeTier(1));

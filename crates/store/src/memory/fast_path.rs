@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_key_twice_is_left_to_the_batch_and_nothing_stays_held() {
+    fn a_duplicate_key_is_left_to_the_batch_and_nothing_stays_locked() {
         let (store, rules) = (store(), rules());
         let check = QuotaCheck {
             key: StoreKey::new(b"a").unwrap(),

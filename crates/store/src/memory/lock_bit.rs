@@ -98,7 +98,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn the_bit_is_taken_once_and_given_back_with_the_value() {
+    fn the_bit_is_locked_once_and_cleared_with_the_new_value() {
         let word = AtomicU64::new(7);
         let mut held = BitGuard::lock(&word);
         assert!(BitGuard::try_lock(&word).is_none());
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_stays_as_far_ahead_as_it_can() {
+    fn a_value_that_does_not_fit_is_capped() {
         let word = AtomicU64::new(0);
         BitGuard::lock(&word).set(u64::MAX);
         assert_eq!(load_with_bit(&word), (u64::MAX >> 1, false));
     }
 
     #[test]
-    fn a_panic_gives_the_bit_back() {
+    fn a_panic_unlocks_the_bit() {
         let word = AtomicU64::new(7);
         let unwound = catch_unwind(AssertUnwindSafe(|| {
             let _held = BitGuard::lock(&word);

@@ -97,7 +97,7 @@ fn three_threads_that_count_in_one_slot_lose_nothing() {
 }
 
 #[test]
-fn nobody_charges_a_foreign_tenant() {
+fn no_thread_charges_the_state_of_another_key() {
     explore(5, || {
         let group = Arc::new(SlotGroup::empty());
         slot::<2>(&group).lock().insert(OLD, [5, 5]);
@@ -130,7 +130,7 @@ fn nobody_charges_a_foreign_tenant() {
 }
 
 #[test]
-fn two_threads_that_bring_the_same_key_give_it_one_slot() {
+fn two_threads_that_insert_the_same_key_use_one_slot() {
     explore(4, || {
         let store = Arc::new(store());
         let other = Arc::clone(&store);
@@ -174,7 +174,7 @@ fn two_threads_that_take_two_keys_in_different_orders_spend_on_both_or_none() {
 }
 
 #[test]
-fn a_thread_that_panics_gives_its_bit_back() {
+fn a_thread_that_panics_unlocks_its_bit() {
     explore(5, || {
         let word = Arc::new(AtomicU64::new(7));
         let theirs = Arc::clone(&word);
@@ -195,7 +195,7 @@ fn a_thread_that_panics_gives_its_bit_back() {
 
 /// A peek without the lock while another key is inserted: its result belongs to the tag that it asked for.
 #[test]
-fn a_look_never_finds_a_strangers_state() {
+fn a_peek_never_returns_the_state_of_another_key() {
     explore(5, || {
         let group = Arc::new(SlotGroup::empty());
         slot::<1>(&group).lock().insert(OLD, [5]);

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_store_knows_exactly_how_many_states_count() {
+    fn the_occupancy_of_a_small_store_is_exact() {
         let (store, clock) = used(1_000, 100);
         assert_eq!(store.occupancy().live, 100);
         assert!(store.occupancy().slots >= 2_000);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_store_is_known_by_a_part_of_it() {
+    fn the_occupancy_of_a_large_store_is_estimated_from_a_sample() {
         let (store, _clock) = used(400_000, 50_000);
         let Occupancy { slots, live } = store.occupancy();
         assert!(live.abs_diff(50_000) <= slots / 100, "{live} of {slots}");

@@ -94,7 +94,7 @@ mod tests {
 
     /// Regression: a limit with a small capacity lowered a shared cell to its own largest debt.
     #[test]
-    fn what_is_owed_is_never_lowered_by_another_limit() {
+    fn a_debt_is_never_lowered_by_another_limit() {
         let overflow = OverflowSketch::new().unwrap();
         let (now, hour) = (Timestamp::from_secs(1), Timestamp::from_secs(3_601));
         assert!(!overflow.has_debt(7, now));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_leave_the_braces_of_a_key() {
+    fn a_fleet_name_cannot_leave_the_braces_of_a_key() {
         for wrong in ["", "a b", "a}b", "{", "a:b", "é", "a\n", &"a".repeat(65)] {
             assert_eq!(wrong.parse::<FleetName>(), Err(InvalidFleetName), "{wrong}");
         }

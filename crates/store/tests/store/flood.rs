@@ -34,7 +34,7 @@ fn spend(store: &TestStore, limit: &IdentifiedLimit, key: &[u8], cost: u64) -> (
 }
 
 #[test]
-fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
+fn a_flood_of_keys_changes_neither_memory_nor_denials() {
     let (store, _clock) = store(ROOM);
     let guarded = numbered_limit(1, bucket(10, Nanos::HOUR));
     let quota = bucket(10, Nanos::MINUTE);
@@ -82,7 +82,7 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
 
 /// Small enough to read every key after every step.
 #[test]
-fn what_is_forgiven_is_what_an_oracle_finds_missing() {
+fn evictions_are_what_an_oracle_finds_missing() {
     let (store, clock) = store(20);
     let limits = [
         numbered_limit(1, bucket(4, Nanos::SECOND)),

@@ -32,7 +32,7 @@ impl Clock for StallingClock {
 /// instant and found the state too far ahead. It took that for a clock that had gone back and lowered the state, which
 /// refunded what others had spent.
 #[test]
-fn a_thread_that_stood_still_forgives_nobody() {
+fn a_suspended_thread_refunds_nothing() {
     let clock = Arc::new(StallingClock::default());
     clock.now.store(START.as_nanos(), Ordering::SeqCst);
     let quota = bucket(10, Nanos::from_millis(100));
@@ -64,7 +64,7 @@ fn a_thread_that_stood_still_forgives_nobody() {
 /// Logs and leases share a budget of bytes. Once it was used up, the overflow sketch decided for keys that had a state.
 /// A release was denied, so leases were never released, and a denied key was admitted.
 #[test]
-fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
+fn existing_states_are_used_when_the_byte_budget_is_exhausted() {
     let (store, _clock) = store(100);
     let leases = numbered_limit(1, Concurrency::new(10, Nanos::HOUR).unwrap());
     let log = numbered_limit(2, SlidingLog::builder(2, Nanos::HOUR).build().unwrap());
@@ -127,7 +127,7 @@ fn full_of_denied_keys() -> (TestStore, Arc<ManualClock>) {
 /// A key that the overflow sketch had decided for got a fresh state as soon as there was room: it spent its limit
 /// twice.
 #[test]
-fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
+fn debt_in_the_overflow_sketch_still_counts_when_there_is_room_again() {
     // With the most that each admits at once: the stricter bucket of a window has half of its limit.
     let limits = [
         (numbered_limit(2, bucket(5, Nanos::MINUTE)), 5),
@@ -192,7 +192,7 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
 
 /// States of a limit that was never announced had no priority, so any new key could take their slots, uncounted.
 #[test]
-fn a_limit_that_nobody_announced_is_kept_all_the_same() {
+fn states_of_an_unannounced_limit_are_kept() {
     let (store, _clock) = full_of_denied_keys();
     let before = store.usage();
     assert_eq!(before.evictions, 0);
@@ -210,7 +210,7 @@ fn a_limit_that_nobody_announced_is_kept_all_the_same() {
 
 /// A cancel that came too late left its reservation open in the store, but not in core: a later settle still charged.
 #[test]
-fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
+fn a_cancel_that_comes_too_late_still_closes_the_reservation() {
     let (store, clock) = store(100);
     let tokens = numbered_limit(1, bucket(100, Nanos::HOUR));
     let ask = |op| {
@@ -243,7 +243,7 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
 /// more than all of it seemed to have used half. It was denied, and a flood under another limit evicted its state
 /// (I-10).
 #[test]
-fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
+fn a_key_that_a_lowered_quota_denies_is_not_evicted_for_others() {
     let window = |units| FixedWindow::builder(units, Window::Epoch(Nanos::HOUR)).build();
     let [first, other] = [1, 2];
     let buckets = [100, 10].map(|units| numbered_limit(first, bucket(units, Nanos::HOUR)));

@@ -194,7 +194,7 @@ fn compare(
 }
 
 #[test]
-fn a_restart_in_the_middle_of_a_trace_changes_no_answer() {
+fn a_restart_in_the_middle_of_a_trace_changes_no_reply() {
     for seed in 0..12 {
         let since = compare(seed, 5_000, 20, false, |_, _| ()).unwrap();
         assert_eq!(since, [0, 0], "there is room for everybody");
@@ -204,7 +204,7 @@ fn a_restart_in_the_middle_of_a_trace_changes_no_answer() {
 /// Nothing has expired when the store is saved. An expired slot is free in both stores, but a key may get another slot
 /// after a restart, and of two equal eviction candidates the other may be evicted.
 #[test]
-fn a_restart_of_a_full_store_changes_neither_answers_nor_victims() {
+fn a_restart_of_a_full_store_changes_neither_replies_nor_evictions() {
     let mut total = [0, 0];
     for seed in 0..10 {
         let since = compare(seed, 12, 60, true, |_, _| ()).unwrap();
@@ -327,7 +327,7 @@ fn live_leases_are_renewed_and_released_after_a_restart_and_expired_ones_are_gon
 }
 
 #[test]
-fn whom_the_overflow_denies_it_denies_after_a_restart() {
+fn keys_that_the_overflow_sketch_denies_are_denied_after_a_restart() {
     let (original, limit) = (
         RestartableStore::new(4),
         numbered_limit(1, bucket(2, Nanos::HOUR)),

@@ -102,7 +102,7 @@ fn a_restart_does_not_reset_a_daily_quota() {
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_may_read_it_because_it_holds_the_secret() {
+fn only_the_owner_may_read_a_snapshot_because_it_holds_the_hash_seed() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("mode");
     let (store, _clock) = store(10);
@@ -154,7 +154,7 @@ fn store_with_everything() -> TestStore {
 }
 
 #[test]
-fn every_changed_byte_and_every_missing_end_is_refused() {
+fn every_changed_byte_and_every_truncation_is_rejected() {
     let folder = Folder::new("damage");
     store_with_everything().save(&folder.file()).unwrap();
     let whole = std::fs::read(folder.file()).unwrap();
@@ -190,7 +190,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
+fn a_forged_file_neither_crashes_nor_exceeds_the_memory_of_a_store() {
     let folder = Folder::new("forged");
     store_with_everything().save(&folder.file()).unwrap();
     let whole = std::fs::read(folder.file()).unwrap();
@@ -244,7 +244,7 @@ fn a_file_of_the_first_version_is_still_read() {
 }
 
 #[test]
-fn what_is_refused_says_why_and_leaves_an_empty_store() {
+fn a_rejected_file_gives_the_reason_and_an_empty_store() {
     let folder = Folder::new("reasons");
     let (store, _clock) = store(100);
     spend(&store, "alice", 90);
@@ -275,7 +275,7 @@ fn what_is_refused_says_why_and_leaves_an_empty_store() {
 }
 
 #[test]
-fn spending_goes_on_while_saving_and_nothing_spent_before_is_missing() {
+fn spending_continues_while_saving_and_no_earlier_charge_is_missing() {
     let folder = Folder::new("meanwhile");
     let (store, _clock) = store(2_000);
     let quota = bucket(1_000_000, Nanos::SECOND);

@@ -69,7 +69,7 @@ fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
 }
 
 #[test]
-fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle() {
+fn keys_locked_in_different_orders_are_charged_alike_without_deadlock() {
     const KEYS: usize = 6;
     const LIMIT: u64 = 3_000;
     let (store, _clock) = store(1_000);

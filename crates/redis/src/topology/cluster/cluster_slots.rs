@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_map_is_none() {
+    fn an_invalid_slot_map_is_rejected() {
         let wrong = [
             Value::Nil,
             Value::Array(vec![Value::Int(1)]),

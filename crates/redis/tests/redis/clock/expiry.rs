@@ -64,7 +64,7 @@ async fn i15_a_key_lives_exactly_as_long_as_its_state_matters() {
 
 /// A ledger of reservations has a key of its own, needed while a reservation is held and for its retention.
 #[tokio::test]
-async fn i15_a_ledger_lives_as_long_as_it_remembers() {
+async fn i15_a_ledger_lives_as_long_as_its_reservations_are_kept() {
     let hold = Nanos::from_secs(10);
     let need = Nanos::from_secs(70);
     for kind in Kind::under_test() {

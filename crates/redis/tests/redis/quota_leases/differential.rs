@@ -209,7 +209,7 @@ const MUST_OCCUR: [&str; 14] = [
 ];
 
 #[test]
-fn a_server_lends_as_cores_book_does() {
+fn a_server_grants_leases_as_core_does() {
     for (kind, steps) in Kind::under_test().into_iter().map(|kind| match kind {
         Kind::Redis => (kind, STEPS),
         _ => (kind, STEPS / 10),
@@ -273,7 +273,7 @@ fn control_every_wrong_line_of_the_script_is_caught() {
 }
 
 #[test]
-fn no_more_slices_are_out_than_a_server_can_look_through() {
+fn the_number_of_leases_of_one_key_is_bounded() {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
     let digest = load(&mut connection, ScriptKind::Lend.script().text);

@@ -34,7 +34,7 @@ async fn lend(
 }
 
 #[tokio::test]
-async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
+async fn i15_a_leased_bucket_lives_until_every_lease_has_expired_and_refilled() {
     for kind in Kind::under_test() {
         let server = Server::start(kind);
         let store = long_timeout_store(server.url()).await;
@@ -80,7 +80,7 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
 }
 
 #[tokio::test]
-async fn what_asks_for_nothing_of_a_full_bucket_leaves_no_key() {
+async fn an_empty_request_to_a_full_bucket_leaves_no_key() {
     let server = Server::start(Kind::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(1, slow_bucket(5));
@@ -92,7 +92,7 @@ async fn what_asks_for_nothing_of_a_full_bucket_leaves_no_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nodes_borrow_and_what_is_spent_on_the_spot_is_the_limit() {
+async fn leases_and_direct_spends_together_are_the_limit() {
     let server = Server::start(Kind::Redis);
     let stores = [
         Arc::new(long_timeout_store(server.url()).await),
@@ -126,7 +126,7 @@ async fn what_nodes_borrow_and_what_is_spent_on_the_spot_is_the_limit() {
 }
 
 #[tokio::test]
-async fn s_31_a_book_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
+async fn s_31_a_leased_bucket_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
     let server = Server::start(Kind::Redis);
     let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
@@ -150,7 +150,7 @@ async fn s_31_a_book_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_lent_from_is_the_callers_fault() {
+async fn a_lease_on_an_unsupported_algorithm_is_the_callers_fault() {
     let server = Server::start(Kind::Redis);
     let store = long_timeout_store(server.url()).await;
     let queue = LeakyBucket::queue(Rate::per_second(1)).burst(3).build();

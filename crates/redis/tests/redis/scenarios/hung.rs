@@ -12,7 +12,7 @@ use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_a
 use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_goes_on() {
+async fn s_04_a_paused_server_executes_nothing_twice_when_it_resumes() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(4));
     let store = Arc::new(proxied.store(DEADLINE).await);
@@ -50,7 +50,7 @@ async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_02_a_server_that_comes_back_empty_costs_one_burst_and_one_that_kept_its_state_none() {
+async fn s_02_a_server_that_restarts_empty_costs_one_burst_and_one_with_its_state_none() {
     for is_kept in [true, false] {
         let _exclusive = exclusive().await;
         let kept = ["--appendonly", "yes", "--appendfsync", "always"];

@@ -39,7 +39,7 @@ async fn s_08_a_lost_reply_is_charged_exactly_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_08_under_load_what_was_lost_is_counted_once_and_never_again() {
+async fn s_08_under_load_a_lost_reply_is_charged_once_and_never_again() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(8));
     let store = Arc::new(proxied.store(DEADLINE).await);
@@ -73,7 +73,7 @@ async fn s_08_under_load_what_was_lost_is_counted_once_and_never_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_08_a_connection_that_lost_a_reply_in_the_middle_is_found_and_left() {
+async fn s_08_a_connection_that_lost_a_reply_is_found_and_replaced() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(8));
     let store = proxied

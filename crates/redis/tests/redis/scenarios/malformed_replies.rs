@@ -18,7 +18,7 @@ use crate::server_time::{LONG_TIMEOUT, decide_one};
 use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_charged() {
+async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_have_charged() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(9));
     let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
@@ -122,7 +122,7 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
+async fn s_11_a_server_is_used_again_after_any_error_reply() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(11));
     let store = Arc::new(proxied.store(LONG_TIMEOUT).await);

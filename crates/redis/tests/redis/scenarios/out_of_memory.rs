@@ -46,7 +46,7 @@ async fn s_14_out_of_memory_is_refused_and_charges_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_15_each_eviction_costs_at_most_a_burst_and_is_warned_of() {
+async fn s_15_each_eviction_costs_at_most_a_burst_and_gives_a_warning() {
     const SMALL: u64 = 10;
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&["--maxmemory-policy", "allkeys-random"], seed(15));

@@ -57,7 +57,7 @@ async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_13_a_server_that_is_busy_with_a_script_is_asked_again_when_that_is_killed() {
+async fn s_13_a_server_that_is_busy_with_a_script_is_used_again_when_that_is_killed() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&["--busy-reply-threshold", "100"], seed(13));
     let store = Arc::new(proxied.store(DEADLINE).await);

@@ -17,7 +17,7 @@ use crate::server_time::{LONG_TIMEOUT, decide_one};
 use crate::topology::exclusive;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() {
+async fn s_05_a_slow_server_is_exact_below_the_deadline_and_calls_end_at_it() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(5));
     // Slow, but within the deadline: nothing is lost and every unit is counted.
@@ -92,7 +92,7 @@ async fn s_05_a_server_that_sleeps_now_and_then_keeps_its_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_22_what_is_more_than_can_be_in_flight_is_refused_at_once() {
+async fn s_22_calls_beyond_the_maximum_in_flight_fail_at_once() {
     const CALLS: u64 = 20_000;
     const MOST: u64 = 4_096;
     let _exclusive = exclusive().await;

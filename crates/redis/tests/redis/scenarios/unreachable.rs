@@ -19,7 +19,7 @@ use crate::topology::{exclusive, wait_until};
 const ATTEMPTS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
+async fn s_06_refused_and_reset_connections_are_replaced_by_one_task_each() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(6));
     let store = Arc::new(proxied.store(DEADLINE).await);
@@ -76,7 +76,7 @@ async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_07_a_connection_that_swallows_everything_is_replaced() {
+async fn s_07_a_connection_that_loses_every_byte_is_replaced() {
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(7));
     let store = Arc::new(proxied.store(DEADLINE).await);
@@ -118,7 +118,7 @@ async fn s_07_a_connection_that_swallows_everything_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
+async fn s_21_fifty_instances_do_not_reconnect_at_the_same_moment() {
     const INSTANCES: u64 = 50;
     let _exclusive = exclusive().await;
     let mut proxied = ProxiedServer::start(&[], seed(21));

@@ -158,7 +158,7 @@ async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_ov
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
+async fn s_12_scripts_flushed_on_all_nodes_are_loaded_within_the_decision() {
     let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = long_timeout_cluster_store(&cluster).await;
@@ -180,7 +180,7 @@ async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
 /// Whatever a node replies, even if two nodes redirect to each other forever, the call ends after a bounded number of
 /// attempts.
 #[tokio::test]
-async fn s_11_redirections_are_followed_so_often_and_no_more() {
+async fn s_11_the_number_of_redirections_is_bounded() {
     let table = [
         ("MOVED 1 SELF", 5),
         ("ASK 1 SELF", 5),
@@ -211,7 +211,7 @@ async fn s_11_redirections_are_followed_so_often_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_not_there_yet_is_found_later() {
+async fn a_cluster_that_starts_later_is_found() {
     let _exclusive = exclusive().await;
     let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let url = cluster.url();

@@ -46,7 +46,7 @@ fn connections(node: &Node) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on_new_ones() {
+async fn a_changed_password_is_used_on_open_and_on_new_connections() {
     let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
     let rights = ["on", "~tg1:*", "+@all"];
     let user = |password: &str| {
@@ -90,7 +90,7 @@ async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_nobody_until_it_is_right() {
+async fn a_wrong_password_leaves_the_store_disconnected_until_it_is_corrected() {
     let node = Node::start(Kind::NewValkey, &["--save", "", "--appendonly", "no"]);
     node.tell(&[
         "ACL", "SETUSER", "limiter", "on", "~tg1:*", "+@all", ">right",
@@ -117,7 +117,7 @@ async fn a_wrong_password_is_nobody_until_it_is_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster() {
+async fn the_documented_permissions_are_enough_in_a_cluster() {
     let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let rights = "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
@@ -156,7 +156,7 @@ async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster()
 
 /// A user with only the permissions that the store needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_least_rights_that_the_documentation_names_are_enough() {
+async fn the_documented_permissions_are_enough() {
     for kind in [Kind::Redis, Kind::NewValkey] {
         let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
         let rights =

@@ -13,7 +13,7 @@ async fn warning_kinds(url: String) -> Vec<ServerWarningKind> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_unwise_about_a_server_is_told_at_the_start() {
+async fn misconfigured_servers_give_warnings_at_the_start() {
     for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
         let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
         assert_eq!(warning_kinds(node.url()).await, [], "{kind:?}");
@@ -48,7 +48,7 @@ async fn what_is_unwise_about_a_server_is_told_at_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_was_not_called_one_is_told() {
+async fn an_undeclared_cluster_gives_a_warning() {
     let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let node = cluster.nodes[0].url();

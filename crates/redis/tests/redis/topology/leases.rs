@@ -38,7 +38,7 @@ async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
+async fn cluster_nodes_lease_their_own_keys_and_one_tag_is_on_one_node() {
     let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let stores = [
@@ -65,7 +65,7 @@ async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_lend_what_is_theirs() {
+async fn shards_lease_their_own_keys() {
     let options = ["--save", "", "--appendonly", "no"];
     let nodes: Vec<Node> = (0..3).map(|_| Node::start(Kind::Redis, &options)).collect();
     let stores = [

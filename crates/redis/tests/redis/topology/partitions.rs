@@ -9,7 +9,7 @@ use super::{exclusive, store_at};
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 #[tokio::test]
-async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
+async fn every_partition_of_a_cluster_has_a_probe_key() {
     let _exclusive = exclusive().await;
     let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
@@ -47,7 +47,7 @@ async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
 }
 
 #[tokio::test]
-async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
+async fn the_probe_of_a_stopped_shard_fails() {
     let (north, south) = (Server::start(Kind::Redis), Server::start(Kind::Redis));
     let url = format!(
         "redis+shards://north={},south={}",
@@ -67,14 +67,14 @@ async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
 
 /// A read-only probe would succeed on a server that cannot write.
 #[tokio::test]
-async fn s_14_a_server_that_cannot_write_does_not_answer_its_probe() {
+async fn s_14_the_probe_of_a_server_that_cannot_write_fails() {
     let server = Server::start_with(Kind::Redis, &["--maxmemory", "1"]);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     assert!(store.probe(0).await.is_err());
 }
 
 #[tokio::test]
-async fn a_key_is_erased_where_it_lies_and_its_reservations_with_it() {
+async fn a_key_is_erased_with_its_reservations() {
     let server = Server::start(Kind::Redis);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     let limit = numbered_limit(1, slow_bucket(2));

@@ -26,7 +26,7 @@ fn follow(replica: &Node, primary: &Node) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_20_a_replica_is_not_asked_until_it_is_promoted() {
+async fn s_20_a_replica_is_not_used_until_it_is_promoted() {
     for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
         let (primary, replica) = (Node::start(kind, &PLAIN), Node::start(kind, &PLAIN));
         follow(&replica, &primary);
@@ -52,7 +52,7 @@ async fn s_20_a_replica_is_not_asked_until_it_is_promoted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_20_a_primary_that_is_demoted_admits_nothing_and_is_left() {
+async fn s_20_a_demoted_primary_admits_nothing_and_is_disconnected() {
     for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
         let (one_node, other) = (Node::start(kind, &PLAIN), Node::start(kind, &PLAIN));
         let store = store_at(one_node.url(), Duration::from_secs(10)).await;

@@ -31,7 +31,7 @@ impl CredentialsProvider for FixedCredentials {
 const DOWN_AFTER: u32 = 1_500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
+async fn s_16_only_the_primary_that_sentinels_promote_is_used() {
     let _exclusive = exclusive().await;
     let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
@@ -80,7 +80,7 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
+async fn s_16_a_manual_failover_is_followed_on_valkey_too() {
     let _exclusive = exclusive().await;
     let set = Sentinels::start(Kind::NewValkey, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
@@ -101,7 +101,7 @@ async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobody() {
+async fn sentinels_that_start_later_are_found_and_an_unknown_master_is_unreachable() {
     let _exclusive = exclusive().await;
     let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
     let url = set.url();

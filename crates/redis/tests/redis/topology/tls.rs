@@ -48,7 +48,7 @@ fn start(authority: &Authority) -> (Node, u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_are_spoken_to_by_tls_if_their_certificate_is_trusted() {
+async fn servers_are_used_over_tls_if_their_certificate_is_trusted() {
     let authority = Authority::new("authority of a test");
     let (_node, port) = start(&authority);
     let own = authority.client("limiter");

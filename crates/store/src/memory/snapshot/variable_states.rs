@@ -319,7 +319,7 @@ mod tests {
     /// Regression: a reservation settled during the save was saved as open, so it could be refunded again. A
     /// reservation made during the save might not be in the bucket yet.
     #[test]
-    fn a_reservation_that_is_made_or_closed_while_saving_gives_nothing_back_after_a_restart() {
+    fn a_reservation_made_or_closed_while_saving_refunds_nothing_after_a_restart() {
         let (store, again) = (store(), store());
         for id in [1, 2] {
             assert_eq!(ask(&store, reserve(id)), ReplyNote::Plain);

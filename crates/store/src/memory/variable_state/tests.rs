@@ -46,7 +46,7 @@ fn full() -> VariableStates {
 
 /// Regression: a new key evicted a state as soon as it was looked up, even if it was then denied or only peeked.
 #[test]
-fn whoever_only_looks_costs_nobody_their_state() {
+fn a_peek_evicts_no_state() {
     let states = full();
     let mut shard = states.lock(0).unwrap();
     let newcomer = hash("newcomer");
@@ -65,7 +65,7 @@ fn whoever_only_looks_costs_nobody_their_state() {
 
 /// Regression: of two new keys of one batch in one shard, the second evicted the first, whose charge was lost.
 #[test]
-fn a_box_that_the_batch_needs_is_never_the_victim_and_victims_are_counted() {
+fn a_state_that_the_batch_uses_is_never_evicted_and_evictions_are_counted() {
     let states = full();
     let mut shard = states.lock(0).unwrap();
     let limit = log(Nanos::MINUTE);
@@ -84,7 +84,7 @@ fn a_box_that_the_batch_needs_is_never_the_victim_and_victims_are_counted() {
 }
 
 #[test]
-fn keys_that_are_being_denied_stay_and_a_newcomer_finds_no_room() {
+fn denied_keys_stay_and_a_new_key_finds_no_room() {
     let states = one_shard();
     for n in 0..STATES_PER_SHARD {
         spend(&states, &format!("denied-{n}"), 10);
@@ -107,7 +107,7 @@ fn keys_that_are_being_denied_stay_and_a_newcomer_finds_no_room() {
 
 /// Regression: only the oldest record decided whether a ledger had expired.
 #[test]
-fn an_open_reservation_outlives_a_forgotten_one_in_the_same_box() {
+fn an_open_reservation_outlives_a_forgotten_one_in_the_same_ledger() {
     let states = one_shard();
     let mut shard = states.lock(0).unwrap();
     let limit = log(Nanos::SECOND);
@@ -132,7 +132,7 @@ fn an_open_reservation_outlives_a_forgotten_one_in_the_same_box() {
 
 /// Regression: after a quota was lowered, a state was still measured by the old quota.
 #[test]
-fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
+fn a_key_that_a_lowered_quota_denies_is_not_evicted() {
     let states = full();
     let lower: Limit = SlidingLog::builder(2, Nanos::MINUTE)
         .build()

@@ -58,7 +58,7 @@ fn charges() -> [(Limit, Op); 8] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
+async fn i11_a_batch_that_another_server_denies_leaves_no_charge() {
     let nodes = servers(2);
     let store = store_at(url(&nodes), LONG_TIMEOUT).await;
     let (first, second) = keys_on_both(&store, &nodes).await;
@@ -105,7 +105,7 @@ async fn i11_nothing_stays_charged_of_a_batch_that_another_server_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i11_concurrent_batches_over_a_cluster_leave_only_what_was_admitted() {
+async fn i11_concurrent_batches_over_a_cluster_leave_only_admitted_charges() {
     let _exclusive = exclusive().await;
     let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
     let store = Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await);
@@ -182,7 +182,7 @@ async fn i11_keys_under_one_tag_are_decided_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i11_a_flood_that_one_server_refuses_is_hardly_charged_to_the_other() {
+async fn i11_a_flood_that_one_server_denies_is_hardly_charged_to_the_other() {
     let nodes = servers(2);
     let store = store_at(url(&nodes), LONG_TIMEOUT).await;
     let (first, second) = keys_on_both(&store, &nodes).await;

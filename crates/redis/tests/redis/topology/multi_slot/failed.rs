@@ -142,7 +142,7 @@ async fn i11_a_batch_whose_future_is_dropped_is_refunded_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i11_a_server_that_is_not_there_costs_nothing_elsewhere() {
+async fn i11_an_unreachable_server_costs_nothing_on_the_others() {
     let mut nodes = servers(2);
     let store = store_at(url(&nodes), LONG_TIMEOUT).await;
     let (first, second) = keys_on_both(&store, &nodes).await;

@@ -1,22 +1,18 @@
-//! Random traces through the memory store and through core with the same instants: all replies must be equal.
-//!
-//! The test counts the kinds of steps and asserts that each occurred. A store with a deliberate bug must be caught.
+//! A random trace of requests, sent to core and to a subject, which must give the same replies.
 
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::limit::{Limit, Op, OpError, Quota};
+use tollgate_core::limit::{Limit, LimitReply, Op, OpError, Quota};
 use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
-use tollgate_testkit::vectors::{Ask, Decision, PlainCore, Reserved, Subject};
+use tollgate_testkit::vectors::{Ask, Decision, PlainCore, Subject};
 
 use crate::quotas::{ALGORITHMS, variants};
 use crate::support::{Random, START};
-use crate::vectors::MemorySubject;
 
-const STEPS: u64 = 100_000;
 /// Keys of the algorithm under test, and all keys, the others to make batches with.
 const OWN: usize = 16;
 const KEYS: usize = 32;
-const TERMS: ReservationOptions = ReservationOptions {
+const OPTIONS: ReservationOptions = ReservationOptions {
     hold: Nanos::from_secs(20),
     retention: Nanos::from_secs(20),
     max_records: 8,
@@ -24,7 +20,7 @@ const TERMS: ReservationOptions = ReservationOptions {
 
 /// How often each kind of step occurred.
 #[derive(Debug, Default)]
-struct Coverage {
+pub(super) struct Coverage {
     kinds: std::collections::BTreeMap<&'static str, u64>,
 }
 
@@ -33,7 +29,7 @@ impl Coverage {
         *self.kinds.entry(kind).or_default() += 1;
     }
 
-    fn at_least(&self, least: u64, kinds: &[&str]) {
+    pub(super) fn at_least(&self, least: u64, kinds: &[&str]) {
         for kind in kinds {
             let coverage = self.kinds.get(kind).copied().unwrap_or(0);
             assert!(
@@ -52,13 +48,13 @@ struct TracedKey {
     receipts: Vec<Receipt>,
 }
 
-struct Trace<'a, S> {
+pub(super) struct Trace<'a, S> {
     random: Random,
     now: Timestamp,
     keys: Vec<TracedKey>,
     core: PlainCore,
     subject: &'a mut S,
-    coverage: Coverage,
+    pub(super) coverage: Coverage,
 }
 
 /// Formats only on failure: there are millions of comparisons.
@@ -87,7 +83,7 @@ fn is_same(core: &Result<Decision, OpError>, subject: &Result<Decision, OpError>
 }
 
 impl<'a, S: Subject> Trace<'a, S> {
-    fn new(algorithm: usize, seed: u64, subject: &'a mut S) -> Self {
+    pub(super) fn new(algorithm: usize, seed: u64, subject: &'a mut S) -> Self {
         let mut random = Random(seed);
         let keys = (0..KEYS)
             .map(|n| {
@@ -112,7 +108,7 @@ impl<'a, S: Subject> Trace<'a, S> {
         }
     }
 
-    fn run(&mut self, steps: u64) -> Result<(), String> {
+    pub(super) fn run(&mut self, steps: u64) -> Result<(), String> {
         // Insert all keys while all are in use. Otherwise a neighbour could overwrite an expired state that would count
         // again after the clock went back.
         for n in 0..self.keys.len() {
@@ -260,7 +256,7 @@ impl<'a, S: Subject> Trace<'a, S> {
             Outcome::Deny { .. } => "deny",
             Outcome::Never => "never",
         });
-        let admits = |answer: &tollgate_core::limit::LimitReply| answer.outcome.is_admitted();
+        let admits = |answer: &LimitReply| answer.outcome.is_admitted();
         if !decision.outcome.is_admitted() && decision.answers.iter().any(admits) {
             self.coverage.note("all or nothing");
         }
@@ -289,8 +285,8 @@ impl<'a, S: Subject> Trace<'a, S> {
         let (name, core, subject) = match self.random.below(4) {
             0 | 1 => (
                 "reserve",
-                self.core.reserve(now, &TERMS, id, ask),
-                self.subject.reserve(now, &TERMS, id, ask),
+                self.core.reserve(now, &OPTIONS, id, ask),
+                self.subject.reserve(now, &OPTIONS, id, ask),
             ),
             kind => {
                 let actual = (kind == 2).then_some(cost);
@@ -300,8 +296,8 @@ impl<'a, S: Subject> Trace<'a, S> {
                     } else {
                         "cancel"
                     },
-                    self.core.close(now, &TERMS, id, ask, actual),
-                    self.subject.close(now, &TERMS, id, ask, actual),
+                    self.core.close(now, &OPTIONS, id, ask, actual),
+                    self.subject.close(now, &OPTIONS, id, ask, actual),
                 )
             }
         };
@@ -312,123 +308,5 @@ impl<'a, S: Subject> Trace<'a, S> {
             Err(_) => "reservation in no state for it",
         });
         Ok(())
-    }
-}
-
-fn agrees(algorithm: usize) {
-    let mut subject = MemorySubject::new(2_000);
-    let mut trace = Trace::new(algorithm, 0x5eed + algorithm as u64, &mut subject);
-    if let Err(why) = trace.run(STEPS) {
-        panic!("{}: {why}", ALGORITHMS[algorithm]);
-    }
-    let coverage = &trace.coverage;
-    coverage.at_least(
-        500,
-        &[
-            "clock back",
-            "clock far ahead",
-            "requota",
-            "allow",
-            "deny",
-            "all or nothing",
-        ],
-    );
-    coverage.at_least(500, &["1", "2", "3", "4", "5", "6", "7", "8"]);
-    if ALGORITHMS[algorithm] == "concurrency" {
-        coverage.at_least(500, &["acquire", "renew", "release", "refused"]);
-    } else {
-        let charges = [
-            "charge always",
-            "credit",
-            "refund",
-            "settle down",
-            "settle up",
-            "huge",
-            "never",
-            "up to",
-        ];
-        coverage.at_least(500, &charges);
-        coverage.at_least(
-            100,
-            &[
-                "reserve",
-                "settle reserved",
-                "cancel",
-                "reservation in no state for it",
-            ],
-        );
-    }
-    if ALGORITHMS[algorithm] == "leaky queue" {
-        coverage.at_least(500, &["wait"]);
-    }
-}
-
-#[test]
-fn token_buckets_and_meters_decide_as_in_core() {
-    agrees(0);
-    agrees(1);
-}
-
-#[test]
-fn queues_and_concurrency_decide_as_in_core() {
-    agrees(2);
-    agrees(6);
-}
-
-#[test]
-fn windows_and_counters_decide_as_in_core() {
-    agrees(3);
-    agrees(5);
-}
-
-#[test]
-fn logs_decide_as_in_core() {
-    agrees(4);
-}
-
-/// Charges the first limit of a batch although another denies.
-struct ChargesFirstLimit(MemorySubject);
-
-impl Subject for ChargesFirstLimit {
-    fn decide(&mut self, now: Timestamp, checks: &[Ask<'_>]) -> Result<Decision, OpError> {
-        let decision = self.0.decide(now, checks)?;
-        if !decision.outcome.is_admitted() && decision.answers[0].outcome.is_admitted() {
-            self.0.decide(now, &checks[..1])?;
-        }
-        Ok(decision)
-    }
-
-    fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
-        self.0.replace(now, key, old, new);
-    }
-
-    fn reserve(
-        &mut self,
-        now: Timestamp,
-        options: &ReservationOptions,
-        id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved {
-        self.0.reserve(now, options, id, ask)
-    }
-
-    fn close(
-        &mut self,
-        now: Timestamp,
-        options: &ReservationOptions,
-        id: ReservationId,
-        ask: Ask<'_>,
-        actual: Option<u64>,
-    ) -> Reserved {
-        self.0.close(now, options, id, ask, actual)
-    }
-}
-
-#[test]
-fn a_store_that_charges_one_limit_of_a_refused_batch_is_caught() {
-    for (algorithm, name) in ALGORITHMS.iter().enumerate() {
-        let mut wrong = ChargesFirstLimit(MemorySubject::new(2_000));
-        let caught = Trace::new(algorithm, 1, &mut wrong).run(2_000);
-        assert!(caught.is_err(), "{name}");
     }
 }
