@@ -156,6 +156,6 @@ mod tests {
             wrapped_code("Error running script (call to f_1): oops"),
             None
         );
-        assert_eq!(wrapped_code("key: -READONLY of somebody's choosing"), None);
+        assert_eq!(wrapped_code("key: -READONLY of a caller's choosing"), None);
     }
 }

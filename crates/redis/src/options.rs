@@ -115,10 +115,10 @@ mod tests {
             let options = RedisOptions::new(address, KeyHashSecret::new(*b"0123456789abcdef"));
             format!("{options:?}")
         };
-        let told = shown("redis+cluster://limiter:open@sesame@a:1,b:2");
-        assert!(told.contains("redis+cluster://..@a:1,b:2"), "{told}");
-        assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
-        assert!(!told.contains("0123456789abcdef"), "{told}");
+        let text = shown("redis+cluster://limiter:open@sesame@a:1,b:2");
+        assert!(text.contains("redis+cluster://..@a:1,b:2"), "{text}");
+        assert!(!text.contains("sesame") && !text.contains("open"), "{text}");
+        assert!(!text.contains("0123456789abcdef"), "{text}");
         assert!(shown("redis://a:1/2").contains("redis://a:1/2"));
     }
 }

@@ -71,10 +71,10 @@ scripts! {
     /// Deletes states.
     Erase => include_str!("lua/erase.lua");
     /// Leases on token and leaky buckets.
-    Lend => concat!(
+    QuotaLease => concat!(
         include_str!("lua/numbers.lua"),
         include_str!("lua/division.lua"),
-        include_str!("lua/lend.lua"),
+        include_str!("lua/quota_lease.lua"),
     );
     /// The register of a fleet.
     Register => include_str!("lua/register.lua");

@@ -16,9 +16,9 @@ pub const MAX_KEY_LEN: usize = 1_024;
 /// use tollgate_store::StoreKey;
 ///
 /// let parts: [&[u8]; 2] = [b"tenant-7", b"POST /orders"];
-/// let composite = StoreKey::of_parts(&parts)?;
+/// let composite = StoreKey::from_parts(&parts)?;
 /// assert_eq!(composite.len(), 8 + 2 + 12);
-/// assert!(StoreKey::of(&[0; 2_000]).is_err());
+/// assert!(StoreKey::new(&[0; 2_000]).is_err());
 /// # Ok::<(), tollgate_store::KeyTooLong>(())
 /// ```
 #[derive(Clone, Copy)]

@@ -241,14 +241,14 @@ impl Heartbeat {
     /// A version for a heartbeat: printable ASCII without spaces, of bounded length.
     #[must_use]
     pub fn sanitize_version(text: &str) -> Box<str> {
-        let told: String = text
+        let sanitized: String = text
             .chars()
             .filter(char::is_ascii_graphic)
             .take(MAX_VERSION_LEN)
             .collect();
-        match told.is_empty() {
+        match sanitized.is_empty() {
             true => "unknown".into(),
-            false => told.into(),
+            false => sanitized.into(),
         }
     }
 }
@@ -358,13 +358,13 @@ mod tests {
 
     #[test]
     fn puts_beyond_a_bound_are_refused_and_the_bound_is_named() {
-        let change = |name: usize, body: usize| RegisterPut {
+        let put = |name: usize, body: usize| RegisterPut {
             name: "n".repeat(name).into(),
             body: vec![b'b'; body].into(),
             mode: PutMode::Set,
             expires_in: None,
         };
-        let told = |changes: &[RegisterPut]| match validate_puts(changes) {
+        let message = |puts: &[RegisterPut]| match validate_puts(puts) {
             Ok(()) => String::new(),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::BadRequest);
@@ -372,13 +372,13 @@ mod tests {
             }
         };
         assert_eq!(
-            told(&vec![change(MAX_NAME_LEN, MAX_BODY_LEN); MAX_PUTS]),
+            message(&vec![put(MAX_NAME_LEN, MAX_BODY_LEN); MAX_PUTS]),
             ""
         );
-        assert!(told(&vec![change(1, 0); MAX_PUTS + 1]).contains("call: 257"));
-        assert!(told(&[change(MAX_NAME_LEN + 1, 0)]).contains("1 to 256 bytes"));
-        assert!(told(&[change(0, 0)]).contains("1 to 256 bytes"));
-        assert!(told(&[change(1, MAX_BODY_LEN + 1)]).contains("16384 bytes"));
+        assert!(message(&vec![put(1, 0); MAX_PUTS + 1]).contains("call: 257"));
+        assert!(message(&[put(MAX_NAME_LEN + 1, 0)]).contains("1 to 256 bytes"));
+        assert!(message(&[put(0, 0)]).contains("1 to 256 bytes"));
+        assert!(message(&[put(1, MAX_BODY_LEN + 1)]).contains("16384 bytes"));
     }
 
     #[test]

@@ -60,7 +60,10 @@ impl ConnectionSupervisor {
                 .await?;
             let mut greeting = redis::pipe();
             greeting.cmd("ROLE");
-            for kind in ScriptKind::DECIDING.into_iter().chain([ScriptKind::Lend]) {
+            for kind in ScriptKind::DECIDING
+                .into_iter()
+                .chain([ScriptKind::QuotaLease])
+            {
                 greeting.cmd("SCRIPT").arg("LOAD").arg(kind.script().text);
             }
             greeting.ignore_errors();

@@ -39,8 +39,8 @@ impl RegisterReply {
             return None;
         };
         let mut values = values.into_iter();
-        let word = bytes(values.next()?)?;
-        let read = match &*word {
+        let tag = bytes(values.next()?)?;
+        let read = match &*tag {
             b"left" => Self::Left,
             b"other" => Self::EpochChanged,
             b"full" => Self::Full,
@@ -93,8 +93,8 @@ fn member_list(now: u64, cursor: RegisterCursor, heartbeats: Value) -> Option<Me
 }
 
 fn registered_node(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
-    let (heard, text) = bytes.split_at_checked(DIGITS)?;
-    let age = now.saturating_sub(digits(heard)?);
+    let (instant, text) = bytes.split_at_checked(DIGITS)?;
+    let age = now.saturating_sub(digits(instant)?);
     Some(RegisteredNode {
         heartbeat: heartbeat::read(std::str::from_utf8(text).ok()?)?,
         age: Nanos::from_millis(age),
@@ -166,10 +166,10 @@ mod tests {
 
     #[test]
     fn nodes_with_an_unreadable_heartbeat_are_counted() {
-        let heard = "0000000000001000";
-        let known = format!("{heard}1 feed 1 7 3 0.6.0 5");
-        let later = format!("{heard}2 {{\"node\":9}}");
-        let heartbeats = Value::Array(vec![bulk(&known), bulk(&later), bulk("x"), Value::Nil]);
+        let instant = "0000000000001000";
+        let readable = format!("{instant}1 feed 1 7 3 0.6.0 5");
+        let later = format!("{instant}2 {{\"node\":9}}");
+        let heartbeats = Value::Array(vec![bulk(&readable), bulk(&later), bulk("x"), Value::Nil]);
         let reply = vec![
             bulk("roll"),
             Value::Int(1_250),
@@ -179,7 +179,7 @@ mod tests {
         ];
         let Some(RegisterReply::Members(member_list)) = RegisterReply::read(Value::Array(reply))
         else {
-            panic!("it is a roll");
+            panic!("it is a member list");
         };
         assert_eq!(
             (

@@ -14,18 +14,18 @@ pub struct CallArguments {
 const LEN: usize = 4;
 
 impl CallArguments {
-    /// An empty list with capacity for `words` strings of `bytes` bytes in total.
-    pub(crate) fn with_room(words: usize, bytes: usize) -> Self {
-        let room = words.saturating_mul(LEN).saturating_add(bytes);
+    /// An empty list with capacity for `arguments` strings of `bytes` bytes in total.
+    pub(crate) fn with_capacity(arguments: usize, bytes: usize) -> Self {
+        let capacity = arguments.saturating_mul(LEN).saturating_add(bytes);
         Self {
-            bytes: Vec::with_capacity(room),
+            bytes: Vec::with_capacity(capacity),
             count: 0,
         }
     }
 
     /// Appends a string.
-    pub(crate) fn push(&mut self, word: &[u8]) {
-        self.push_with(|bytes| bytes.extend_from_slice(word));
+    pub(crate) fn push(&mut self, argument: &[u8]) {
+        self.push_with(|bytes| bytes.extend_from_slice(argument));
     }
 
     /// Appends a string that `append` writes.
@@ -77,7 +77,7 @@ impl CallArguments {
         before > 0
             && self
                 .get(before)
-                .is_some_and(|last| self.iter().take(before).any(|word| word == last))
+                .is_some_and(|last| self.iter().take(before).any(|argument| argument == last))
     }
 }
 
@@ -93,9 +93,9 @@ impl<'a> Iterator for ArgumentIter<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let (len, rest) = self.rest.split_first_chunk::<LEN>()?;
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
-        let (word, rest) = rest.split_at_checked(len)?;
+        let (argument, rest) = rest.split_at_checked(len)?;
         self.rest = rest;
-        Some(word)
+        Some(argument)
     }
 }
 
@@ -109,10 +109,10 @@ impl<'a> IntoIterator for &'a CallArguments {
 }
 
 impl<W: AsRef<[u8]>> FromIterator<W> for CallArguments {
-    fn from_iter<I: IntoIterator<Item = W>>(words: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = W>>(arguments: I) -> Self {
         let mut all = Self::default();
-        for word in words {
-            all.push(word.as_ref());
+        for argument in arguments {
+            all.push(argument.as_ref());
         }
         all
     }
@@ -126,22 +126,22 @@ mod tests {
     fn arguments_come_back_as_they_were() {
         let long = vec![b'x'; 70_000];
         let given: [&[u8]; 5] = [b"one", b"", b"\0\0\0\x05", &long, b"two"];
-        let words: CallArguments = given.iter().collect();
-        assert_eq!(words.len(), 5);
-        assert!(words.iter().eq(given));
-        assert_eq!(words.get(4), Some(&b"two"[..]));
-        assert_eq!(words.get(5), None);
+        let arguments: CallArguments = given.iter().collect();
+        assert_eq!(arguments.len(), 5);
+        assert!(arguments.iter().eq(given));
+        assert_eq!(arguments.get(4), Some(&b"two"[..]));
+        assert_eq!(arguments.get(5), None);
         assert!(CallArguments::default().is_empty() && CallArguments::default().get(0).is_none());
     }
 
     #[test]
     fn a_repeated_argument_is_noticed() {
-        let mut words: CallArguments = [b"a", b"b"].iter().collect();
-        assert!(!words.repeats_last());
-        words.push(b"");
-        assert!(!words.repeats_last());
-        words.push(b"a");
-        assert!(words.repeats_last());
+        let mut arguments: CallArguments = [b"a", b"b"].iter().collect();
+        assert!(!arguments.repeats_last());
+        arguments.push(b"");
+        assert!(!arguments.repeats_last());
+        arguments.push(b"a");
+        assert!(arguments.repeats_last());
         assert!(!CallArguments::default().repeats_last());
     }
 }

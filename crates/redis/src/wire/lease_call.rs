@@ -44,7 +44,7 @@ impl ScriptCall {
     ) -> Result<Self, StoreError> {
         let bucket = leasable_bucket(&limit.limit).ok_or_else(unsupported)?;
         let mut call = Self::empty(1, now);
-        call.kind = ScriptKind::Lend;
+        call.kind = ScriptKind::QuotaLease;
         call.set_first_tag(key_name.tag());
         call.keys
             .push(&leased_bucket_name(&key_name.name(limit.id)));

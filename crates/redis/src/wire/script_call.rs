@@ -119,14 +119,14 @@ impl ScriptCall {
 
     pub(super) fn empty(checks: usize, now: Option<Timestamp>) -> Self {
         let mut args =
-            CallArguments::with_room(checks.saturating_add(1), checks.saturating_mul(ROOM));
+            CallArguments::with_capacity(checks.saturating_add(1), checks.saturating_mul(ROOM));
         match now {
             Some(now) => args.push(Blob::default().pair(now.as_nanos()).as_bytes()),
             None => args.push(&[]),
         }
         Self {
             kind: ScriptKind::All,
-            keys: CallArguments::with_room(checks, checks.saturating_mul(ROOM)),
+            keys: CallArguments::with_capacity(checks, checks.saturating_mul(ROOM)),
             args,
             first_tag: None,
         }

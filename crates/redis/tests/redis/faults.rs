@@ -72,7 +72,7 @@ async fn s_08_a_lost_reply_may_have_charged_and_is_not_repeated() {
         assert_eq!(
             until_answered(&store).await,
             Outcome::Allow,
-            "and the link recovers"
+            "and the connection recovers"
         );
     }
 }

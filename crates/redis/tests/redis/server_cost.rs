@@ -99,7 +99,7 @@ fn a_token_bucket_takes_at_most_135_bytes() {
     for kind in Kind::under_test() {
         let (ours, published) = (bytes_per_key(kind, true), bytes_per_key(kind, false));
         println!(
-            "{kind:?}: {ours:.0} bytes per token bucket, {published:.0} by the article's script"
+            "{kind:?}: {ours:.0} bytes per token bucket, {published:.0} by the published script"
         );
         assert!(ours < published);
         if kind == Kind::Redis {

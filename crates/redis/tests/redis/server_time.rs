@@ -339,7 +339,7 @@ async fn reservations_are_settled_once_on_the_servers_clock() {
     assert_eq!(
         (settled.note, settled.status.remaining),
         (ReplyNote::Plain, 700),
-        "what refill replaced was not given back again"
+        "the refill was not refunded again"
     );
     let again = decide_one(&store, "alice", &limit, Op::CancelReserved(id))
         .await

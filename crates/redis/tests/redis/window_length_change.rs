@@ -115,7 +115,7 @@ fn alternating_window_lengths_mint_nothing() {
             admitted += answer.receipt.cost;
         }
     }
-    assert_eq!(admitted, 48, "sixteen times three of fifty, whoever asks");
+    assert_eq!(admitted, 48, "sixteen times three of fifty");
 }
 
 #[test]
@@ -134,5 +134,5 @@ fn a_state_without_its_window_length_is_read_with_the_callers() {
     assert_eq!(peeked.status.remaining, 70);
     let (spent, stored) = counter.ask(minute, 1, Op::Spend(1));
     assert_eq!(spent.status.remaining, 69);
-    assert_eq!(stored.len(), 28, "the next charge says its window");
+    assert_eq!(stored.len(), 28, "the next charge stores its window length");
 }

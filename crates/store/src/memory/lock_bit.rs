@@ -23,8 +23,8 @@ impl<'a> BitGuard<'a> {
     pub(super) fn lock(word: &'a AtomicU64) -> Self {
         let mut attempt = 0;
         loop {
-            if let Some(held) = Self::try_lock(word) {
-                return held;
+            if let Some(guard) = Self::try_lock(word) {
+                return guard;
             }
             spin_wait(attempt);
             attempt = attempt.saturating_add(1);
@@ -100,11 +100,11 @@ mod tests {
     #[test]
     fn the_bit_is_locked_once_and_cleared_with_the_new_value() {
         let word = AtomicU64::new(7);
-        let mut held = BitGuard::lock(&word);
+        let mut guard = BitGuard::lock(&word);
         assert!(BitGuard::try_lock(&word).is_none());
         assert_eq!(load_with_bit(&word), (7, true));
-        held.set(9);
-        drop(held);
+        guard.set(9);
+        drop(guard);
         assert_eq!(load_with_bit(&word), (9, false));
     }
 
@@ -119,7 +119,7 @@ mod tests {
     fn a_panic_unlocks_the_bit() {
         let word = AtomicU64::new(7);
         let unwound = catch_unwind(AssertUnwindSafe(|| {
-            let _held = BitGuard::lock(&word);
+            let _guard = BitGuard::lock(&word);
             panic!("in the middle");
         }));
         assert!(unwound.is_err());

@@ -102,7 +102,7 @@ fn no_thread_charges_the_state_of_another_key() {
         let group = Arc::new(SlotGroup::empty());
         slot::<2>(&group).lock().insert(OLD, [5, 5]);
         let theirs = Arc::clone(&group);
-        let newcomer = thread::spawn(move || {
+        let inserter = thread::spawn(move || {
             if let Some(mut guard) = slot::<2>(&theirs).try_lock() {
                 guard.insert(NEW, [100, 100]);
                 return true;
@@ -118,9 +118,9 @@ fn no_thread_charges_the_state_of_another_key() {
             charged += 1;
             guard.set([charged, charged]);
         }
-        let has_moved_in = newcomer.join().unwrap();
+        let is_inserted = inserter.join().unwrap();
         let guard = slot::<2>(&group).lock();
-        let expected = if has_moved_in {
+        let expected = if is_inserted {
             (NEW, [100, 100])
         } else {
             (OLD, [charged, charged])

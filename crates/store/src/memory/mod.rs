@@ -66,17 +66,17 @@ const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 /// ```
 /// use std::num::NonZeroU16;
 /// use tollgate_core::{Outcome, Rate, TokenBucket};
-/// use tollgate_store::{QuotaCheck, StoreKey, LimitId, MemoryStore, Op, IdentifiedLimit, TestStore};
+/// use tollgate_store::{IdentifiedLimit, LimitId, MemoryStore, Op, QuotaCheck, StoreKey};
 ///
 /// let store = MemoryStore::for_keys(10_000)?;
-/// let quota = TokenBucket::at(Rate::per_second(10)).burst(1).build()?;
-/// let ruled = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
-/// store.learn(&ruled);
+/// let quota = TokenBucket::builder(Rate::per_second(10)).burst(1).build()?;
+/// let limit = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// store.add_limit(&limit);
 ///
-/// let check = QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) };
-/// assert_eq!(store.ask([check])?.0.outcome(), Outcome::Allow);
-/// let (verdict, [answer]) = store.ask([check])?;
-/// assert!(!verdict.is_admitted());
+/// let check = QuotaCheck { key: StoreKey::new(b"alice")?, limit: &limit, op: Op::Spend(1) };
+/// assert_eq!(store.decide_array([check])?.0.outcome(), Outcome::Allow);
+/// let (outcome, [answer]) = store.decide_array([check])?;
+/// assert!(!outcome.is_admitted());
 /// assert_eq!(answer.status.remaining, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -116,6 +116,6 @@ mod tests {
         let (store, _clock) = used(400_000, 50_000);
         let Occupancy { slots, live } = store.occupancy();
         assert!(live.abs_diff(50_000) <= slots / 100, "{live} of {slots}");
-        assert_ne!(live, 50_000, "only a part was looked at");
+        assert_ne!(live, 50_000, "only a sample was read");
     }
 }

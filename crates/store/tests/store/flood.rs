@@ -74,7 +74,7 @@ fn a_flood_of_keys_changes_neither_memory_nor_denials() {
     let there = (0..FLOOD).filter(is_there).count() as u64;
     assert_eq!(
         usage.overflow_decisions, 0,
-        "nobody's neighbours were all denied"
+        "no key had only denied neighbours"
     );
     assert_eq!(usage.evictions, FLOOD - there);
     assert!(there >= ROOM as u64, "{there} are there");

@@ -204,7 +204,7 @@ fn states_of_an_unannounced_limit_are_kept() {
         let key = format!("crowd-{n}");
         let quota = bucket(1, Nanos::SECOND);
         let outcome = store.spend(&StoreKey::new(key.as_bytes()).unwrap(), id(1), &quota, 1);
-        assert!(!outcome.is_admitted(), "{key} was let in again");
+        assert!(!outcome.is_admitted(), "{key} was admitted again");
     }
 }
 
@@ -271,7 +271,7 @@ fn a_key_that_a_lowered_quota_denies_is_not_evicted_for_others() {
         let _ = (0..2_000)
             .filter(|n| spend(&flood, &n.to_string(), 90))
             .count();
-        assert!(store.usage().evictions > 100, "others had to go");
+        assert!(store.usage().evictions > 100, "others were evicted");
         assert!(!spend(&new, "alice", 1), "{new:?}");
     }
 }

@@ -197,7 +197,7 @@ fn compare(
 fn a_restart_in_the_middle_of_a_trace_changes_no_reply() {
     for seed in 0..12 {
         let since = compare(seed, 5_000, 20, false, |_, _| ()).unwrap();
-        assert_eq!(since, [0, 0], "there is room for everybody");
+        assert_eq!(since, [0, 0], "there is room for all keys");
     }
 }
 

@@ -97,7 +97,7 @@ fn a_restart_does_not_reset_a_daily_quota() {
     let empty = std::fs::metadata(folder.file()).unwrap().len();
     assert!(empty < live, "{empty} of {live} bytes");
     let left_over = std::fs::read_dir(&folder.0).unwrap().count();
-    assert_eq!(left_over, 1, "nothing lies beside the snapshot");
+    assert_eq!(left_over, 1, "no other file is left");
 }
 
 #[cfg(unix)]
@@ -162,10 +162,7 @@ fn every_changed_byte_and_every_truncation_is_rejected() {
         std::fs::write(folder.file(), bytes).unwrap();
         restored(&folder.file(), 4).err()
     };
-    assert!(
-        refused(&whole).is_none(),
-        "as it was written it is believed"
-    );
+    assert!(refused(&whole).is_none(), "the unchanged file is accepted");
     let mut random = Random(3);
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
@@ -198,7 +195,7 @@ fn a_forged_file_neither_crashes_nor_exceeds_the_memory_of_a_store() {
     assert_eq!(
         sum(&whole[..body]).to_le_bytes(),
         whole[body..],
-        "this is how it is summed"
+        "the checksum of the format"
     );
     let (mut random, mut accepted, mut refused) = (Random(11), 0, 0);
     for word in 2..body / 8 {

@@ -154,7 +154,7 @@ fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
         }
     });
     let (store, _, let_in) = &*shared;
-    assert!(!let_in.load(Ordering::Relaxed), "a denied key was let in");
+    assert!(!let_in.load(Ordering::Relaxed), "a denied key was admitted");
     let usage = store.usage();
     assert!(
         usage.evictions > 1_000,

@@ -31,14 +31,14 @@ async fn follow(harness: &mut ClockHarness, case: &Case) {
     harness.advance(until.since(harness.now()).saturating_sub(gap));
     let all = case.take(MOST, harness.number());
     let denied = harness.agree(&mut alice, "alice", limit, all).await;
-    assert!(!denied.outcome.is_admitted(), "{limit:?} forgot too early");
+    assert!(!denied.outcome.is_admitted(), "{limit:?} expired too early");
     assert_eq!(needed_until(&denied), until, "{limit:?}");
     assert_eq!(harness.lifetime_fault(&names[0], until), None, "{limit:?}");
 
     let until = until.max(needed_until(&second));
     harness.advance(until.since(harness.now()));
     let answer = harness.agree(&mut bob, "bob", limit, all).await;
-    assert!(answer.outcome.is_admitted(), "{limit:?} forgot too late");
+    assert!(answer.outcome.is_admitted(), "{limit:?} expired too late");
 
     harness.advance(TWO_MILLISECONDS);
     assert_eq!(harness.survival_fault(&names[0]), None, "{limit:?}");

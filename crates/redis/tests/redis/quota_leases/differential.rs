@@ -76,7 +76,7 @@ fn plan(rng: &mut TestRng, key: u64, coverage: &mut Coverage) -> Vec<ExpectedGra
     let (mut limit, mut span) = limit(rng);
     let ids = rng.one_of(&[3, 8, 40]);
     let mut now = trace::usual(rng);
-    let mut book = LeasedBucket::default();
+    let mut leased_bucket = LeasedBucket::default();
     let mut grants = Vec::with_capacity(STEPS_PER_TRACE);
     while grants.len() < STEPS_PER_TRACE {
         if rng.chance(2) {
@@ -106,15 +106,15 @@ fn plan(rng: &mut TestRng, key: u64, coverage: &mut Coverage) -> Vec<ExpectedGra
             direct_cost: spend,
             lease: want,
         };
-        let before = book.clone();
-        let expected = book.handle(&bucket, now, &request);
+        let before = leased_bucket.clone();
+        let expected = leased_bucket.handle(&bucket, now, &request);
         let is_leased = |id: QuotaLeaseId| before.leases().iter().any(|loan| loan.id == id);
         count("clock back", step == ClockStep::Back);
         count("clock anywhere", step == ClockStep::Anywhere);
-        count("lent", expected.units > 0);
+        count("leased", expected.units > 0);
         let is_asked_again = want.is_some_and(|want| is_leased(want.id)) && expected.units > 0;
         count("asked again", is_asked_again);
-        count("nothing lent", !expected.retry_after.is_zero());
+        count("nothing leased", !expected.retry_after.is_zero());
         count(
             "reported",
             reports.iter().any(|report| is_leased(report.id)),
@@ -135,7 +135,7 @@ fn plan(rng: &mut TestRng, key: u64, coverage: &mut Coverage) -> Vec<ExpectedGra
         );
         count("never", expected.direct_outcome == Outcome::Never);
         count("blocks", bucket.block() > 1 && expected.units > 0);
-        count("several out", book.leases().len() > 3);
+        count("several leases", leased_bucket.leases().len() > 3);
         grants.push(ExpectedGrant {
             limit: first_limit(limit),
             key: key.to_be_bytes(),
@@ -157,7 +157,7 @@ fn run(connection: &mut Connection, digest: &str, grants: &[ExpectedGrant]) -> R
         let call =
             ScriptCall::for_lease(SECRET, &key, &step.limit, &step.request(), Some(step.now))
                 .unwrap();
-        assert_eq!(call.kind, ScriptKind::Lend);
+        assert_eq!(call.kind, ScriptKind::QuotaLease);
         pipe.cmd("EVALSHA").arg(digest).arg(call.keys.len());
         for bytes in call.keys.iter().chain(&call.args) {
             pipe.arg(bytes);
@@ -195,17 +195,17 @@ const MUST_OCCUR: [&str; 14] = [
     "quota changed",
     "clock back",
     "clock anywhere",
-    "lent",
+    "leased",
     "asked again",
-    "nothing lent",
+    "nothing leased",
     "reported",
     "written off",
     "granted ahead of now",
     "denied",
     "never",
     "blocks",
-    "several out",
-    "lent",
+    "several leases",
+    "leased",
 ];
 
 #[test]
@@ -216,7 +216,7 @@ fn a_server_grants_leases_as_core_does() {
     }) {
         let server = Server::start(kind);
         let mut connection = connection(&server);
-        let digest = load(&mut connection, ScriptKind::Lend.script().text);
+        let digest = load(&mut connection, ScriptKind::QuotaLease.script().text);
         let mut coverage = Coverage::new();
         for seed in 0..(steps / STEPS_PER_TRACE) as u64 {
             let grants = plan(&mut TestRng::new(seed + 1), seed, &mut coverage);
@@ -224,7 +224,7 @@ fn a_server_grants_leases_as_core_does() {
                 panic!("{kind:?} seed {seed}: {error}");
             }
         }
-        println!("{kind:?}: {steps} errands agree; {coverage:?}");
+        println!("{kind:?}: {steps} requests agree; {coverage:?}");
         for what in MUST_OCCUR {
             assert!(
                 coverage.get(what).is_some_and(|times| *times > 0),
@@ -239,7 +239,7 @@ fn a_server_grants_leases_as_core_does() {
 fn control_every_wrong_line_of_the_script_is_caught() {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
-    let right = ScriptKind::Lend.script().text;
+    let right = ScriptKind::QuotaLease.script().text;
     for (line, wrong) in [
         ("eh[gone], el[gone], kh, kl)", "now_h, now_l, kh, kl)"),
         ("if less(kh, kl, sh[i], sl[i]) then", "if false then"),
@@ -276,9 +276,9 @@ fn control_every_wrong_line_of_the_script_is_caught() {
 fn the_number_of_leases_of_one_key_is_bounded() {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
-    let digest = load(&mut connection, ScriptKind::Lend.script().text);
+    let digest = load(&mut connection, ScriptKind::QuotaLease.script().text);
     let bucket = crate::server_time::slow_bucket(50_000);
-    let (mut book, now) = (LeasedBucket::default(), Timestamp::from_secs(1_700_000_000));
+    let (mut leased_bucket, now) = (LeasedBucket::default(), Timestamp::from_secs(1_700_000_000));
     let grants: Vec<ExpectedGrant> = (0..=MAX_QUOTA_LEASES as u128)
         .map(|id| {
             let want = Some(LeaseSpec {
@@ -298,7 +298,7 @@ fn the_number_of_leases_of_one_key_is_bounded() {
                 spend: 0,
                 want,
                 now,
-                expected: book.handle(&bucket, now, &request),
+                expected: leased_bucket.handle(&bucket, now, &request),
             }
         })
         .collect();

@@ -106,7 +106,7 @@ async fn entries_expire_and_a_node_that_was_away_too_long_gets_all_entries() {
     assert_eq!(
         (summary(&snapshot), snapshot.is_complete),
         (vec![], false),
-        "who has heard it need not"
+        "the node knows the tombstone already"
     );
 }
 

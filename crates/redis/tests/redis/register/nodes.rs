@@ -30,7 +30,7 @@ async fn nodes_with_different_secrets_see_each_other_and_their_loads_are_added_u
             assert_eq!(
                 members.cursor,
                 RegisterCursor::default(),
-                "nothing was said yet"
+                "there is no entry yet"
             );
             assert_eq!(members.nodes[0].heartbeat, heartbeat(1));
             assert!(
@@ -40,7 +40,11 @@ async fn nodes_with_different_secrets_see_each_other_and_their_loads_are_added_u
         }
         registers[0].leave(NodeId(2)).await.unwrap();
         let members = registers[0].heartbeat(&heartbeat(1), LIFE).await.unwrap();
-        assert_eq!(nodes(&members), [1, 3], "who leaves is gone at once");
+        assert_eq!(
+            nodes(&members),
+            [1, 3],
+            "a node that leaves is removed at once"
+        );
         for (name, ttl) in time_to_live(&server) {
             assert!(name.starts_with("tg1:{fleet:default}:"), "{name}");
             assert!((1..=30_000).contains(&ttl), "{name} lives for {ttl}");
@@ -123,5 +127,5 @@ async fn in_a_cluster_and_on_shards_every_node_finds_the_same_register() {
         assert_eq!(summary(&two.entries(None).await.unwrap()), ["a=1"], "{url}");
     }
     let holders = shards.iter().filter(|node| node.ask(&["DBSIZE"]) != "0");
-    assert_eq!(holders.count(), 1, "one of them has all of it");
+    assert_eq!(holders.count(), 1, "one server has the whole register");
 }

@@ -28,7 +28,7 @@ async fn s_08_a_lost_reply_is_charged_exactly_once() {
         assert!(error.may_have_charged());
         let charged = (proxied.state("alice") - primed) / bucket().interval;
         assert_eq!(charged, number, "{ending:?}");
-        wait_until("the link recovers", || async {
+        wait_until("the connection recovers", || async {
             decide_one(&store, "alice", &limit(), Op::Spend(0))
                 .await
                 .is_ok()
@@ -83,7 +83,7 @@ async fn s_08_a_connection_that_lost_a_reply_is_found_and_replaced() {
     let connects = proxied.proxy.counters().connects;
     // The reply to the next probe is lost, so every later reply would belong to another call.
     proxied.proxy.lose_replies("PING", 1, Then::GoOn);
-    wait_until("it is made anew", || async {
+    wait_until("the connection is replaced", || async {
         proxied.proxy.counters().connects > connects && store.is_connected()
     })
     .await;

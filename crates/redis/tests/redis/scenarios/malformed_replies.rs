@@ -37,7 +37,7 @@ async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_hav
         toxics.back.slices = None;
         toxics.back.silence = Silence::Held;
     });
-    wait_until("all wait for an answer", || async {
+    wait_until("all calls wait for a reply", || async {
         proxied.proxy.counters().commands("EVALSHA") >= load.rounds() + 1 + 4
     })
     .await;
@@ -105,7 +105,7 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
         assert!(since(began) < slow * 2, "{error}");
         let text = String::from_utf8_lossy(bytes.get(..40).unwrap_or(bytes));
         assert!(error.may_have_charged(), "{text}: {error}");
-        wait_until("it is asked again", || async {
+        wait_until("the server is used again", || async {
             decide_one(&store, "alice", &limit(), Op::Spend(0))
                 .await
                 .is_ok()
@@ -165,7 +165,7 @@ async fn s_11_a_server_is_used_again_after_any_error_reply() {
         }
         assert!(refused > 0, "{line}");
         proxied.proxy.stop_meddling();
-        wait_until("it is asked again", || async {
+        wait_until("the server is used again", || async {
             decide_one(&store, "alice", &limit(), Op::Spend(0))
                 .await
                 .is_ok()

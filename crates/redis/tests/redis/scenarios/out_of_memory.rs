@@ -25,7 +25,7 @@ async fn s_14_out_of_memory_is_refused_and_charges_nothing() {
     // Less than an empty server needs.
     proxied.node.tell(&["CONFIG", "SET", "maxmemory", "100kb"]);
     wait_until("it refuses", || async { load.failures() > 20 }).await;
-    for key in ["alice", "somebody new"] {
+    for key in ["alice", "new client"] {
         let error = decide_one(&store, key, &limit(), Op::Spend(1))
             .await
             .unwrap_err();
@@ -39,7 +39,7 @@ async fn s_14_out_of_memory_is_refused_and_charges_nothing() {
     assert_eq!(
         (spent.units, spent.unheard),
         (spent.heard, 0),
-        "a refusal is no doubt"
+        "a refused call has not charged"
     );
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     Outcome::of("S-14 out of memory").worst(&worst).tell();

@@ -69,7 +69,7 @@ async fn s_13_a_server_that_is_busy_with_a_script_is_used_again_when_that_is_kil
     other
         .write_all(b"EVAL \"while true do end\" 0\r\n")
         .unwrap();
-    wait_until("it says that it is busy", || async {
+    wait_until("the server replies BUSY", || async {
         let asked = decide_one(&store, "bob", &limit(), Op::Spend(0)).await;
         asked.is_err_and(|error| error.kind() == StoreErrorKind::Refused)
     })

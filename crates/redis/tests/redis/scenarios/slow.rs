@@ -136,7 +136,7 @@ async fn s_22_calls_beyond_the_maximum_in_flight_fail_at_once() {
     let grown = resident().saturating_sub(memory) >> 20;
     assert!(grown < 128, "{grown} MiB for {CALLS} calls");
     proxied.proxy.heal();
-    crate::topology::wait_until("it is asked again", || async {
+    crate::topology::wait_until("the server is used again", || async {
         decide_one(&store, "alice", &limit(), Op::Spend(0))
             .await
             .is_ok()

@@ -46,7 +46,7 @@ async fn s_06_refused_and_reset_connections_are_replaced_by_one_task_each() {
         toxics.door = Door::Reset;
     });
     let before = proxied.proxy.counters().connects;
-    wait_until("it is tried again and again", || async {
+    wait_until("the store tries to reconnect", || async {
         proxied.proxy.counters().connects >= before + lanes * 4
     })
     .await;
@@ -136,7 +136,7 @@ async fn s_21_fifty_instances_do_not_reconnect_at_the_same_moment() {
     proxied.node.kill();
     proxied.proxy.change(|toxics| toxics.door = Door::Reset);
     // Long enough for the pauses to have grown, as the number of attempts shows.
-    wait_until("they try", || async {
+    wait_until("the instances try to reconnect", || async {
         proxied.proxy.counters().connects >= before.connects + INSTANCES * 6
     })
     .await;

@@ -124,7 +124,7 @@ async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_ov
     cluster.nodes[0].kill();
     let orphan = keys.iter().find(|key| owner(key) == 0).unwrap().clone();
     let limit = numbered_limit(1, slow_bucket(BURST));
-    wait_until("the replica is asked", || async {
+    wait_until("the replica is used", || async {
         decide_one(&store, &orphan, &limit, Op::Spend(0))
             .await
             .is_ok()

@@ -71,7 +71,10 @@ async fn a_changed_password_is_used_on_open_and_on_new_connections() {
     // The server accepts both passwords for a while, and then only the new one.
     user(">second");
     file.change("second");
-    wait_until("it is said again", || async { logins(&node) > before }).await;
+    wait_until("the store authenticates again", || async {
+        logins(&node) > before
+    })
+    .await;
     user("<first");
     decide_one(&store, "alice", &limit, Op::Spend(1))
         .await

@@ -48,7 +48,11 @@ async fn cluster_nodes_lease_their_own_keys_and_one_tag_is_on_one_node() {
     borrow_all(&stores, None).await;
     let sizes = || cluster.nodes.iter().map(|node| node.ask(&["DBSIZE"]));
     let sizes: Vec<u64> = sizes().map(|size| size.parse().unwrap()).collect();
-    assert_eq!(sizes.iter().sum::<u64>(), 12, "one book for each key");
+    assert_eq!(
+        sizes.iter().sum::<u64>(),
+        12,
+        "one leased bucket for each key"
+    );
     assert!(
         sizes.iter().filter(|size| **size > 0).count() > 1,
         "{sizes:?}"

@@ -22,7 +22,7 @@ async fn every_partition_of_a_cluster_has_a_probe_key() {
     let partitions: HashSet<usize> = keys
         .map(|key| store.partition_of(&StoreKey::new(&key).unwrap(), None))
         .collect();
-    assert_eq!(partitions.len(), 64, "keys lie everywhere");
+    assert_eq!(partitions.len(), 64, "keys are in every partition");
     let tag = StoreKey::new(b"tag").unwrap();
     let own = store.partition_of(&tag, None);
     for name in [b"a", b"b", b"c"] {
@@ -30,7 +30,7 @@ async fn every_partition_of_a_cluster_has_a_probe_key() {
         assert_eq!(
             store.partition_of(&key, Some(&tag)),
             own,
-            "where their tag says"
+            "the tag selects the partition"
         );
     }
     // The first node owns a third of the slots: those of partitions 0 to 21.

@@ -42,7 +42,7 @@ async fn s_20_a_replica_is_not_used_until_it_is_promoted() {
             );
         }
         replica.tell(&["REPLICAOF", "NO", "ONE"]);
-        wait_until("it is asked once it is promoted", || async {
+        wait_until("the replica is used once it is promoted", || async {
             decide_one(&store, "alice", &limit, Op::Spend(0))
                 .await
                 .is_ok()
@@ -63,7 +63,7 @@ async fn s_20_a_demoted_primary_admits_nothing_and_is_disconnected() {
         follow(&one_node, &other);
         // The connection stays open, so the first error is a refusal to write; then the connection is discarded.
         let mut kinds = Vec::new();
-        wait_until("it is left", || async {
+        wait_until("the demoted primary is disconnected", || async {
             decide_one(&store, "alice", &limit, Op::Spend(1))
                 .await
                 .unwrap_err()
@@ -110,7 +110,7 @@ async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed(
     // Both are primaries now, and each has clients.
     other_side.tell(&["REPLICAOF", "NO", "ONE"]);
     let limit = numbered_limit(1, slow_bucket(BURST));
-    wait_until("the other side is asked", || async {
+    wait_until("the other side is used", || async {
         decide_one(&there, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()
@@ -119,7 +119,7 @@ async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed(
     far.go_on(4 * (BURST + 5)).await;
     // Healed: the old primary becomes a replica and drops what it admitted alone.
     follow(&one_side, &other_side);
-    wait_until("the old primary is left", || async {
+    wait_until("the old primary is disconnected", || async {
         let asked = decide_one(&here, "alice", &limit, Op::Spend(1)).await;
         asked.is_err_and(|error| error.kind() == StoreErrorKind::Unreachable)
     })
@@ -132,6 +132,6 @@ async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed(
     check(&history, BURST, |_| 1).unwrap();
     for key in &keys {
         let left = decide_one(&there, key, &limit, Op::Spend(0)).await.unwrap();
-        assert_eq!(left.status.remaining, 0, "nothing came back with the heal");
+        assert_eq!(left.status.remaining, 0, "healing refunded nothing");
     }
 }

@@ -42,7 +42,7 @@ async fn s_16_only_the_primary_that_sentinels_promote_is_used() {
 
     set.servers[0].kill();
     set.until_primary_is(1);
-    wait_until("the new primary is asked", || async {
+    wait_until("the new primary is used", || async {
         decide_one(&store, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()
@@ -59,7 +59,7 @@ async fn s_16_only_the_primary_that_sentinels_promote_is_used() {
     // The other server is only paused: its connections stay open, and it does not reply.
     set.servers[1].pause();
     set.until_primary_is(0);
-    wait_until("the first is asked again", || async {
+    wait_until("the first server is used again", || async {
         decide_one(&store, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()
@@ -89,7 +89,7 @@ async fn s_16_a_manual_failover_is_followed_on_valkey_too() {
     load.go_on(40).await;
     set.failover(1);
     let limit = numbered_limit(1, slow_bucket(BURST));
-    wait_until("the new primary is asked", || async {
+    wait_until("the new primary is used", || async {
         decide_one(&store, "alice", &limit, Op::Spend(1))
             .await
             .is_ok()
@@ -116,7 +116,7 @@ async fn sentinels_that_start_later_are_found_and_an_unknown_master_is_unreachab
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     // One of three sentinels is enough.
     set.sentinels[2].restart();
-    wait_until("the primary is asked", || async {
+    wait_until("the primary is used", || async {
         decide_one(&store, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()

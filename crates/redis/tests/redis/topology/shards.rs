@@ -55,7 +55,7 @@ async fn every_key_lives_on_one_server_and_a_dead_one_degrades_only_its_own() {
     nodes[1].restart();
     let limit = numbered_limit(1, slow_bucket(BURST));
     let orphan = keys.iter().find(|key| shard(key) == 1).unwrap();
-    wait_until("the server is asked again", || async {
+    wait_until("the server is used again", || async {
         decide_one(&store, orphan, &limit, Op::Spend(0))
             .await
             .is_ok()

@@ -49,14 +49,14 @@ fn full() -> VariableStates {
 fn a_peek_evicts_no_state() {
     let states = full();
     let mut shard = states.lock(0).unwrap();
-    let newcomer = hash("newcomer");
+    let new_key = hash("newcomer");
     assert!(
         states
-            .get_or_insert(&mut shard, newcomer, &log(Nanos::MINUTE), NOW)
+            .get_or_insert(&mut shard, new_key, &log(Nanos::MINUTE), NOW)
             .is_some()
     );
     states.end_batch(&mut shard, NOW);
-    assert!(shard.get(newcomer).is_none());
+    assert!(shard.get(new_key).is_none());
     for n in 0..STATES_PER_SHARD {
         assert!(shard.get(hash(&format!("old-{n}"))).is_some());
     }
@@ -91,16 +91,16 @@ fn denied_keys_stay_and_a_new_key_finds_no_room() {
     }
     let mut shard = states.lock(0).unwrap();
     let limit = log(Nanos::MINUTE);
-    let newcomer = hash("newcomer");
+    let new_key = hash("newcomer");
     assert!(
         states
-            .get_or_insert(&mut shard, newcomer, &limit, NOW)
+            .get_or_insert(&mut shard, new_key, &limit, NOW)
             .is_none()
     );
     let later = NOW.after(Nanos::MINUTE);
     assert!(
         states
-            .get_or_insert(&mut shard, newcomer, &limit, later)
+            .get_or_insert(&mut shard, new_key, &limit, later)
             .is_some()
     );
 }

@@ -152,7 +152,7 @@ async fn i11_an_unreachable_server_costs_nothing_on_the_others() {
         (first.as_str(), &limit, Op::Spend(1)),
         (second.as_str(), &limit, Op::Spend(1)),
     ];
-    wait_until("it is known to be gone", || async {
+    wait_until("the server is known to be unreachable", || async {
         let error = decide_all(&store, &asked).await.unwrap_err();
         error.kind() == StoreErrorKind::Unreachable
     })
