@@ -17,7 +17,7 @@ use tollgate_engine::CheckOptions;
 use tollgate_fleet::leases::{LeaseOptions, LocalLeases, SpendOutcome};
 use tollgate_fleet::reconcile::Reconciler;
 use tollgate_fleet::{Fleet, FleetEngine};
-use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
+use tollgate_store::quota_lease::{LeaseBroker, LeaseGrant, LeaseRequest};
 use tollgate_store::{
     IdentifiedLimit, LimitId, Op, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreFuture,
     StoreKey, StoreReply,
@@ -32,7 +32,7 @@ use crate::measure::measured_section;
 #[derive(Debug, Default)]
 struct BenchBroker(Mutex<LeasedBucket>);
 
-impl Lender for BenchBroker {
+impl LeaseBroker for BenchBroker {
     fn lend<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
