@@ -1,4 +1,4 @@
-//! Policies of ours, explained.
+//! Explains Tollgate policies.
 //!
 //! Must not know: flags.
 
@@ -11,17 +11,17 @@ use crate::input::SourceFile;
 
 pub(super) fn explain(
     source: &SourceFile,
-    asked: &RequestArguments,
+    arguments: &RequestArguments,
 ) -> Result<RenderedExplanation, ExplainError> {
     let wrong = |problems: Diagnostics| ExplainError::Invalid(vec![problems]);
     let listed = |list: Vec<Diagnostic>| wrong(Diagnostics::new(&source.name, &source.text, list));
     let policy = tollgate_policy::load(&source.text, &source.name, source.format).map_err(wrong)?;
-    let Some(request) = asked.to_request() else {
+    let Some(request) = arguments.to_request() else {
         return Ok(RenderedExplanation::new(
             &explain_policy(&policy).map_err(listed)?,
         )?);
     };
-    // Digests of hashed keys are shown under this secret, not under that of any fleet.
+    // Digests of hashed keys use this fixed secret, not that of a fleet.
     let rules = Rules::compile(&policy, [0; 16]).map_err(listed)?;
     Ok(RenderedExplanation::new(&explain_request(
         &policy, &rules, &request,
