@@ -27,6 +27,10 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Also explain how a fleet stores the limits: Redis Cluster slots and round trips. Default: only if the policy sets
+    /// `fleet`, `colocate` or `consistency`
+    #[arg(long)]
+    fleet: bool,
     #[command(flatten)]
     request: RequestArguments,
 }
@@ -160,7 +164,7 @@ pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandEr
         Ok(source) => {
             let result = match source.kind {
                 FileKind::Envoy => envoy::explain(&source, &options.request),
-                FileKind::Policy => policy::explain(&source, &options.request),
+                FileKind::Policy => policy::explain(&source, &options.request, options.fleet),
                 FileKind::Tests => Err(ExplainError::Invalid(vec![input::file_problem(
                     &source.name,
                     "this is a test file, not a policy",
@@ -170,16 +174,16 @@ pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandEr
             (source.name, source.kind, result)
         }
     };
-    let (explanation_of_file, problems) = match result {
-        Ok(explanation_of_file) => (Some(explanation_of_file), Vec::new()),
+    let (rendered, problems) = match result {
+        Ok(rendered) => (Some(rendered), Vec::new()),
         Err(ExplainError::Invalid(problems)) => (None, problems),
         Err(ExplainError::Failed(failure)) => return Err(failure),
     };
-    let ok = explanation_of_file.is_some();
-    let (words, explanation) = explanation_of_file
-        .map_or((String::new(), None), |explanation_of_file| {
-            (explanation_of_file.text, Some(explanation_of_file.data))
-        });
+    let ok = rendered.is_some();
+    let (text, explanation) = match rendered {
+        Some(rendered) => (rendered.text, Some(rendered.data)),
+        None => (String::new(), None),
+    };
     if options.json {
         json::print_json(&ExplainReport {
             ok,
@@ -190,7 +194,7 @@ pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandEr
         })?;
         return Ok(ok);
     }
-    print(&words)?;
+    print(&text)?;
     let colour = color.is_enabled(&std::io::stderr());
     problems
         .iter()
