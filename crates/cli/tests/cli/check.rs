@@ -66,8 +66,8 @@ fn what_is_no_file_of_ours_is_said_so() {
         ),
         (
             "a.conf",
-            "a.conf: the name of the file does not say how it is written\n  \
-             help: name it with the ending `.yaml`, `.toml` or `.json`, or say `--format`\n",
+            "a.conf: the file extension does not say the format\n  \
+             help: use the extension `.yaml`, `.toml` or `.json`, or pass `--format`\n",
         ),
         (
             "latin.yaml",

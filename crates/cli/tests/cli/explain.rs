@@ -124,7 +124,7 @@ descriptors:
 remote_address=203.0.113.7
   edge.remote_address: at most 10 in each minute, for each remote_address by itself; called all
 path=/logout
-  no rule has exactly these entries: admitted, and nothing is counted
+  no rule has exactly these entries: admitted, not counted
 "
     );
     assert!(run("path=/login").contains("here another rule takes its place"));
