@@ -16,11 +16,11 @@ thread_local! {
 
 /// The system's allocator, with a counter in front of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Counting;
+pub struct CountingAllocator;
 
 // SAFETY: every call is handed on unchanged to the system's allocator, which fulfils the contract; the counter is a plain
 // cell of the thread, whose first use allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.set(CALLS.get() + 1);
         // SAFETY: as the caller promised.

@@ -13,7 +13,7 @@ use rcgen::{
 
 /// A certificate and its key, in PEM.
 #[derive(Debug)]
-pub struct Pair {
+pub struct CertificateAndKey {
     /// The certificate.
     pub certificate: String,
     /// Its private key.
@@ -22,9 +22,9 @@ pub struct Pair {
 
 /// Who signs certificates.
 #[derive(Debug)]
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct CertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl CertificateAuthority {
     /// An authority of this name.
     ///
     /// # Panics
@@ -45,13 +45,13 @@ impl Authority {
 
     /// What a server at 127.0.0.1 and `localhost` shows.
     #[must_use]
-    pub fn server(&self, name: &str) -> Pair {
+    pub fn server(&self, name: &str) -> CertificateAndKey {
         self.signed(&served(name))
     }
 
     /// The same, valid from one year's first day to another's.
     #[must_use]
-    pub fn server_between(&self, name: &str, from: i32, until: i32) -> Pair {
+    pub fn server_between(&self, name: &str, from: i32, until: i32) -> CertificateAndKey {
         let mut params = served(name);
         params.not_before = date_time_ymd(from, 1, 1);
         params.not_after = date_time_ymd(until, 1, 1);
@@ -60,18 +60,18 @@ impl Authority {
 
     /// What a client shows.
     #[must_use]
-    pub fn client(&self, name: &str) -> Pair {
+    pub fn client(&self, name: &str) -> CertificateAndKey {
         let mut params = named(name, &[]);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.signed(&params)
     }
 
-    fn signed(&self, params: &CertificateParams) -> Pair {
+    fn signed(&self, params: &CertificateParams) -> CertificateAndKey {
         let key = fresh_key();
         let certificate = params
             .signed_by(&key, &self.0)
             .expect("an authority can sign");
-        Pair {
+        CertificateAndKey {
             certificate: certificate.pem(),
             key: key.serialize_pem(),
         }

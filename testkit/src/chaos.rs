@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::time::Duration;
 
-use crate::history::{Speed, Worst};
+use crate::history::{AvailabilityBounds, WorstWindow};
 
 /// The variable that holds the seed, and the one that names the file for lines.
 const SEED: &str = "TOLLGATE_CHAOS_SEED";
@@ -27,7 +27,7 @@ pub fn seed(own: u64) -> u64 {
 
 /// What came of a scenario. What does not apply stays empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     /// Its number and a word or two: `S-08 a lost reply`.
     pub scenario: &'static str,
     /// Units admitted on the key that came nearest to its bound, and that bound.
@@ -40,7 +40,7 @@ pub struct Outcome {
     pub recovered: Option<Duration>,
 }
 
-impl Outcome {
+impl ScenarioOutcome {
     /// Of a scenario of this name.
     #[must_use]
     pub fn of(scenario: &'static str) -> Self {
@@ -52,14 +52,14 @@ impl Outcome {
 
     /// With the worst window.
     #[must_use]
-    pub const fn worst(mut self, worst: &Worst) -> Self {
+    pub const fn worst(mut self, worst: &WorstWindow) -> Self {
         self.admitted = Some((worst.admitted, worst.allowed));
         self
     }
 
     /// With how fast answers were.
     #[must_use]
-    pub const fn speed(mut self, speed: Speed) -> Self {
+    pub const fn speed(mut self, speed: AvailabilityBounds) -> Self {
         self.slowest = Some(speed.slowest);
         self
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_line_has_five_fields_and_those_that_do_not_apply_are_empty() {
-        let all = Outcome {
+        let all = ScenarioOutcome {
             scenario: "S-00 an example",
             admitted: Some((9, 10)),
             lost: Some(0),
@@ -125,7 +125,7 @@ mod tests {
         };
         let line = "S-00 an example\t9 of 10\t0\t1.2 ms\t80.0 ms\n";
         assert_eq!(all.line(), line);
-        assert_eq!(Outcome::of("S-00").line(), "S-00\t\t\t\t\n");
+        assert_eq!(ScenarioOutcome::of("S-00").line(), "S-00\t\t\t\t\n");
     }
 
     #[test]

@@ -20,9 +20,9 @@ const MOST_STEPS: usize = 256;
 
 /// Bytes read as numbers; once they run out, everything is zero.
 #[derive(Debug)]
-struct Bytes<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl Bytes<'_> {
+impl ByteReader<'_> {
     fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
@@ -43,7 +43,7 @@ impl Bytes<'_> {
 /// # Panics
 /// If a decision breaks a promise that holds for every input; that is what fuzzing is for.
 pub fn limit_trace(bytes: &[u8]) {
-    let mut bytes = Bytes(bytes);
+    let mut bytes = ByteReader(bytes);
     let Ok(limit) = quota(&mut bytes) else {
         return;
     };
@@ -102,7 +102,7 @@ pub fn limit_trace(bytes: &[u8]) {
     }
 }
 
-fn quota(bytes: &mut Bytes<'_>) -> Result<Limit, InvalidQuota> {
+fn quota(bytes: &mut ByteReader<'_>) -> Result<Limit, InvalidQuota> {
     let kind = bytes.byte();
     let (units, period) = (bytes.number(), Nanos::from_nanos(bytes.number()));
     let (burst, overdraft) = (bytes.number(), bytes.number());
@@ -151,7 +151,7 @@ fn quota(bytes: &mut Bytes<'_>) -> Result<Limit, InvalidQuota> {
 }
 
 /// The next instant: mostly a little later, sometimes anywhere.
-fn instant(bytes: &mut Bytes<'_>, now: Timestamp) -> Timestamp {
+fn instant(bytes: &mut ByteReader<'_>, now: Timestamp) -> Timestamp {
     match bytes.byte() % 8 {
         0 => Timestamp::from_nanos(bytes.number()),
         1 => Timestamp::from_nanos(now.as_nanos().saturating_sub(bytes.number())),
@@ -160,7 +160,7 @@ fn instant(bytes: &mut Bytes<'_>, now: Timestamp) -> Timestamp {
     }
 }
 
-fn operation(bytes: &mut Bytes<'_>, receipt: Receipt) -> Op {
+fn operation(bytes: &mut ByteReader<'_>, receipt: Receipt) -> Op {
     match bytes.byte() % 12 {
         0 => Op::SpendUpTo(bytes.number()),
         1 => Op::ChargeAlways(bytes.number()),

@@ -4,21 +4,21 @@
 //! Must not know: how any store or algorithm works inside. It sees what a user sees.
 
 pub mod allocation;
-pub mod beside;
 pub mod certificates;
 pub mod chaos;
 pub mod clock;
-pub mod dice;
 pub mod envoy;
-pub mod explore;
 pub mod faults;
 pub mod fuzzing;
 pub mod history;
+pub mod model_checker;
 pub mod nginx;
 pub mod oracle;
+pub mod peer_programs;
 pub mod peers;
 pub mod process;
 pub mod redis;
 pub mod register;
-pub mod requests;
+pub mod seeded_rng;
+pub mod test_requests;
 pub mod vectors;

@@ -23,9 +23,9 @@ const ATTEMPTS: u32 = 5;
 pub struct Process {
     name: String,
     child: Child,
-    said: Arc<Said>,
+    said: Arc<ProcessOutput>,
     /// Dropped after the program has ended.
-    _folder: Folder,
+    _folder: TempFolder,
 }
 
 impl Process {
@@ -33,14 +33,14 @@ impl Process {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(name: &str, command: &mut Command, folder: Folder) -> Result<Self, String> {
+    pub fn start(name: &str, command: &mut Command, folder: TempFolder) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{name} cannot be started: {error}"))?;
-        let said = Arc::new(Said::default());
+        let said = Arc::new(ProcessOutput::default());
         if let Some(output) = child.stdout.take() {
             said.listen_to(output);
         }
@@ -60,7 +60,7 @@ impl Process {
     /// # Errors
     /// It ended, or took too long. The message is everything that it said.
     pub fn until_it_says(&self, words: &str) -> Result<(), String> {
-        let missing = |text: &mut Text| !text.has_ended() && !text.all.contains(words);
+        let missing = |text: &mut OutputText| !text.has_ended() && !text.all.contains(words);
         let waited = self
             .said
             .changed
@@ -154,7 +154,7 @@ impl Process {
     /// It goes on.
     pub fn wait(&mut self) -> Result<ExitStatus, String> {
         // A program that ends closes what it speaks through; only then is it safe to wait without a deadline.
-        let goes_on = |text: &mut Text| !text.has_ended();
+        let goes_on = |text: &mut OutputText| !text.has_ended();
         let waited = self
             .said
             .changed
@@ -190,26 +190,26 @@ fn stands_still(threads: &Path) -> bool {
 
 /// What a program has written, on both ways out.
 #[derive(Debug, Default)]
-struct Said {
-    text: Mutex<Text>,
+struct ProcessOutput {
+    text: Mutex<OutputText>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Text {
+struct OutputText {
     all: String,
     opened: u32,
     closed: u32,
 }
 
-impl Text {
+impl OutputText {
     const fn has_ended(&self) -> bool {
         self.opened == self.closed
     }
 }
 
-impl Said {
-    fn text(&self) -> MutexGuard<'_, Text> {
+impl ProcessOutput {
+    fn text(&self) -> MutexGuard<'_, OutputText> {
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -231,9 +231,9 @@ impl Said {
 
 /// A folder of its own that is removed when this is dropped.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     /// Makes one; no other of this process or another has the same.
     ///
     /// # Errors
@@ -264,7 +264,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         if fs::remove_dir_all(&self.0).is_err() {
             eprintln!("{} could not be removed", self.0.display());
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Process {
-        let folder = Folder::new("shell").unwrap();
+        let folder = TempFolder::new("shell").unwrap();
         Process::start("sh", Command::new("sh").args(["-c", script]), folder).unwrap()
     }
 
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn it_ends_with_its_folder_when_it_is_dropped() {
-        let folder = Folder::new("dropped").unwrap();
+        let folder = TempFolder::new("dropped").unwrap();
         let path = folder.path().to_owned();
         let file = folder.write("a.txt", "a").unwrap();
         let mut command = Command::new("sh");
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_exist_is_an_error() {
-        let folder = Folder::new("none").unwrap();
+        let folder = TempFolder::new("none").unwrap();
         let mut command = Command::new("no-such-program-here");
         let error = Process::start("nothing", &mut command, folder).unwrap_err();
         assert!(error.starts_with("nothing cannot be started"), "{error}");

@@ -16,7 +16,7 @@ use tollgate_store::{StoreError, StoreErrorKind};
 
 /// How a register answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Mood {
+pub enum RegisterFault {
     /// As it should.
     #[default]
     Well,
@@ -28,11 +28,11 @@ pub enum Mood {
 
 /// A register in memory.
 #[derive(Debug, Default)]
-pub struct ModelRegister(Mutex<Model>);
+pub struct ModelRegister(Mutex<RegisterModel>);
 
 #[derive(Debug, Default)]
-struct Model {
-    mood: Mood,
+struct RegisterModel {
+    mood: RegisterFault,
     now: Nanos,
     calls: u64,
     epochs: u64,
@@ -43,12 +43,12 @@ struct Model {
     /// The versions that nodes were told of.
     marks: BTreeSet<u64>,
     nodes: BTreeMap<NodeId, (Heartbeat, Nanos, Nanos)>,
-    entries: BTreeMap<Box<str>, Kept>,
+    entries: BTreeMap<Box<str>, StoredEntry>,
     numbers: BTreeMap<NodeId, u64>,
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct StoredEntry {
     body: Box<[u8]>,
     is_gone: bool,
     ends: Option<Nanos>,
@@ -56,12 +56,12 @@ struct Kept {
 }
 
 impl ModelRegister {
-    fn model(&self) -> MutexGuard<'_, Model> {
+    fn model(&self) -> MutexGuard<'_, RegisterModel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It answers like this from now on.
-    pub fn be(&self, mood: Mood) {
+    pub fn be(&self, mood: RegisterFault) {
         self.model().mood = mood;
     }
 
@@ -74,13 +74,13 @@ impl ModelRegister {
     /// It forgets everything, as a server that starts empty.
     pub fn lose_everything(&self) {
         let mut model = self.model();
-        *model = Model {
+        *model = RegisterModel {
             mood: model.mood,
             now: model.now,
             calls: model.calls,
             epochs: model.epochs,
             issued: model.issued,
-            ..Model::default()
+            ..RegisterModel::default()
         };
     }
 
@@ -102,14 +102,14 @@ impl ModelRegister {
     /// Carries out a call as its mood is.
     fn answer<T>(
         &self,
-        work: impl FnOnce(&mut Model) -> Result<T, StoreError>,
+        work: impl FnOnce(&mut RegisterModel) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut model = self.model();
         model.calls += 1;
         match model.mood {
-            Mood::Well => work(&mut model),
-            Mood::Gone => Err(StoreError::new(StoreErrorKind::Unreachable, "it is gone")),
-            Mood::Mute => {
+            RegisterFault::Well => work(&mut model),
+            RegisterFault::Gone => Err(StoreError::new(StoreErrorKind::Unreachable, "it is gone")),
+            RegisterFault::Mute => {
                 work(&mut model)?;
                 Err(StoreError::new(StoreErrorKind::TimedOut, "it is mute"))
             }
@@ -159,7 +159,7 @@ impl ModelRegister {
             let known = known.filter(|_| lost.is_none());
             let after = known.map_or(0, |since| since.version);
             let now = model.now;
-            let of = |name: &str, kept: &Kept| RegisterEntry {
+            let of = |name: &str, kept: &StoredEntry| RegisterEntry {
                 name: name.into(),
                 body: kept.body.clone(),
                 is_tombstone: kept.is_gone,
@@ -218,7 +218,7 @@ impl ModelRegister {
     }
 }
 
-impl Model {
+impl RegisterModel {
     fn tidy(&mut self) {
         let (now, mut floor) = (self.now, self.floor);
         self.entries.retain(|_, kept| {
@@ -246,7 +246,7 @@ impl Model {
         } else {
             change.expires_in
         };
-        let kept = Kept {
+        let kept = StoredEntry {
             body: change.body.clone(),
             is_gone,
             ends: left.map(|left| self.now.saturating_add(left)),

@@ -9,7 +9,7 @@ mod servers;
 use std::process::Command;
 
 use crate::callgrind;
-use crate::kept::{Kept, Toolchain};
+use crate::instruction_counts::{SavedCounts, Toolchain};
 use crate::process::{self, cargo};
 use crate::table;
 use crate::workspace::Workspace;
@@ -101,7 +101,7 @@ pub(crate) fn instructions(mode: Mode) -> Result<(), String> {
     let probe = workspace.target.join("release").join("probe");
     let path = workspace.root.join("bench").join("instructions.txt");
 
-    let mut now = Kept::empty(Toolchain::running()?);
+    let mut now = SavedCounts::empty(Toolchain::running()?);
     let (names, _) = process::capture(Command::new(&probe).arg("--list"))?;
     for name in names.lines() {
         now.insert(name, callgrind::instructions_per_call(&probe, name, TIMES)?);
@@ -113,7 +113,7 @@ pub(crate) fn instructions(mode: Mode) -> Result<(), String> {
         return Ok(());
     }
     let kept = match std::fs::read_to_string(&path) {
-        Ok(text) => Kept::parse(&text)?,
+        Ok(text) => SavedCounts::parse(&text)?,
         Err(error) => {
             return Err(format!(
                 "cannot read bench/instructions.txt ({error}); `cargo xtask bench instructions --save` writes it"

@@ -1,6 +1,6 @@
 //! Which crate may depend on which: the table, and the check that holds the workspace to it.
 //!
-//! The table is the design; `docs/adr/0004-dependencies-point-one-way.md` says why. Knows names and arrows, no code.
+//! The table is the design; `docs/adr/0004-point-dependencies-one-way-and-enforce-it-with-a-check.md` says why. Knows names and arrows, no code.
 
 use crate::process;
 use crate::workspace::{Dependency, Kind, Package, Workspace};

@@ -3,17 +3,20 @@
 //! This file reads the first word and hands the rest on. It knows no product code: xtask drives cargo and reads files.
 
 mod bench;
-mod beside;
+mod book;
 mod callgrind;
 mod chaos;
+mod conventions;
 mod extra;
-mod house;
-mod kept;
+mod instruction_counts;
 mod layers;
-mod needs;
+mod links;
+mod peer_tests;
 mod peers;
 mod process;
 mod protos;
+mod quotes;
+mod required_programs;
 mod steps;
 mod table;
 mod test;
@@ -51,9 +54,19 @@ const COMMANDS: &[Command] = &[
         run: layers::run,
     },
     Command {
-        usage: "check-house",
-        about: "file sizes, module headers, banned words, and documents that name what exists",
-        run: house::run,
+        usage: "check-conventions",
+        about: "file sizes, module headers, names, prose, and documents that name what exists",
+        run: conventions::run,
+    },
+    Command {
+        usage: "guarantees",
+        about: "writes the lists of tests in docs/guarantees.md from the names of the tests",
+        run: conventions::guarantees::run,
+    },
+    Command {
+        usage: "book",
+        about: "checks the links of all documents and builds the guide in docs/ with mdbook into cargo's target folder",
+        run: book::run,
     },
     Command {
         usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | all]",
@@ -143,8 +156,9 @@ mod tests {
             "test --fast --peers",
             "peers --all",
             "check-layers --fix",
-            "check-house all",
+            "check-conventions all",
             "bench everything",
+            "book --open",
             "bench instructions --chekc",
             "bench instructions --check --save",
             "chaos",

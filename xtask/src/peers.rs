@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::workspace::Workspace;
-use crate::{needs, process};
+use crate::{process, required_programs};
 
 /// A program inside a Python package.
 struct Peer {
@@ -137,7 +137,7 @@ impl Peer {
 /// The command `peers`: what tests start, without the tests.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     process::no_arguments("peers", args)?;
-    needs::ensure(needs::NEEDS)?;
+    required_programs::ensure(required_programs::REQUIRED_PROGRAMS)?;
     ensure(&Workspace::load()?.target)
 }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
-use crate::{bench, beside, chaos, house, layers, needs, peers};
+use crate::{
+    bench, chaos, conventions, layers, links, peer_tests, peers, quotes, required_programs,
+};
 
 /// Longer than this and people stop running it.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -22,7 +24,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let steps = match args {
         [] => everything()?,
         [flag] if flag == "--fast" => fast(),
-        [flag] if flag == "--peers" => beside::steps()?,
+        [flag] if flag == "--peers" => peer_tests::steps()?,
         [flag, word] if flag == "--fast" || flag == "--peers" => {
             return Err(format!(
                 "`test {flag}` takes no arguments, but was given `{word}`"
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 fn fast() -> Vec<Step> {
     let mut steps = checks();
     steps.push(tests(&["--lib", "--tests"]));
-    steps.push(beside::left_out());
+    steps.push(peer_tests::left_out());
     steps
 }
 
@@ -54,14 +56,14 @@ fn everything() -> Result<Vec<Step>, String> {
     let workspace = Workspace::load()?;
     let target = workspace.target.clone();
     let mut steps = vec![Step::new("needed programs", move || {
-        needs::ensure(needs::NEEDS)?;
+        required_programs::ensure(required_programs::REQUIRED_PROGRAMS)?;
         peers::ensure(&target)
     })];
     steps.extend(checks());
     steps.extend([
         // Benchmarks are left out on purpose: `--all-targets` would run them.
         tests(&["--lib", "--bins", "--tests", "--examples"]),
-        beside::left_out(),
+        peer_tests::left_out(),
         Step::new("chaos smoke", chaos::smoke),
         // Tests see the facade with all its features; people add it with none.
         cargo_step("facade without features", &["check", "--package", FACADE]),
@@ -128,7 +130,9 @@ fn checks() -> Vec<Step> {
             ],
         ),
         Step::new("layers", layers::check_workspace),
-        Step::new("house", house::check_workspace),
+        Step::new("conventions", conventions::check_workspace),
+        Step::new("links", links::check_workspace),
+        Step::new("quoted messages", quotes::check_workspace),
     ]
 }
 
@@ -138,7 +142,7 @@ fn tests(targets: &'static [&'static str]) -> Step {
         run_process(cargo().args(["test", "--workspace"]).args(targets).args([
             "--",
             "--skip",
-            beside::MODULE,
+            peer_tests::MODULE,
         ]))
     })
 }

@@ -1,5 +1,5 @@
 //! What each further limit adds to one check: one, two, four and eight token buckets on a hot key, answered in full
-//! (`Memory::ask`) and by the verdict alone (`Memory::spend_all`).
+//! (`MemoryStore::ask`) and by the verdict alone (`MemoryStore::spend_all`).
 //!
 //! Must not know: other limiters; none of the peers decides on several limits at once.
 
@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::num::NonZeroU16;
 
 use tollgate_core::TokenBucket;
-use tollgate_store::{Check, Key, LimitId, Memory, Op, Ruled};
+use tollgate_store::{IdentifiedLimit, LimitId, MemoryStore, Op, QuotaCheck, StoreKey};
 
 use crate::clock::thread_time;
 use crate::contenders::{Quota, bucket};
@@ -15,12 +15,12 @@ use crate::options::Options;
 use crate::stats::{Spread, Table};
 
 pub(crate) fn study(options: &Options) -> Result<Table, String> {
-    let store = Memory::for_keys(100_000).map_err(|error| error.to_string())?;
-    let rules: [Ruled; 8] = std::array::from_fn(|index| Ruled {
+    let store = MemoryStore::for_keys(100_000).map_err(|error| error.to_string())?;
+    let rules: [IdentifiedLimit; 8] = std::array::from_fn(|index| IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN.saturating_add(u16::try_from(index).unwrap_or(0))),
         limit: bucket(Quota::GENEROUS).into(),
     });
-    rules.iter().for_each(|ruled| store.learn(ruled));
+    rules.iter().for_each(|ruled| store.add_limit(ruled));
     let buckets = rules.map(|ruled| (ruled.id, bucket(Quota::GENEROUS)));
     let mut full: [Vec<f64>; 4] = Default::default();
     let mut verdict: [Vec<f64>; 4] = Default::default();
@@ -68,11 +68,11 @@ fn rows(table: &mut Table, name: &str, all: &[Vec<f64>; 4]) {
 
 /// Nanoseconds of processor time for each of so many checks of which only the verdict is asked.
 fn short_lap(
-    store: &Memory,
+    store: &MemoryStore,
     buckets: &[(LimitId, TokenBucket)],
     times: usize,
 ) -> Result<f64, String> {
-    let key = Key::of(b"user00000042").map_err(|error| error.to_string())?;
+    let key = StoreKey::new(b"user00000042").map_err(|error| error.to_string())?;
     let times = u32::try_from(times).map_err(|error| error.to_string())?;
     let before = thread_time();
     for _ in 0..times {
@@ -85,18 +85,22 @@ fn short_lap(
 }
 
 /// Nanoseconds of processor time for each of so many checks on N limits.
-fn lap<const N: usize>(store: &Memory, rules: &[Ruled; 8], times: usize) -> Result<f64, String> {
-    let key = Key::of(b"user00000042").map_err(|error| error.to_string())?;
+fn lap<const N: usize>(
+    store: &MemoryStore,
+    rules: &[IdentifiedLimit; 8],
+    times: usize,
+) -> Result<f64, String> {
+    let key = StoreKey::new(b"user00000042").map_err(|error| error.to_string())?;
     let times = u32::try_from(times).map_err(|error| error.to_string())?;
     let before = thread_time();
     for _ in 0..times {
         let rules = black_box(rules);
-        let checks: [Check<'_>; N] = std::array::from_fn(|index| Check {
+        let checks: [QuotaCheck<'_>; N] = std::array::from_fn(|index| QuotaCheck {
             key,
-            ruled: &rules[index],
+            limit: &rules[index],
             op: Op::Spend(1),
         });
-        let (verdict, answers) = store.ask(checks).map_err(|error| error.to_string())?;
+        let (verdict, answers) = store.decide_array(checks).map_err(|error| error.to_string())?;
         black_box(answers);
         if !verdict.is_admitted() {
             return Err("a generous quota denied".to_owned());

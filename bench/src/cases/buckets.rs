@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use tollgate_core::{LeakyBucket, Nanos, Rate, Receipt, TokenBucket};
 
-use super::{NOW, Ran};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 /// The state of a bucket at ten a second of which `used` are gone.
@@ -13,7 +13,7 @@ fn used(units: u64) -> u64 {
 }
 
 /// 10 a second with a burst of 100, of which `gone` are gone.
-pub(super) fn token(times: u64, gone: u64, cost: u64) -> Ran {
+pub(super) fn token(times: u64, gone: u64, cost: u64) -> CaseRun {
     let bucket = TokenBucket::builder(Rate::per_second(10))
         .burst(100)
         .build()?;
@@ -25,7 +25,7 @@ pub(super) fn token(times: u64, gone: u64, cost: u64) -> Ran {
     Ok(())
 }
 
-pub(super) fn token_status(times: u64) -> Ran {
+pub(super) fn token_status(times: u64) -> CaseRun {
     let bucket = TokenBucket::builder(Rate::per_second(10))
         .burst(100)
         .build()?;
@@ -38,7 +38,7 @@ pub(super) fn token_status(times: u64) -> Ran {
 }
 
 /// Bytes at 10 Gbit/s, charged in blocks of 1,250: the one decision that divides.
-pub(super) fn token_blocks(times: u64) -> Ran {
+pub(super) fn token_blocks(times: u64) -> CaseRun {
     let bucket = TokenBucket::builder(Rate::per_second(1_250_000_000))
         .block(1_250)
         .burst(125_000)
@@ -50,7 +50,7 @@ pub(super) fn token_blocks(times: u64) -> Ran {
     Ok(())
 }
 
-pub(super) fn token_refund(times: u64) -> Ran {
+pub(super) fn token_refund(times: u64) -> CaseRun {
     let bucket = TokenBucket::builder(Rate::per_second(10))
         .burst(100)
         .build()?;
@@ -66,7 +66,7 @@ pub(super) fn token_refund(times: u64) -> Ran {
     Ok(())
 }
 
-pub(super) fn leaky_meter(times: u64, gone: u64) -> Ran {
+pub(super) fn leaky_meter(times: u64, gone: u64) -> CaseRun {
     leaky(
         times,
         &LeakyBucket::meter(Rate::per_second(10)).burst(20).build()?,
@@ -75,7 +75,7 @@ pub(super) fn leaky_meter(times: u64, gone: u64) -> Ran {
     Ok(())
 }
 
-pub(super) fn leaky_queue(times: u64, gone: u64) -> Ran {
+pub(super) fn leaky_queue(times: u64, gone: u64) -> CaseRun {
     leaky(
         times,
         &LeakyBucket::queue(Rate::per_second(10)).burst(20).build()?,

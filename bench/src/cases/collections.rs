@@ -7,11 +7,11 @@ use tollgate_core::sketch::Sketch;
 use tollgate_core::sliding_log::Log;
 use tollgate_core::{Concurrency, Nanos, Rate, SlidingLog, TokenBucket};
 
-use super::{NOW, Ran};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 /// A decision on a log of 100 a minute that holds `held` entries. The edit is not applied.
-pub(super) fn log(times: u64, held: u64) -> Ran {
+pub(super) fn log(times: u64, held: u64) -> CaseRun {
     let quota = SlidingLog::builder(100, Nanos::MINUTE).build()?;
     let mut log = Log::default();
     for n in 0..held {
@@ -28,7 +28,7 @@ pub(super) fn log(times: u64, held: u64) -> Ran {
 }
 
 /// A decision on a limit of 100 at once of which `held` are taken. The edit is not applied.
-pub(super) fn acquire(times: u64, held: u128) -> Ran {
+pub(super) fn acquire(times: u64, held: u128) -> CaseRun {
     let quota = Concurrency::new(100, Nanos::MINUTE)?;
     let mut leases = LeaseSet::default();
     for n in 0..held {
@@ -44,7 +44,7 @@ pub(super) fn acquire(times: u64, held: u128) -> Ran {
 }
 
 /// An admission through four rows, cells raised.
-pub(super) fn sketch(times: u64) -> Ran {
+pub(super) fn sketch(times: u64) -> CaseRun {
     let quota = TokenBucket::builder(Rate::per_second(1_000_000)).build()?;
     let mut sketch = Sketch::new(quota, 4, 1_024)?;
     measured_section(times, || {

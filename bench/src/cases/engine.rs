@@ -11,15 +11,15 @@ use tollgate_policy::model::{Amount, LimitRule, Period, Policy, RateSpec};
 use tollgate_policy::rules::Rules;
 use tollgate_store::{ManualClock, MemoryStore};
 
-use super::matching::{Request, limit};
-use super::{NOW, Ran};
+use super::matching::{MatchRequest, limit};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 /// Decides on one request under so many buckets of so many units an hour: with many of them it is allowed throughout,
 /// with one it is denied after the first, which is not counted.
-pub(super) fn decide(times: u64, limits: usize, units: u64) -> Ran {
+pub(super) fn decide(times: u64, limits: usize, units: u64) -> CaseRun {
     let engine = engine(limits, units)?;
-    let request = Request::of(0);
+    let request = MatchRequest::of(0);
     if !engine.decide(&request).is_admitted() {
         return Err("the first request was denied".into());
     }
@@ -28,7 +28,7 @@ pub(super) fn decide(times: u64, limits: usize, units: u64) -> Ran {
 }
 
 /// Decides on one request under one bucket with a candidate beside it, which agrees throughout.
-pub(super) fn decide_with_candidate(times: u64) -> Ran {
+pub(super) fn decide_with_candidate(times: u64) -> CaseRun {
     let hour = |units| RateSpec {
         units,
         period: Period::Span(Nanos::HOUR),
@@ -39,7 +39,7 @@ pub(super) fn decide_with_candidate(times: u64) -> Ran {
     candidate.value.amount = Amount::Rates(vec![hour(2_000_000_000).into()]);
     tried.candidate = Some(candidate);
     let engine = engine_of(vec![tried])?;
-    let request = Request::of(0);
+    let request = MatchRequest::of(0);
     if !engine.decide(&request).is_admitted() {
         return Err("the first request was denied".into());
     }

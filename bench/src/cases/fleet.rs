@@ -24,15 +24,15 @@ use tollgate_store::{
 };
 
 use super::engine::engine;
-use super::matching::Request;
-use super::{NOW, Ran};
+use super::matching::MatchRequest;
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 /// A lender in this process.
 #[derive(Debug, Default)]
-struct Lending(Mutex<LeasedBucket>);
+struct BenchBroker(Mutex<LeasedBucket>);
 
-impl LeaseBroker for Lending {
+impl LeaseBroker for BenchBroker {
     fn lend<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
@@ -66,10 +66,10 @@ fn check(ruled: &IdentifiedLimit) -> Result<QuotaCheck<'_>, Box<dyn std::error::
 }
 
 /// Spends from a slice that is large enough, or, of a limit of one, is denied by what is remembered.
-pub(super) fn leased(times: u64, units: u64) -> Ran {
+pub(super) fn leased(times: u64, units: u64) -> CaseRun {
     let (leases, lender) = (
         LocalLeases::new(LeaseOptions::default()),
-        Lending::default(),
+        BenchBroker::default(),
     );
     let ruled = ruled(units)?;
     let check = check(&ruled)?;
@@ -95,9 +95,9 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
 
 /// A store that nobody can reach.
 #[derive(Debug)]
-struct Away;
+struct UnavailableStore;
 
-impl RemoteStore for Away {
+impl RemoteStore for UnavailableStore {
     fn partition_count(&self) -> usize {
         1
     }
@@ -138,10 +138,10 @@ fn away() -> StoreError {
 }
 
 /// Decides on one request under one bucket whose store is away: the whole way, as `engine/allow_one` is over memory.
-pub(super) fn without_store(times: u64) -> Ran {
+pub(super) fn without_store(times: u64) -> CaseRun {
     let engine = engine(1, 1_000_000_000)?;
-    let fleet = Fleet::new(Arc::new(Away), NOW);
-    let request = Request::of(0);
+    let fleet = Fleet::new(Arc::new(UnavailableStore), NOW);
+    let request = MatchRequest::of(0);
     let decide = || {
         let node = FleetEngine::new(&engine, &fleet);
         let mut deciding = pin!(node.check(black_box(&request), CheckOptions::default()));
@@ -162,7 +162,7 @@ pub(super) fn without_store(times: u64) -> Ran {
 }
 
 /// Spends on an account that the store has not been asked about.
-pub(super) fn reconciled(times: u64) -> Ran {
+pub(super) fn reconciled(times: u64) -> CaseRun {
     let node = Reconciler::for_keys(1_000, 7);
     let ruled = ruled(1_000_000_000)?;
     let check = check(&ruled)?;

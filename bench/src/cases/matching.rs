@@ -14,12 +14,12 @@ use tollgate_policy::model::{
 };
 use tollgate_policy::rules::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules};
 
-use super::Ran;
+use super::CaseRun;
 use crate::measure::measured_section;
 
 /// What limits go by.
 #[derive(Clone, Copy)]
-pub(super) enum By {
+pub(super) enum MatchBy {
     /// `/v1/service-00007/items/{id}`
     Route,
     /// `header.x-tenant`
@@ -33,12 +33,12 @@ pub(super) enum By {
 }
 
 /// Finds the limits of one request, one of so many that each go by the same thing.
-pub(super) fn find(times: u64, limits: usize, by: By) -> Ran {
+pub(super) fn find(times: u64, limits: usize, by: MatchBy) -> CaseRun {
     let rules = rules(limits, by)?;
-    let request = Request::of(limits / 2);
+    let request = MatchRequest::of(limits / 2);
     let mut found = MatchedRules::new();
     rules.match_rules(&request, &mut found);
-    let expected = if matches!(by, By::Mixed) { 4 } else { 1 };
+    let expected = if matches!(by, MatchBy::Mixed) { 4 } else { 1 };
     if found.rules().len() != expected {
         return Err(format!("{} limits match instead of {expected}", found.rules().len()).into());
     }
@@ -50,9 +50,9 @@ pub(super) fn find(times: u64, limits: usize, by: By) -> Ran {
 }
 
 /// Makes the key of an address and a header.
-pub(super) fn key(times: u64) -> Ran {
-    let rules = rules(1, By::Header)?;
-    let request = Request::of(0);
+pub(super) fn key(times: u64) -> CaseRun {
+    let rules = rules(1, MatchBy::Header)?;
+    let request = MatchRequest::of(0);
     let mut found = MatchedRules::new();
     rules.match_rules(&request, &mut found);
     let mut buffer = KeyBuffer::new();
@@ -66,7 +66,7 @@ pub(super) fn key(times: u64) -> Ran {
     Ok(())
 }
 
-fn rules(limits: usize, by: By) -> Result<Rules, Box<dyn Error>> {
+fn rules(limits: usize, by: MatchBy) -> Result<Rules, Box<dyn Error>> {
     let policy = Policy {
         limits: (0..limits)
             .map(|n| limit(n, conditions(n, limits, by)))
@@ -77,24 +77,24 @@ fn rules(limits: usize, by: By) -> Result<Rules, Box<dyn Error>> {
 }
 
 /// The conditions of the n-th limit. The request is about the middle one; of a mixed policy, about the four there.
-fn conditions(n: usize, limits: usize, by: By) -> Vec<(Attribute, Test)> {
+fn conditions(n: usize, limits: usize, by: MatchBy) -> Vec<(Attribute, Test)> {
     let is = |value: &str| Test::OneOf(vec![value.into()]);
     let under = |template: String| Test::Route(vec![Template(template.into())]);
     match by {
-        By::Route => vec![(
+        MatchBy::Route => vec![(
             Attribute::Route,
             under(format!("/v1/service-{n:05}/items/{{id}}")),
         )],
-        By::Header => vec![(Attribute::Header("x-tenant".into()), is(&tenant(n)))],
-        By::Network => {
+        MatchBy::Header => vec![(Attribute::Header("x-tenant".into()), is(&tenant(n)))],
+        MatchBy::Network => {
             let network = IpNet::new(address(n, 0), 24).into_iter();
             vec![(Attribute::Ip, Test::Within(network.collect()))]
         }
-        By::Glob => {
+        MatchBy::Glob => {
             let glob = Glob(format!("*.{}.example.com", tenant(n)).into());
             vec![(Attribute::Host, Test::Glob(vec![glob]))]
         }
-        By::Mixed => {
+        MatchBy::Mixed => {
             // Four neighbours go by four things and mean the same request.
             let distance = n.abs_diff(limits / 2);
             let one = if n >= limits / 2 && distance < 4 {
@@ -103,13 +103,13 @@ fn conditions(n: usize, limits: usize, by: By) -> Vec<(Attribute, Test)> {
                 n
             };
             let (kind, method) = match n % 4 {
-                0 => (By::Route, Some((Attribute::Method, is("POST")))),
+                0 => (MatchBy::Route, Some((Attribute::Method, is("POST")))),
                 1 => (
-                    By::Header,
+                    MatchBy::Header,
                     Some((Attribute::Route, under("/v1/{*rest}".to_owned()))),
                 ),
-                2 => (By::Network, None),
-                _ => (By::Glob, None),
+                2 => (MatchBy::Network, None),
+                _ => (MatchBy::Glob, None),
             };
             conditions(one, limits, kind)
                 .into_iter()
@@ -129,14 +129,14 @@ fn address(n: usize, last: u8) -> IpAddr {
 }
 
 /// A request as a server has it: a list of fields.
-pub(super) struct Request {
+pub(super) struct MatchRequest {
     ip: IpAddr,
     path: String,
     host: String,
     headers: Vec<(String, String)>,
 }
 
-impl Request {
+impl MatchRequest {
     pub(super) fn of(n: usize) -> Self {
         let header = |name: &str, value: String| (name.to_owned(), value);
         Self {
@@ -152,7 +152,7 @@ impl Request {
     }
 }
 
-impl Attributes for Request {
+impl Attributes for MatchRequest {
     fn ip(&self) -> Option<IpAddr> {
         Some(self.ip)
     }

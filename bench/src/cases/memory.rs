@@ -12,7 +12,7 @@ use tollgate_store::{
     IdentifiedLimit, LimitId, ManualClock, MemoryStore, Op, QuotaCheck, StoreKey,
 };
 
-use super::{NOW, Ran};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 /// Far more than the keys that are used, so that no two share a group.
@@ -33,7 +33,7 @@ fn ruled(number: u16, limit: impl Into<Limit>) -> IdentifiedLimit {
 }
 
 /// Allowed throughout with a large burst; with a burst of one, denied after the first, which is not counted.
-pub(super) fn spend(times: u64, burst: u64) -> Ran {
+pub(super) fn spend(times: u64, burst: u64) -> CaseRun {
     let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
     let quota = TokenBucket::builder(Rate::per_second(1))
         .burst(burst)
@@ -49,16 +49,16 @@ pub(super) fn spend(times: u64, burst: u64) -> Ran {
     Ok(())
 }
 
-pub(super) fn ask_one(times: u64) -> Ran {
+pub(super) fn ask_one(times: u64) -> CaseRun {
     ask(times, [ruled(0, bucket(1_000_000)?)])
 }
 
-pub(super) fn ask_three_buckets(times: u64) -> Ran {
+pub(super) fn ask_three_buckets(times: u64) -> CaseRun {
     let quota = bucket(1_000_000)?;
     ask(times, [ruled(0, quota), ruled(1, quota), ruled(2, quota)])
 }
 
-pub(super) fn ask_eight_buckets(times: u64) -> Ran {
+pub(super) fn ask_eight_buckets(times: u64) -> CaseRun {
     let quota = bucket(1_000_000)?;
     ask(
         times,
@@ -66,7 +66,7 @@ pub(super) fn ask_eight_buckets(times: u64) -> Ran {
     )
 }
 
-pub(super) fn ask_three_kinds(times: u64) -> Ran {
+pub(super) fn ask_three_kinds(times: u64) -> CaseRun {
     let window = FixedWindow::builder(1_000_000, Window::Epoch(Nanos::DAY)).build()?;
     let counter = SlidingCounter::builder(1_000_000, Nanos::MINUTE).build()?;
     let bucket = bucket(1_000_000)?;
@@ -77,7 +77,7 @@ pub(super) fn ask_three_kinds(times: u64) -> Ran {
 }
 
 /// Eight buckets of one key, of which only the verdict is asked.
-pub(super) fn spend_eight(times: u64) -> Ran {
+pub(super) fn spend_eight(times: u64) -> CaseRun {
     let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
     let quota = bucket(1_000_000)?;
     let buckets = std::array::from_fn::<_, 8, _>(|n| {
@@ -96,7 +96,7 @@ pub(super) fn spend_eight(times: u64) -> Ran {
     Ok(())
 }
 
-fn ask<const N: usize>(times: u64, rules: [IdentifiedLimit; N]) -> Ran {
+fn ask<const N: usize>(times: u64, rules: [IdentifiedLimit; N]) -> CaseRun {
     let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
     rules.iter().for_each(|ruled| store.add_limit(ruled));
     let key = StoreKey::new(b"user00000042")?;

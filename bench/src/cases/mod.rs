@@ -4,16 +4,16 @@
 //! on every call, so that nothing is computed ahead of the loop. To add an algorithm: write its functions, name them in
 //! [`CASES`], and run `cargo xtask bench instructions --save`.
 
+mod batches;
 mod buckets;
 mod collections;
 mod engine;
 mod fleet;
+mod header_fields;
 mod matching;
 mod memory;
-mod serving;
-mod together;
+mod served_requests;
 mod windows;
-mod words;
 
 use std::error::Error;
 use std::hint::black_box;
@@ -23,10 +23,10 @@ use tollgate_core::{Outcome, Timestamp};
 use crate::measure::measured_section;
 
 /// Done, or why a quota or a store cannot be built.
-pub type Ran = Result<(), Box<dyn Error>>;
+pub type CaseRun = Result<(), Box<dyn Error>>;
 
 /// A case runs so many decisions.
-pub type Case = fn(u64) -> Ran;
+pub type Case = fn(u64) -> CaseRun;
 
 /// Every case, by the name under which its count is kept.
 pub const CASES: &[(&str, Case)] = &[
@@ -54,10 +54,10 @@ pub const CASES: &[(&str, Case)] = &[
     }),
     ("concurrency/deny_of_100", |n| collections::acquire(n, 100)),
     ("sketch/allow", collections::sketch),
-    ("limit/token_bucket", together::one_face),
-    ("limit/all_of_three", together::three_limits),
-    ("lending/decide_10_loans", together::lending),
-    ("share/allocate_10", together::shares),
+    ("limit/token_bucket", batches::one_face),
+    ("limit/all_of_three", batches::three_limits),
+    ("lending/decide_10_loans", batches::lending),
+    ("share/allocate_10", batches::shares),
     ("memory/spend_allow", |n| memory::spend(n, 1_000_000_000)),
     ("memory/spend_deny", |n| memory::spend(n, 1)),
     ("memory/ask_one", memory::ask_one),
@@ -74,78 +74,82 @@ pub const CASES: &[(&str, Case)] = &[
     ("fleet/leased_deny", |n| fleet::leased(n, 1)),
     ("fleet/async_allow", fleet::reconciled),
     ("fleet/without_store", fleet::without_store),
-    ("serve/resp_throttle", |n| serving::throttle(n, 1)),
-    ("serve/resp_throttle_16", |n| serving::throttle(n, 16)),
-    ("serve/resp_check", serving::resp_check),
-    ("serve/http_check", |n| {
-        serving::http_check(n, 1_000_000_000)
+    ("serve/resp_throttle", |n| served_requests::throttle(n, 1)),
+    ("serve/resp_throttle_16", |n| {
+        served_requests::throttle(n, 16)
     }),
-    ("serve/grpc_rls", serving::grpc_rls),
-    ("serve/http_check_denied", |n| serving::http_check(n, 1)),
+    ("serve/resp_check", served_requests::resp_check),
+    ("serve/http_check", |n| {
+        served_requests::http_check(n, 1_000_000_000)
+    }),
+    ("serve/grpc_rls", served_requests::grpc_rls),
+    ("serve/http_check_denied", |n| {
+        served_requests::http_check(n, 1)
+    }),
     ("match/route_10", |n| {
-        matching::find(n, 10, matching::By::Route)
+        matching::find(n, 10, matching::MatchBy::Route)
     }),
     ("match/route_100", |n| {
-        matching::find(n, 100, matching::By::Route)
+        matching::find(n, 100, matching::MatchBy::Route)
     }),
     ("match/route_10k", |n| {
-        matching::find(n, 10_000, matching::By::Route)
+        matching::find(n, 10_000, matching::MatchBy::Route)
     }),
     ("match/header_10", |n| {
-        matching::find(n, 10, matching::By::Header)
+        matching::find(n, 10, matching::MatchBy::Header)
     }),
     ("match/header_100", |n| {
-        matching::find(n, 100, matching::By::Header)
+        matching::find(n, 100, matching::MatchBy::Header)
     }),
     ("match/header_10k", |n| {
-        matching::find(n, 10_000, matching::By::Header)
+        matching::find(n, 10_000, matching::MatchBy::Header)
     }),
     ("match/network_10", |n| {
-        matching::find(n, 10, matching::By::Network)
+        matching::find(n, 10, matching::MatchBy::Network)
     }),
     ("match/network_100", |n| {
-        matching::find(n, 100, matching::By::Network)
+        matching::find(n, 100, matching::MatchBy::Network)
     }),
     ("match/network_10k", |n| {
-        matching::find(n, 10_000, matching::By::Network)
+        matching::find(n, 10_000, matching::MatchBy::Network)
     }),
     ("match/glob_10", |n| {
-        matching::find(n, 10, matching::By::Glob)
+        matching::find(n, 10, matching::MatchBy::Glob)
     }),
     ("match/glob_100", |n| {
-        matching::find(n, 100, matching::By::Glob)
+        matching::find(n, 100, matching::MatchBy::Glob)
     }),
     ("match/glob_10k", |n| {
-        matching::find(n, 10_000, matching::By::Glob)
+        matching::find(n, 10_000, matching::MatchBy::Glob)
     }),
     ("match/mixed_10", |n| {
-        matching::find(n, 10, matching::By::Mixed)
+        matching::find(n, 10, matching::MatchBy::Mixed)
     }),
     ("match/mixed_100", |n| {
-        matching::find(n, 100, matching::By::Mixed)
+        matching::find(n, 100, matching::MatchBy::Mixed)
     }),
     ("match/mixed_10k", |n| {
-        matching::find(n, 10_000, matching::By::Mixed)
+        matching::find(n, 10_000, matching::MatchBy::Mixed)
     }),
     ("match/key", matching::key),
     ("words/draft_11_of_one", |n| {
-        words::fields(n, "draft-11", 1, Outcome::Allow)
+        header_fields::fields(n, "draft-11", 1, Outcome::Allow)
     }),
     ("words/draft_11_of_four", |n| {
-        words::fields(n, "draft-11", 4, Outcome::Allow)
+        header_fields::fields(n, "draft-11", 4, Outcome::Allow)
     }),
-    ("words/draft_11_denied", words::denied_fields),
+    ("words/draft_11_denied", header_fields::denied_fields),
     ("words/github_of_four", |n| {
-        words::fields(n, "github", 4, Outcome::Allow)
+        header_fields::fields(n, "github", 4, Outcome::Allow)
     }),
-    ("words/problem", words::problem),
-    ("words/address", words::address),
+    ("words/problem", header_fields::problem),
+    ("words/address", header_fields::address),
 ];
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 /// What the loop itself costs: three inputs in, one word out, no decision.
-fn harness(times: u64) -> Ran {
+fn harness(times: u64) -> CaseRun {
     measured_section(times, || {
         let (state, now, cost) = black_box((0_u64, NOW, 1_u64));
         state ^ now.as_nanos() ^ cost

@@ -6,11 +6,11 @@ use tollgate_core::{
     Calendar, CounterState, FixedWindow, Nanos, SlidingCounter, UtcOffset, Window, WindowState,
 };
 
-use super::{NOW, Ran};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 /// 100 a minute, of which `count` are gone.
-pub(super) fn fixed(times: u64, count: u64) -> Ran {
+pub(super) fn fixed(times: u64, count: u64) -> CaseRun {
     let quota = FixedWindow::builder(100, Window::Epoch(Nanos::MINUTE)).build()?;
     let state = WindowState {
         end: NOW.after(Nanos::SECOND).as_nanos(),
@@ -24,7 +24,7 @@ pub(super) fn fixed(times: u64, count: u64) -> Ran {
 }
 
 /// The first request of a month: the most that calendar arithmetic costs.
-pub(super) fn calendar(times: u64) -> Ran {
+pub(super) fn calendar(times: u64) -> CaseRun {
     let window = Window::Calendar(Calendar::Month, UtcOffset::from_minutes(330)?);
     let quota = FixedWindow::builder(100, window).build()?;
     measured_section(times, || {
@@ -35,7 +35,7 @@ pub(super) fn calendar(times: u64) -> Ran {
 }
 
 /// 100 a minute with 80 in the previous window and `current` in this one, a third of it gone.
-pub(super) fn counter(times: u64, current: u32) -> Ran {
+pub(super) fn counter(times: u64, current: u32) -> CaseRun {
     let quota = SlidingCounter::builder(100, Nanos::MINUTE).build()?;
     let state = counters(current);
     measured_section(times, || {
@@ -45,7 +45,7 @@ pub(super) fn counter(times: u64, current: u32) -> Ran {
     Ok(())
 }
 
-pub(super) fn counter_status(times: u64) -> Ran {
+pub(super) fn counter_status(times: u64) -> CaseRun {
     let quota = SlidingCounter::builder(100, Nanos::MINUTE).build()?;
     let state = counters(20);
     measured_section(times, || {

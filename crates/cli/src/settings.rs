@@ -6,12 +6,13 @@ use clap::{Arg, Command};
 
 use crate::output::{CommandError, print};
 
-const INTRODUCTION: &str = "# Settings of `tollgate serve`
+const INTRODUCTION: &str = "# Settings
 
-Written by `tollgate settings > docs/settings.md`; do not edit. [running.md](running.md) says what to make of them.
+After this page you can look up every setting of `tollgate serve`. [Operations](running.md) explains how they work together.
+`tollgate settings > docs/settings.md` writes this page; do not edit it.
 
-Each can be given as a flag or in the environment; the flag wins. A setting that is wrong ends the program with a message that
-names it, before anything is listened on.
+A setting is a flag or an environment variable; the flag wins. If a setting is invalid, the program prints which one and exits before
+it listens.
 ";
 
 /// Prints the page of this command.

@@ -1,16 +1,15 @@
-//! Several limits on one request: spend on all of them or on none, and name the one that binds.
+//! Combines the outcomes of several limits on one request: charge all of them or none, and name the binding limit.
 //!
-//! Decide on every limit first, without storing anything, and show each outcome to [`BatchOutcome::add`]. If the outcome
-//! admits, store every next state; if it does not, store none of them (corrections of a clock that went back may be
-//! stored either way, they charge nothing). What the client is told of a limit that would have allowed must then
-//! come from its unchanged state.
+//! Decide on every limit first, without storing anything, and pass each outcome to [`BatchOutcome::add`]. If the batch is admitted, store
+//! every next state. If it is not, store none of them; a correction after the clock went back charges nothing and may be stored either
+//! way. After a denial, report the limits that would have allowed from their unchanged state.
 //!
 //! Must not know: algorithms, states, stores. It sees outcomes and their order.
 
 use crate::outcome::Outcome;
 use crate::time::Nanos;
 
-/// What several limits say together.
+/// The combined outcome of several limits.
 ///
 /// ```
 /// use tollgate_core::compose::BatchOutcome;
@@ -19,7 +18,7 @@ use crate::time::Nanos;
 /// let minute = Outcome::Deny { retry_after: Nanos::from_secs(20) };
 /// let day = Outcome::Deny { retry_after: Nanos::HOUR };
 /// let outcome: BatchOutcome = [Outcome::Allow, minute, day].into_iter().collect();
-/// assert_eq!(outcome.outcome(), day, "retrying any earlier would be refused by the day");
+/// assert_eq!(outcome.outcome(), day, "the daily limit denies any earlier retry");
 /// assert_eq!(outcome.binding(), Some(2));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +26,10 @@ use crate::time::Nanos;
 pub struct BatchOutcome {
     outcome: Outcome,
     binding: Option<usize>,
-    seen: usize,
+    count: usize,
 }
 
-/// The former name of [`BatchOutcome`]. It goes with the next release.
+/// The former name of [`BatchOutcome`]. The next release removes it.
 #[doc(hidden)]
 pub type Verdict = BatchOutcome;
 
@@ -40,36 +39,36 @@ impl Default for BatchOutcome {
         Self {
             outcome: Outcome::Allow,
             binding: None,
-            seen: 0,
+            count: 0,
         }
     }
 }
 
 impl BatchOutcome {
-    /// Takes the next limit's outcome into account. Limits are numbered from zero in the order they are added.
+    /// Adds the next limit's outcome. Limits are numbered from zero in the order they are added.
     #[inline]
     pub fn add(&mut self, outcome: Outcome) {
-        // Nothing is less strict than allowing, which is what most limits do.
+        // Most limits allow, and no outcome is less strict than that.
         if !matches!(outcome, Outcome::Allow) && severity(outcome) > severity(self.outcome) {
             self.outcome = outcome;
-            self.binding = Some(self.seen);
+            self.binding = Some(self.count);
         }
-        self.seen = self.seen.saturating_add(1);
+        self.count = self.count.saturating_add(1);
     }
 
-    /// The outcome of all limits together: the strictest. After its time, and not before, all of them admit.
+    /// The strictest outcome of all limits. After its time, and not before, all of them admit.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// Whether every limit admits, so that every next state is to be stored.
+    /// Whether every limit admits, so that the caller stores every next state.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         self.outcome.is_admitted()
     }
 
-    /// Which limit decided: the first of the strictest. `None` if all simply allow.
+    /// The index of the binding limit: the first of the strictest. `None` if all limits allow.
     #[must_use]
     pub const fn binding(&self) -> Option<usize> {
         self.binding
@@ -86,7 +85,7 @@ impl FromIterator<Outcome> for BatchOutcome {
     }
 }
 
-/// Allow, then wait, then deny, then never; within each, the longer time.
+/// Order of strictness: allow, wait, deny, never; among equals the longer time.
 const fn severity(outcome: Outcome) -> (u8, u64) {
     const fn rank(rank: u8, time: Nanos) -> (u8, u64) {
         (rank, time.as_nanos())
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_wait_is_waited_if_nobody_denies() {
+    fn the_longest_wait_binds_if_no_limit_denies() {
         let wait = |s| Outcome::Wait(Nanos::from_secs(s));
         let outcome: BatchOutcome = [wait(1), Outcome::Allow, wait(3), wait(3)]
             .into_iter()
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limits_allow() {
+    fn without_limits_the_outcome_is_allow() {
         assert_eq!(BatchOutcome::default().outcome(), Outcome::Allow);
         assert_eq!(BatchOutcome::default().binding(), None);
     }

@@ -1,4 +1,4 @@
-//! Why a quota cannot be built: which field, which value, what is wrong, and what would be right.
+//! Why a quota cannot be built: the field, its value, the reason and the nearest valid value.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use core::fmt;
 /// ```
 /// use tollgate_core::{Rate, TokenBucket};
 ///
-/// let error = TokenBucket::at(Rate::per_year(1)).burst(200).build().unwrap_err();
+/// let error = TokenBucket::builder(Rate::per_year(1)).burst(200).build().unwrap_err();
 /// assert_eq!(error.field, "burst");
 /// assert_eq!(error.nearest, Some(146));
 /// assert_eq!(
@@ -22,15 +22,15 @@ pub struct InvalidQuota {
     pub field: &'static str,
     /// The value that was given.
     pub value: u64,
-    /// What is wrong with it.
+    /// Why it is not valid.
     pub reason: InvalidReason,
-    /// The nearest value that the same field would accept, where there is one. For a rate that is too fine it is the
-    /// nearer of the two that whole intervals beside the asked one express, not the last one within the tolerance of
-    /// 0.1 %. Another field may still be wrong then.
+    /// The nearest value that the same field accepts, if there is one. Another field may still be invalid then. For a rate that is too
+    /// fine, it is the nearer of the two rates that the adjacent whole intervals express exactly; a rate within the tolerance of 0.1 %
+    /// may lie nearer.
     pub nearest: Option<u64>,
 }
 
-/// What is wrong with a value.
+/// Why a value is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidReason {
@@ -42,11 +42,11 @@ pub enum InvalidReason {
     TooSmall,
     /// Whole nanoseconds cannot express the rate within 0.1 %.
     RateTooFine,
-    /// Refilling would take longer than state can express.
+    /// Refilling would take longer than a state can express.
     RefillTooLong,
-    /// A limit of zero denies everything, so nothing else may be asked of it.
+    /// A limit of zero denies everything, so no other field may be set.
     LimitIsZero,
-    /// It must be a whole number of blocks, or fewer units than one block would be charged as one.
+    /// It is less than one block.
     BelowOneBlock,
 }
 

@@ -1,33 +1,33 @@
-//! Sharing a capacity fairly between those who want it: nobody gets more than they want, nobody goes below the
-//! minimum while there is enough, and what is left over goes by weight to whoever is not yet satisfied.
+//! Splits a capacity fairly over several claimants, by weighted max–min fairness ("water filling").
 //!
-//! The rule is weighted max–min fairness ("water filling"), in whole units that always add up. Used to split a
-//! quota over the nodes of a fleet.
+//! No claimant gets more than it demands. Every claimant gets the minimum while the capacity suffices. What is left goes by weight to the
+//! claimants whose demand is not met. Shares are whole units that always add up. Fleets split a quota over their nodes with it.
 //!
 //! Must not know: who the claimants are, leases, time.
 
 use alloc::vec::Vec;
 
-/// What one claimant wants, and how much it counts.
+/// The demand of one claimant, and its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Units wanted.
+    /// Units demanded.
     pub units: u64,
-    /// Its weight against the others; zero gets the minimum and no more.
+    /// The weight against the other claimants. A claimant of weight zero gets the minimum and no more.
     pub weight: u32,
 }
 
-/// Splits `capacity` over the demands. Each gets at least the smaller of what it wants and `minimum`, if there is
-/// enough for that; then the rest is filled up by weight. The shares come in the order of the demands, never exceed
-/// what was wanted, and add up to the capacity or to all that was wanted, whichever is less (apart from what only
-/// claimants of weight zero still want).
+/// Splits `capacity` over the demands and returns the shares in the order of the demands.
+///
+/// Each claimant gets the smaller of its demand and `minimum`, if the capacity suffices for that. The remainder is split by weight. No
+/// share exceeds its demand. The shares add up to the capacity or to the sum of the demands, whichever is less. Units that only claimants
+/// of weight zero still demand are not assigned.
 ///
 /// ```
-/// use tollgate_core::share::{Demand, allocate};
+/// use tollgate_core::fair_share::{Demand, allocate};
 ///
-/// let demand = |wants| Demand { wants, weight: 1 };
+/// let demand = |units| Demand { units, weight: 1 };
 /// assert_eq!(allocate(100, 0, &[demand(10), demand(80), demand(80)]), [10, 45, 45]);
-/// assert_eq!(allocate(100, 20, &[Demand { wants: 50, weight: 0 }, demand(500)]), [20, 80]);
+/// assert_eq!(allocate(100, 20, &[Demand { units: 50, weight: 0 }, demand(500)]), [20, 80]);
 /// ```
 #[must_use]
 pub fn allocate(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
@@ -43,8 +43,7 @@ pub fn allocate(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
     shares
 }
 
-/// What each of `nodes` may use when nobody can ask how much the others do: an equal part, rounded down, but at
-/// least one unit while there is any.
+/// The share of each of `nodes` when they cannot coordinate: an equal part, rounded down, but at least one unit if there is any.
 #[must_use]
 pub const fn equal_share(capacity: u64, nodes: u64) -> u64 {
     let Some(part) = capacity.checked_div(nodes) else {
@@ -53,45 +52,48 @@ pub const fn equal_share(capacity: u64, nodes: u64) -> u64 {
     if part == 0 && capacity > 0 { 1 } else { part }
 }
 
-/// One claimant while water is poured.
-struct Vessel {
+/// One claimant whose demand is not met.
+struct Claimant {
     index: usize,
     need: u64,
     weight: u32,
 }
 
-/// Adds to `shares` as much of `capacity` as is needed, by weight, and returns what is left.
+/// Adds units to `shares` by weight until the needs are met or the capacity is used. Returns the units left.
 fn fill(capacity: u64, needs: impl Iterator<Item = (u64, u32)>, shares: &mut [u64]) -> u64 {
-    let mut vessels: Vec<Vessel> = needs
+    let mut claimants: Vec<Claimant> = needs
         .enumerate()
-        .map(|(index, (need, weight))| Vessel {
+        .map(|(index, (need, weight))| Claimant {
             index,
             need,
             weight,
         })
-        .filter(|vessel| vessel.need > 0 && vessel.weight > 0)
+        .filter(|claimant| claimant.need > 0 && claimant.weight > 0)
         .collect();
-    // The smallest for their weight are full first: need/weight ascending, compared without dividing.
-    vessels.sort_by(|a, b| {
+    // The claimants with the smallest need for their weight are satisfied first: need/weight ascending, compared without dividing.
+    claimants.sort_by(|a, b| {
         let left = u128::from(a.need).saturating_mul(u128::from(b.weight));
         let right = u128::from(b.need).saturating_mul(u128::from(a.weight));
         left.cmp(&right).then(a.index.cmp(&b.index))
     });
     let mut rest = capacity;
-    let mut weight: u64 = vessels.iter().map(|vessel| u64::from(vessel.weight)).sum();
-    for vessel in &vessels {
-        // This vessel's part of what is left for it and all larger ones. Rounding down leaves the remainder to
-        // those that follow, so the last one takes exactly what is left.
+    let mut weight: u64 = claimants
+        .iter()
+        .map(|claimant| u64::from(claimant.weight))
+        .sum();
+    for claimant in &claimants {
+        // The part of this claimant in the units left for it and all larger ones. Rounding down leaves the remainder to the claimants
+        // after it, so the last one takes exactly what is left.
         let part = u128::from(rest)
-            .saturating_mul(u128::from(vessel.weight))
+            .saturating_mul(u128::from(claimant.weight))
             .checked_div(u128::from(weight))
             .unwrap_or(0);
-        let given = u64::try_from(part).unwrap_or(u64::MAX).min(vessel.need);
-        if let Some(share) = shares.get_mut(vessel.index) {
-            *share = share.saturating_add(given);
+        let granted = u64::try_from(part).unwrap_or(u64::MAX).min(claimant.need);
+        if let Some(share) = shares.get_mut(claimant.index) {
+            *share = share.saturating_add(granted);
         }
-        rest = rest.saturating_sub(given);
-        weight = weight.saturating_sub(u64::from(vessel.weight));
+        rest = rest.saturating_sub(granted);
+        weight = weight.saturating_sub(u64::from(claimant.weight));
     }
     rest
 }
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_that_do_not_divide_are_all_given_out() {
+    fn a_remainder_is_assigned_too() {
         let one = Demand {
             units: 100,
             weight: 1,
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_safe_share_never_rounds_a_limit_away() {
+    fn an_equal_share_never_rounds_a_limit_to_zero() {
         assert_eq!(equal_share(100, 3), 33);
         assert_eq!(equal_share(2, 10), 1);
         assert_eq!(equal_share(0, 10), 0);

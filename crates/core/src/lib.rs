@@ -1,20 +1,19 @@
 //! Rate limiting algorithms as pure functions: state, quota, now and cost in; outcome and next state out.
 //!
-//! No clock, no lock, no await, no float, no dependency. Whoever keeps the state decides how it is kept; whoever
-//! holds the clock says what time it is. The same functions decide in memory, specify the scripts that decide in
-//! Redis, and run under simulated time.
+//! This crate has no clock, no lock, no await, no float and no dependency. The caller stores the state and passes the current time. The
+//! same functions decide in memory, specify the scripts that decide in Redis, and run under simulated time.
 //!
 //! ```
 //! use tollgate_core::{Nanos, Outcome, Rate, Timestamp, TokenBucket};
 //!
 //! // 100 at once, then 10 a second.
-//! let quota = TokenBucket::at(Rate::per_second(10)).burst(100).build()?;
+//! let quota = TokenBucket::builder(Rate::per_second(10)).burst(100).build()?;
 //! let mut state = 0;
 //! let now = Timestamp::from_secs(1_700_000_000);
 //! for _ in 0..100 {
-//!     let answer = quota.decide(state, now, 1);
-//!     assert_eq!(answer.outcome, Outcome::Allow);
-//!     state = answer.next.unwrap();
+//!     let transition = quota.decide(state, now, 1);
+//!     assert_eq!(transition.outcome, Outcome::Allow);
+//!     state = transition.next.unwrap();
 //! }
 //! let denied = quota.decide(state, now, 1);
 //! assert_eq!(denied.outcome, Outcome::Deny { retry_after: Nanos::from_millis(100) });
@@ -28,26 +27,27 @@
 //! | algorithm | admits | state | choose it for |
 //! |---|---|---|---|
 //! | [`token_bucket`] | a burst at once, then a steady rate; never more than burst + rate × time | 8 bytes | almost everything |
-//! | [`leaky_bucket`] | the same seen as a queue: asks to wait instead of refusing | 8 bytes | protecting something fragile |
+//! | [`leaky_bucket`] | the same as a queue: delays a request instead of denying it | 8 bytes | protecting something fragile |
 //! | [`fixed_window`] | a count per hour, day or month; twice that across a boundary | 16 bytes | billing periods |
 //! | [`sliding_log`] | exactly a count in any window | an entry per request | small limits that must be exact |
 //! | [`sliding_counter`] | about a count in any window | 16 bytes | large limits "per minute" |
-//! | [`concurrency`] | so many at once | a lease per holder | slow work |
+//! | [`concurrency`] | a number of requests at once | a lease per holder | slow work |
 //! | [`sketch`] | a token bucket for any number of identities | fixed | floods of identities |
 //!
-//! [`lending`] and [`share`] split one quota over many nodes; [`reservation`] charges now what is known later;
-//! [`compose`] decides on several limits at once; [`limit`] puts every algorithm behind one face.
+//! [`quota_lease`] and [`fair_share`] split one quota over many nodes. [`reservation`] charges an estimate and settles it later.
+//! [`compose`] combines the outcomes of several limits. [`limit`] puts every algorithm behind one interface.
 //!
-//! # What holds for all of them
+//! # What holds for all algorithms
 //!
-//! - A cost of zero is a peek. Peeks and denials change nothing, except that state which a clock gone back has left
-//!   in the future is corrected.
-//! - A cost above the most a limit ever admits is [`Outcome::Never`], which no waiting cures.
-//! - After exactly `retry_after` the same cost is admitted if nothing else arrives, and a nanosecond earlier it is not.
-//! - Time that goes back never mints, and each jump ahead mints at most one burst. One thing a single word cannot see: a
-//!   refund after a step back may give back up to what the clock stepped back since the charge, never more than was charged.
+//! - A cost of zero is a peek. Peeks and denials do not change the state, with one exception: they correct a state that lies too far
+//!   ahead because the clock went back.
+//! - A cost above the capacity of a limit is [`Outcome::Never`]: waiting does not help.
+//! - After exactly `retry_after` the same cost is admitted if nothing else arrives. A nanosecond earlier it is not.
+//! - A clock that goes back never adds quota, and each jump ahead adds at most one burst. There is one exception, because a state of one
+//!   word does not show it: a refund after a step back may return up to the length of the step more than refill has left, but never more
+//!   than was charged.
 //! - A limit of zero denies everything.
-//! - Nothing panics and nothing overflows, whatever the input.
+//! - No input panics or overflows.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,47 +1,47 @@
-//! What every algorithm answers: the outcome, the state to keep, and the numbers a client is told.
+//! What a decision returns: the outcome, the next state, the receipt of the charge, and the numbers for the client.
 //!
-//! Knows nothing of headers, status codes or stores; those translate these values.
+//! Must not know: headers, status codes, stores. Those translate these values.
 
 use crate::time::{Nanos, Timestamp};
 
-/// The answer of one limit to one request.
+/// The decision of one limit on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Proceed now. The cost has been charged in the next state.
+    /// Proceed now. The next state contains the charge.
     Allow,
-    /// Proceed, but only after this long (never zero). The place in the queue has been charged.
+    /// Proceed, but only after this long (never zero). The next state contains the charge.
     Wait(Nanos),
-    /// Not now. The same cost is admitted after exactly this long (never zero) if nothing else arrives.
+    /// Denied. The same cost is admitted after exactly this long (never zero) if nothing else arrives.
     Deny {
         /// Time until the same request would be admitted.
         retry_after: Nanos,
     },
-    /// Not ever: the cost is above the most this limit admits at once. Waiting does not help.
+    /// Denied for ever: the cost is above the capacity of this limit. Waiting does not help.
     Never,
 }
 
 impl Outcome {
-    /// Whether the request may proceed, at once or after its wait.
+    /// Whether the request may proceed, now or after a wait.
     #[must_use]
     pub const fn is_admitted(self) -> bool {
         matches!(self, Self::Allow | Self::Wait(_))
     }
 }
 
-/// What a client may be told about a limit, all from one state at one instant.
+/// The numbers of one limit that a client sees, all from one state at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaStatus {
-    /// The most the limit admits at once, in its own units.
+    /// The most units that the limit admits at once.
     pub limit: u64,
-    /// What it would admit right now, rounded down.
+    /// The units that it would admit now, rounded down.
     pub remaining: u64,
     /// Time until the limit is as if it had never been used.
     pub reset_after: Nanos,
 }
 
 impl QuotaStatus {
-    /// Whether a smaller part is left than of the other: `remaining / limit` compared without dividing. A limit of
-    /// nothing counts as one of one.
+    /// Whether a smaller fraction is left than of `other`. It compares `remaining / limit` without dividing. A limit of zero counts as a
+    /// limit of one.
     #[must_use]
     pub fn is_closer_to_limit_than(&self, other: &Self) -> bool {
         let part = |of: &Self, by: &Self| {
@@ -51,23 +51,22 @@ impl QuotaStatus {
     }
 }
 
-/// Proof of a charge, needed to give it back or to correct it later.
+/// Proof of a charge, needed to refund or settle it later.
 ///
-/// A refund looks at when the charge was made and what it was made to, so that nothing that time has already
-/// given back is given back again.
+/// A refund depends on when the charge was made and what was charged, so that it never returns units that refill has already returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Receipt {
-    /// What was charged, in the limit's units. Zero for a peek or a denial.
+    /// The units charged. Zero for a peek or a denial.
     pub cost: u64,
     /// When it was charged.
     pub at: Timestamp,
-    /// What it was charged to, in the algorithm's own terms: the state after the charge for buckets, the
-    /// window for windows. Meaningful only to the algorithm that wrote it.
+    /// What was charged, in the algorithm's own terms: for buckets the state after the charge, for windows the window. Only the algorithm
+    /// that wrote it can read it.
     pub mark: u64,
 }
 
 impl Receipt {
-    /// Of a decision at `now` that charged nothing: a peek, a denial, a correction.
+    /// The receipt of a decision at `now` that charged nothing: a peek, a denial, a correction.
     #[must_use]
     pub const fn empty(now: Timestamp) -> Self {
         Self {
@@ -82,18 +81,17 @@ impl Receipt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a transition changes nothing until its state is stored"]
 pub struct Transition<S> {
-    /// What to tell the caller.
+    /// The outcome for the caller.
     pub outcome: Outcome,
-    /// The state to store, or `None` where the decision changes nothing. A peek or a denial changes nothing
-    /// unless the stored state had to be corrected (a clock that went back), and then only that.
+    /// The state to store, or `None` if the decision changes nothing. A peek or a denial stores at most a correction: of a state that
+    /// lies too far ahead because the clock went back.
     pub next: Option<S>,
-    /// What was charged. Its cost is zero unless the outcome admits, and below the asked cost only where the
-    /// caller said that less would do.
+    /// What was charged. The cost is zero unless the outcome admits. It is below the requested cost only if the caller accepts less.
     pub receipt: Receipt,
 }
 
 impl<S> Transition<S> {
-    /// The same transition with its state in another form.
+    /// The same transition with its state converted by `f`.
     pub fn map<T>(self, f: impl FnOnce(S) -> T) -> Transition<T> {
         Transition {
             outcome: self.outcome,
@@ -103,7 +101,7 @@ impl<S> Transition<S> {
     }
 }
 
-/// What the numbers of a limit count.
+/// The unit that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum QuotaUnit {
@@ -117,7 +115,7 @@ pub enum QuotaUnit {
 }
 
 impl QuotaUnit {
-    /// The unit's name as people write it.
+    /// The name of the unit, in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,9 +1,8 @@
-//! A rate as people say it: so many units in such a period.
+//! A rate: units per period.
 
 use crate::time::Nanos;
 
-/// So many units per period. Any pair can be written down; whether it can be enforced exactly is decided when a
-/// quota is built from it.
+/// Units per period. Any pair is a rate; building a quota from it checks whether the rate can be enforced exactly.
 ///
 /// ```
 /// use tollgate_core::{Nanos, Rate};
@@ -12,7 +11,7 @@ use crate::time::Nanos;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// Units in each period. Zero means that nothing is ever admitted.
+    /// Units in each period. A rate of zero admits nothing.
     pub units: u64,
     /// The period.
     pub period: Nanos,

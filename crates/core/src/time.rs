@@ -1,6 +1,6 @@
 //! Points and spans of time as whole nanoseconds, with arithmetic that cannot overflow.
 //!
-//! Nothing here reads a clock: every instant is handed in by the caller.
+//! Must not know: clocks. The caller passes every instant.
 
 use core::fmt;
 use core::time::Duration;
@@ -17,15 +17,15 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 ///
 /// let wait = Nanos::from_millis(1_500);
 /// assert_eq!(wait.as_nanos(), 1_500_000_000);
-/// assert_eq!(wait.as_secs_ceil(), 2, "a promise in seconds is rounded up");
+/// assert_eq!(wait.as_secs_ceil(), 2, "seconds are rounded up");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The longest span that can be written down, about 584 years.
+    /// The longest span, about 584 years.
     pub const MAX: Self = Self(u64::MAX);
     /// One second.
     pub const SECOND: Self = Self(NANOS_PER_SEC);
@@ -68,19 +68,19 @@ impl Nanos {
         self.0
     }
 
-    /// This span in milliseconds, rounded up: a promise to a client must not come early.
+    /// This span in milliseconds, rounded up, so that a client does not retry too early.
     #[must_use]
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// This span in seconds, rounded up: a promise to a client must not come early.
+    /// This span in seconds, rounded up, so that a client does not retry too early.
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(NANOS_PER_SEC)
     }
 
-    /// Whether this is no time at all.
+    /// Whether this span is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -92,7 +92,7 @@ impl Nanos {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left of this span after taking `other` away, never less than nothing.
+    /// This span less `other`, at least zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -120,8 +120,7 @@ impl From<Duration> for Nanos {
 
 /// A point in time: nanoseconds since 1970-01-01T00:00:00Z.
 ///
-/// Points after the year 2262 (2^63 − 1 ns) are held at that year. It keeps `now + capacity` inside 64 bits,
-/// so that no state can wrap around.
+/// Points after the year 2262 (2^63 − 1 ns) are clamped to it. So `now + capacity` fits into 64 bits, and no state can wrap around.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
@@ -131,13 +130,13 @@ impl Timestamp {
     /// The last point in time, in the year 2262.
     pub const MAX: Self = Self((1 << 63) - 1);
 
-    /// The point `n` nanoseconds after 1970, held at [`Timestamp::MAX`].
+    /// The point `n` nanoseconds after 1970, at most [`Timestamp::MAX`].
     #[must_use]
     pub const fn from_nanos(n: u64) -> Self {
         if n > Self::MAX.0 { Self::MAX } else { Self(n) }
     }
 
-    /// The point `n` seconds after 1970, held at [`Timestamp::MAX`].
+    /// The point `n` seconds after 1970, at most [`Timestamp::MAX`].
     #[must_use]
     pub const fn from_secs(n: u64) -> Self {
         Self::from_nanos(n.saturating_mul(NANOS_PER_SEC))
@@ -149,13 +148,13 @@ impl Timestamp {
         self.0
     }
 
-    /// The point `span` later, held at [`Timestamp::MAX`].
+    /// The point `span` later, at most [`Timestamp::MAX`].
     #[must_use]
     pub const fn after(self, span: Nanos) -> Self {
         Self::from_nanos(self.0.saturating_add(span.0))
     }
 
-    /// How long ago `earlier` was; nothing if it lies ahead.
+    /// How long ago `earlier` was; zero if it lies ahead.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))

@@ -10,4 +10,4 @@ mod upstream;
 
 pub use bootstrap::with_ports;
 pub use server::{Envoy, Version};
-pub use upstream::{Reply, Seen, Upstream};
+pub use upstream::{Upstream, UpstreamReply, UpstreamRequest};

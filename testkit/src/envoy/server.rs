@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::admin;
 use crate::peers;
-use crate::process::{Folder, Process, failed};
+use crate::process::{Process, TempFolder, failed};
 
 /// A version that we promise to work with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Envoy {
     }
 
     fn try_start(program: &std::path::Path, bootstrap: &str) -> Result<Self, String> {
-        let folder = Folder::new("envoy")?;
+        let folder = TempFolder::new("envoy")?;
         let settings = folder.write("envoy.yaml", bootstrap)?;
         let found = folder.path().join("admin");
         let mut command = Command::new(program);
@@ -115,7 +115,7 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
-    use crate::envoy::{Reply, Upstream, with_ports};
+    use crate::envoy::{Upstream, UpstreamReply, with_ports};
 
     /// The least that proxies.
     const PLAIN: &str = r#"
@@ -152,7 +152,7 @@ static_resources:
     fn every_version_starts_proxies_counts_and_stops() {
         for version in [Version::V1_40, Version::V1_36] {
             let upstream = Upstream::answering(|seen| {
-                Reply::new(201)
+                UpstreamReply::new(201)
                     .with("x-target", &seen.target)
                     .saying("hello")
             });

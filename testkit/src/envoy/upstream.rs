@@ -19,7 +19,7 @@ const LONGEST_BODY: u64 = 1 << 20;
 
 /// A request as it came through the gateway.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct UpstreamRequest {
     /// `GET`, and so on.
     pub method: String,
     /// Path and query.
@@ -27,7 +27,7 @@ pub struct Seen {
     fields: HashMap<String, String>,
 }
 
-impl Seen {
+impl UpstreamRequest {
     /// A field by its name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
@@ -38,13 +38,13 @@ impl Seen {
 
 /// What is answered.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct UpstreamReply {
     status: u16,
     fields: String,
     body: String,
 }
 
-impl Reply {
+impl UpstreamReply {
     /// An answer without fields and body.
     #[must_use]
     pub const fn new(status: u16) -> Self {
@@ -82,7 +82,9 @@ impl Upstream {
     /// # Panics
     /// There is no free port.
     #[must_use]
-    pub fn answering(answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn answering(
+        answer: impl Fn(&UpstreamRequest) -> UpstreamReply + Send + Sync + 'static,
+    ) -> Self {
         let bound = TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) =
@@ -127,7 +129,7 @@ impl Drop for Upstream {
 }
 
 /// One request after another until the gateway has no more.
-fn serve(stream: &TcpStream, answer: &dyn Fn(&Seen) -> Reply) -> io::Result<()> {
+fn serve(stream: &TcpStream, answer: &dyn Fn(&UpstreamRequest) -> UpstreamReply) -> io::Result<()> {
     stream.set_read_timeout(Some(DEADLINE))?;
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
@@ -145,7 +147,7 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(&Seen) -> Reply) -> io::Result<()> 
 }
 
 /// The next request; nothing if the connection is over.
-fn read(reader: &mut impl BufRead) -> io::Result<Option<Seen>> {
+fn read(reader: &mut impl BufRead) -> io::Result<Option<UpstreamRequest>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -169,7 +171,7 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Seen>> {
         &mut reader.take(u64::min(length, LONGEST_BODY)),
         &mut io::sink(),
     )?;
-    Ok(Some(Seen {
+    Ok(Some(UpstreamRequest {
         method,
         target,
         fields,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::flow::{self, Asked};
-use super::shared::{Settings, Shared};
-use super::toxics::{Ending, Way};
+use super::flow::{self, ForwardedCommand};
+use super::proxy_state::{ProxyState, Settings};
+use super::toxics::{CloseMode, Direction};
 
 /// Passes bytes both ways until the end.
-pub(super) async fn pass(mut near: TcpStream, number: u64, shared: Arc<Shared>) {
+pub(super) async fn pass(mut near: TcpStream, number: u64, shared: Arc<ProxyState>) {
     let settings = shared.settings.subscribe();
     let began = *settings.borrow();
     match TcpStream::connect(began.upstream).await {
@@ -22,9 +22,9 @@ pub(super) async fn pass(mut near: TcpStream, number: u64, shared: Arc<Shared>) 
             let ending = if is_brisk {
                 both_ways(&mut near, &mut far, number, &shared, settings).await
             } else {
-                Ending::Reset
+                CloseMode::Reset
             };
-            if ending == Ending::Reset {
+            if ending == CloseMode::Reset {
                 reset(&near);
                 reset(&far);
             }
@@ -49,36 +49,36 @@ async fn both_ways(
     near: &mut TcpStream,
     far: &mut TcpStream,
     number: u64,
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     settings: watch::Receiver<Settings>,
-) -> Ending {
+) -> CloseMode {
     let ordered = ordered(settings);
-    let asked = Asked::default();
+    let asked = ForwardedCommand::default();
     let (from_near, to_near) = near.split();
     let (from_far, to_far) = far.split();
-    let there = flow::Pass::new(Way::There, number, shared, &asked);
-    let back = flow::Pass::new(Way::Back, number, shared, &asked);
+    let there = flow::FlowOptions::new(Direction::There, number, shared, &asked);
+    let back = flow::FlowOptions::new(Direction::Back, number, shared, &asked);
     let passing =
         async { tokio::try_join!(there.run(from_near, to_far), back.run(from_far, to_near)) };
     tokio::select! {
         ending = ordered => ending,
-        passed = passing => passed.err().unwrap_or(Ending::Close),
+        passed = passing => passed.err().unwrap_or(CloseMode::Close),
     }
 }
 
 /// Waits until a test wants this connection to end.
-async fn ordered(mut settings: watch::Receiver<Settings>) -> Ending {
+async fn ordered(mut settings: watch::Receiver<Settings>) -> CloseMode {
     let began = *settings.borrow();
     loop {
         if settings.changed().await.is_err() {
-            return Ending::Reset;
+            return CloseMode::Reset;
         }
         let now = *settings.borrow_and_update();
         if now.is_over || now.resets > began.resets {
-            return Ending::Reset;
+            return CloseMode::Reset;
         }
         if now.closes > began.closes {
-            return Ending::Close;
+            return CloseMode::Close;
         }
     }
 }

@@ -12,11 +12,11 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::meddle::{Fate, Then};
+use super::proxy_state::{ProxyState, Settings};
+use super::reply_rewriter::{AfterRewrite, ReplyFate};
 use super::resp;
-use super::shared::{Settings, Shared};
-use super::toxics::{Ending, Flow, Silence, Way};
-use crate::dice::Dice;
+use super::toxics::{CloseMode, Direction, FlowToxics, SwallowMode};
+use crate::seeded_rng::SeededRng;
 
 /// What is read at a time, and how many such parts may be on the way.
 const PART: usize = 65_536;
@@ -24,9 +24,9 @@ const MOST_PARTS: usize = 1_024;
 
 /// The names of commands that wait for their replies, in order. Both ways of a connection know them.
 #[derive(Debug, Default)]
-pub(super) struct Asked(Mutex<VecDeque<String>>);
+pub(super) struct ForwardedCommand(Mutex<VecDeque<String>>);
 
-impl Asked {
+impl ForwardedCommand {
     fn push(&self, name: String) {
         self.lock().push_back(name);
     }
@@ -41,38 +41,43 @@ impl Asked {
 }
 
 /// What is on the way.
-enum Part {
+enum StreamPart {
     Bytes(Instant, Vec<u8>),
-    End(Ending),
+    End(CloseMode),
 }
 
 /// One way.
-pub(super) struct Pass<'a> {
-    way: Way,
-    shared: &'a Arc<Shared>,
-    asked: &'a Asked,
-    dice: Dice,
+pub(super) struct FlowOptions<'a> {
+    way: Direction,
+    shared: &'a Arc<ProxyState>,
+    asked: &'a ForwardedCommand,
+    dice: SeededRng,
     /// What was read and is not yet a whole command or reply.
     rest: Vec<u8>,
     /// Whether the bytes are something else than the Redis protocol.
     is_foreign: bool,
 }
 
-impl<'a> Pass<'a> {
-    pub(super) fn new(way: Way, number: u64, shared: &'a Arc<Shared>, asked: &'a Asked) -> Self {
+impl<'a> FlowOptions<'a> {
+    pub(super) fn new(
+        way: Direction,
+        number: u64,
+        shared: &'a Arc<ProxyState>,
+        asked: &'a ForwardedCommand,
+    ) -> Self {
         let own = number.wrapping_mul(2).wrapping_add(way as u64);
         Self {
             way,
             shared,
             asked,
-            dice: Dice::new(shared.seed ^ own.wrapping_mul(0x2545_F491_4F6C_DD1D)),
+            dice: SeededRng::new(shared.seed ^ own.wrapping_mul(0x2545_F491_4F6C_DD1D)),
             rest: Vec::new(),
             is_foreign: false,
         }
     }
 
     /// Passes bytes until one side ends, which the other is told, or until the connection has to end.
-    pub(super) async fn run(self, from: ReadHalf<'_>, to: WriteHalf<'_>) -> Result<(), Ending> {
+    pub(super) async fn run(self, from: ReadHalf<'_>, to: WriteHalf<'_>) -> Result<(), CloseMode> {
         let (sender, receiver) = mpsc::channel(MOST_PARTS);
         let writer = Writer {
             way: self.way,
@@ -87,13 +92,13 @@ impl<'a> Pass<'a> {
     async fn read(
         mut self,
         mut from: ReadHalf<'_>,
-        parts: mpsc::Sender<Part>,
-    ) -> Result<(), Ending> {
+        parts: mpsc::Sender<StreamPart>,
+    ) -> Result<(), CloseMode> {
         let mut buffer = vec![0; PART];
         let mut last = Instant::now();
         loop {
             let count = from.read(&mut buffer).await;
-            let count = count.map_err(|_reset| Ending::Reset)?;
+            let count = count.map_err(|_reset| CloseMode::Reset)?;
             let read = buffer.get(..count).unwrap_or_default();
             let (bytes, then) = self.look_at(read);
             let flow = *self.shared.settings.borrow().toxics.flow(self.way);
@@ -101,14 +106,14 @@ impl<'a> Pass<'a> {
             last = last.max(Instant::now() + self.delay(&flow));
             let sent = match then {
                 _ if count == 0 => {
-                    parts.send(Part::Bytes(last, bytes)).await.ok();
+                    parts.send(StreamPart::Bytes(last, bytes)).await.ok();
                     return Ok(());
                 }
-                Some(Then::End(ending)) => {
-                    parts.send(Part::Bytes(last, bytes)).await.ok();
-                    parts.send(Part::End(ending)).await
+                Some(AfterRewrite::End(ending)) => {
+                    parts.send(StreamPart::Bytes(last, bytes)).await.ok();
+                    parts.send(StreamPart::End(ending)).await
                 }
-                _ => parts.send(Part::Bytes(last, bytes)).await,
+                _ => parts.send(StreamPart::Bytes(last, bytes)).await,
             };
             if sent.is_err() {
                 return Ok(());
@@ -116,7 +121,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn delay(&mut self, flow: &Flow) -> Duration {
+    pub(super) fn delay(&mut self, flow: &FlowToxics) -> Duration {
         let least = flow.latency.saturating_sub(flow.jitter);
         let most = flow.latency.saturating_add(flow.jitter);
         let span = u64::try_from((most - least).as_nanos()).unwrap_or(u64::MAX);
@@ -125,12 +130,12 @@ impl<'a> Pass<'a> {
     }
 
     /// What of these bytes goes on, and what becomes of the connection. Nothing read is the end.
-    fn look_at(&mut self, read: &[u8]) -> (Vec<u8>, Option<Then>) {
+    fn look_at(&mut self, read: &[u8]) -> (Vec<u8>, Option<AfterRewrite>) {
         self.shared.note(|happened| {
             let counters = &mut happened.counters;
             match self.way {
-                Way::There => counters.bytes_there += read.len() as u64,
-                Way::Back => counters.bytes_back += read.len() as u64,
+                Direction::There => counters.bytes_there += read.len() as u64,
+                Direction::Back => counters.bytes_back += read.len() as u64,
             }
         });
         if self.is_foreign {
@@ -138,11 +143,11 @@ impl<'a> Pass<'a> {
         }
         self.rest.extend_from_slice(read);
         match self.way {
-            Way::There => {
+            Direction::There => {
                 self.commands();
                 (read.to_vec(), None)
             }
-            Way::Back => self.replies(read.is_empty()),
+            Direction::Back => self.replies(read.is_empty()),
         }
     }
 
@@ -158,7 +163,7 @@ impl<'a> Pass<'a> {
                     self.asked.push(name);
                 }
                 Ok(None) => break,
-                Err(resp::Foreign) => {
+                Err(resp::NotResp) => {
                     self.is_foreign = true;
                     at = self.rest.len();
                     break;
@@ -169,26 +174,26 @@ impl<'a> Pass<'a> {
     }
 
     /// Replies go on when they are whole, each after its own fate.
-    fn replies(&mut self, is_end: bool) -> (Vec<u8>, Option<Then>) {
+    fn replies(&mut self, is_end: bool) -> (Vec<u8>, Option<AfterRewrite>) {
         let mut on = Vec::new();
         let mut at = 0;
         while let Ok(Some(length)) = resp::reply(self.rest.get(at..).unwrap_or_default()) {
             let whole = self.rest.get(at..at + length).unwrap_or_default();
             at += length;
             let fate = if resp::is_pushed(whole) {
-                Fate::Passed
+                ReplyFate::Passed
             } else {
                 let command = self.asked.pop().unwrap_or_default();
                 self.shared.meddling().next(&command)
             };
-            if fate != Fate::Passed {
+            if fate != ReplyFate::Passed {
                 self.shared.note(|happened| happened.counters.meddled += 1);
             }
             match fate {
-                Fate::Passed => on.extend_from_slice(whole),
-                Fate::Replaced(bytes) => on.extend(bytes),
-                Fate::Lost(Then::GoOn) => {}
-                Fate::Lost(then) => return (on, Some(then)),
+                ReplyFate::Passed => on.extend_from_slice(whole),
+                ReplyFate::Replaced(bytes) => on.extend(bytes),
+                ReplyFate::Lost(AfterRewrite::GoOn) => {}
+                ReplyFate::Lost(then) => return (on, Some(then)),
             }
         }
         self.rest.drain(..at);
@@ -202,7 +207,7 @@ impl<'a> Pass<'a> {
 
 /// The far end of a way.
 struct Writer {
-    way: Way,
+    way: Direction,
     settings: watch::Receiver<Settings>,
     /// Bytes of this connection that were written.
     passed: u64,
@@ -214,28 +219,28 @@ impl Writer {
     async fn write(
         mut self,
         mut to: WriteHalf<'_>,
-        mut parts: mpsc::Receiver<Part>,
-    ) -> Result<(), Ending> {
+        mut parts: mpsc::Receiver<StreamPart>,
+    ) -> Result<(), CloseMode> {
         let half_closes = self.settings.borrow().half_closes(self.way);
         loop {
             let part = tokio::select! {
                 part = parts.recv() => part,
                 () = half_closed(self.settings.clone(), self.way, half_closes), if !self.is_lost => {
-                    to.shutdown().await.map_err(|_gone| Ending::Reset)?;
+                    to.shutdown().await.map_err(|_gone| CloseMode::Reset)?;
                     self.is_lost = true;
                     continue;
                 }
             };
             match part {
-                Some(Part::Bytes(due, bytes)) => {
+                Some(StreamPart::Bytes(due, bytes)) => {
                     wait_until(due).await;
                     self.write_bytes(&mut to, &bytes).await?;
                 }
-                Some(Part::End(ending)) => return Err(ending),
+                Some(StreamPart::End(ending)) => return Err(ending),
                 None => {
                     // An end is lost with everything else.
                     if !self.is_lost {
-                        to.shutdown().await.map_err(|_gone| Ending::Reset)?;
+                        to.shutdown().await.map_err(|_gone| CloseMode::Reset)?;
                     }
                     return Ok(());
                 }
@@ -243,16 +248,16 @@ impl Writer {
         }
     }
 
-    async fn write_bytes(&mut self, to: &mut WriteHalf<'_>, bytes: &[u8]) -> Result<(), Ending> {
+    async fn write_bytes(&mut self, to: &mut WriteHalf<'_>, bytes: &[u8]) -> Result<(), CloseMode> {
         let mut bytes = bytes;
         while !bytes.is_empty() {
-            while self.flow().silence == Silence::Held {
+            while self.flow().silence == SwallowMode::Held {
                 if self.settings.changed().await.is_err() {
-                    return Err(Ending::Reset);
+                    return Err(CloseMode::Reset);
                 }
             }
             let flow = self.flow();
-            self.is_lost |= flow.silence == Silence::Lost;
+            self.is_lost |= flow.silence == SwallowMode::Lost;
             if self.is_lost {
                 return Ok(());
             }
@@ -262,11 +267,11 @@ impl Writer {
                 let left = usize::try_from(left).unwrap_or(usize::MAX);
                 if left < now.len() {
                     now = now.get(..left).unwrap_or_default();
-                    to.write_all(now).await.map_err(|_gone| Ending::Reset)?;
+                    to.write_all(now).await.map_err(|_gone| CloseMode::Reset)?;
                     return Err(limit.ending);
                 }
             }
-            to.write_all(now).await.map_err(|_gone| Ending::Reset)?;
+            to.write_all(now).await.map_err(|_gone| CloseMode::Reset)?;
             self.passed += now.len() as u64;
             bytes = later;
             wait_until(Instant::now() + pause(&flow, now.len(), !later.is_empty())).await;
@@ -274,13 +279,13 @@ impl Writer {
         Ok(())
     }
 
-    fn flow(&mut self) -> Flow {
+    fn flow(&mut self) -> FlowToxics {
         *self.settings.borrow_and_update().toxics.flow(self.way)
     }
 }
 
 /// How many bytes are written together.
-fn at_once(flow: &Flow, length: usize) -> usize {
+fn at_once(flow: &FlowToxics, length: usize) -> usize {
     let sliced = flow.slices.map_or(length, |slices| slices.bytes.get());
     // A hundredth of a second's worth, so that bytes come evenly.
     let paced = flow.bandwidth.map_or(length, |bandwidth| {
@@ -290,7 +295,7 @@ fn at_once(flow: &Flow, length: usize) -> usize {
 }
 
 /// How long to wait after so many bytes.
-fn pause(flow: &Flow, bytes: usize, are_more: bool) -> Duration {
+fn pause(flow: &FlowToxics, bytes: usize, are_more: bool) -> Duration {
     let between = match flow.slices {
         Some(slices) if are_more => slices.pause,
         _ => Duration::ZERO,
@@ -310,7 +315,7 @@ async fn wait_until(due: Instant) {
 }
 
 /// Waits until a test closes this half.
-async fn half_closed(mut settings: watch::Receiver<Settings>, way: Way, known: u64) {
+async fn half_closed(mut settings: watch::Receiver<Settings>, way: Direction, known: u64) {
     let wanted = settings.wait_for(|settings| settings.half_closes(way) > known);
     if wanted.await.is_err() {
         pending::<()>().await;

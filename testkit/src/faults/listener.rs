@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::connection;
-use super::shared::{Settings, Shared};
-use super::toxics::Door;
+use super::proxy_state::{ProxyState, Settings};
+use super::toxics::AcceptMode;
 
 /// How long to wait before a port is tried again that somebody may be about to leave.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Begins to listen on a free port.
-pub(super) fn start(shared: &Arc<Shared>) -> io::Result<(SocketAddr, JoinHandle<()>)> {
+pub(super) fn start(shared: &Arc<ProxyState>) -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -42,7 +42,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<(SocketAddr, JoinHandle<
     Ok((address, thread))
 }
 
-async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<ProxyState>) {
     let began = Instant::now();
     let mut settings = shared.settings.subscribe();
     let mut listener = Some(listener);
@@ -54,12 +54,12 @@ async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) 
             return;
         }
         match now.toxics.door {
-            Door::Closed => listener = None,
-            Door::Open | Door::Reset if listener.is_none() => {
+            AcceptMode::Closed => listener = None,
+            AcceptMode::Open | AcceptMode::Reset if listener.is_none() => {
                 listener = reopened(address, &mut settings).await;
                 continue;
             }
-            Door::Open | Door::Reset => {}
+            AcceptMode::Open | AcceptMode::Reset => {}
         }
         shared.note(|happened| happened.door = now.toxics.door);
         tokio::select! {
@@ -72,7 +72,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) 
             },
             near = accept(listener.as_ref()) => {
                 shared.note(|happened| happened.counters.connected(began.elapsed()));
-                if shared.settings.borrow().toxics.door == Door::Reset {
+                if shared.settings.borrow().toxics.door == AcceptMode::Reset {
                     connection::reset(&near);
                 } else if let Some(number) = numbers.next() {
                     shared.note(|happened| happened.open.insert(number));

@@ -8,16 +8,18 @@ mod connection;
 mod counters;
 mod flow;
 mod listener;
-mod meddle;
 mod proxy;
+mod proxy_state;
+mod reply_rewriter;
 mod resp;
-mod shared;
 mod toxics;
 
 #[cfg(test)]
 mod tests;
 
 pub use counters::Counters;
-pub use meddle::{ANY, Then};
 pub use proxy::Proxy;
-pub use toxics::{Door, Ending, Flow, Limit, Silence, Slices, Toxics, Way};
+pub use reply_rewriter::{ANY, AfterRewrite};
+pub use toxics::{
+    AcceptMode, CloseMode, DataLimit, Direction, FlowToxics, Slicer, SwallowMode, Toxics,
+};

@@ -8,16 +8,16 @@ use std::thread::JoinHandle;
 
 use super::counters::Counters;
 use super::listener;
-use super::meddle::{Fate, Then};
-use super::shared::Shared;
-use super::toxics::{Door, Toxics, Way};
+use super::proxy_state::ProxyState;
+use super::reply_rewriter::{AfterRewrite, ReplyFate};
+use super::toxics::{AcceptMode, Direction, Toxics};
 use crate::process::failed;
 
 /// A listener on a free loopback port that passes everything on to one server, as well or as badly as the test says. It ends,
 /// with every connection, when this is dropped.
 #[derive(Debug)]
 pub struct Proxy {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
@@ -38,7 +38,7 @@ impl Proxy {
     /// There is no free port or no thread to be had.
     #[must_use]
     pub fn seeded(upstream: SocketAddr, seed: u64) -> Self {
-        let shared = Arc::new(Shared::new(upstream, seed));
+        let shared = Arc::new(ProxyState::new(upstream, seed));
         match listener::start(&shared) {
             Ok((address, thread)) => Self {
                 shared,
@@ -92,7 +92,7 @@ impl Proxy {
     /// # Panics
     /// Connections do not end.
     pub fn go_down(&self) {
-        self.change(|toxics| toxics.door = Door::Closed);
+        self.change(|toxics| toxics.door = AcceptMode::Closed);
         self.reset();
     }
 
@@ -101,7 +101,7 @@ impl Proxy {
     /// # Panics
     /// Somebody took the port.
     pub fn come_up(&self) {
-        self.change(|toxics| toxics.door = Door::Open);
+        self.change(|toxics| toxics.door = AcceptMode::Open);
     }
 
     /// Resets every connection that is open now.
@@ -121,7 +121,7 @@ impl Proxy {
     }
 
     /// Ends one direction of every connection that is open now: whoever it leads to reads an end and may go on sending.
-    pub fn half_close(&self, way: Way) {
+    pub fn half_close(&self, way: Direction) {
         self.shared
             .settings
             .send_modify(|settings| settings.half_close(way));
@@ -136,15 +136,15 @@ impl Proxy {
 
     /// Loses the next `times` replies to a command, or to [`ANY`](super::ANY): the server has carried it out and the client
     /// never hears of it.
-    pub fn lose_replies(&self, command: &str, times: u64, then: Then) {
+    pub fn lose_replies(&self, command: &str, times: u64, then: AfterRewrite) {
         let mut meddling = self.shared.meddling();
-        meddling.add(command, times, Fate::Lost(then));
+        meddling.add(command, times, ReplyFate::Lost(then));
     }
 
     /// Replaces the next `times` replies to a command, or to [`ANY`](super::ANY), by these bytes. The server has carried it out.
     pub fn replace_replies(&self, command: &str, times: u64, bytes: &[u8]) {
         let mut meddling = self.shared.meddling();
-        meddling.add(command, times, Fate::Replaced(bytes.to_vec()));
+        meddling.add(command, times, ReplyFate::Replaced(bytes.to_vec()));
     }
 
     /// Replaces the next `times` replies to a command by an error line, such as `LOADING Redis is loading`.
@@ -170,7 +170,7 @@ impl Proxy {
     }
 
     #[cfg(test)]
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &ProxyState {
         &self.shared
     }
 

@@ -4,7 +4,7 @@
 
 /// The bytes are something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Foreign;
+pub(super) struct NotResp;
 
 /// Replies are nested no deeper than this.
 const DEEPEST: u32 = 32;
@@ -16,17 +16,17 @@ const FAMILIES: &[&str] = &[
 ];
 
 /// The name of the first command and how many bytes it takes; nothing while it is not all there.
-pub(super) fn command(bytes: &[u8]) -> Result<Option<(String, usize)>, Foreign> {
+pub(super) fn command(bytes: &[u8]) -> Result<Option<(String, usize)>, NotResp> {
     match bytes.first() {
         None => Ok(None),
         Some(b'*') => listed(bytes),
         Some(first) if first.is_ascii_alphabetic() => Ok(inline(bytes)?),
-        Some(_) => Err(Foreign),
+        Some(_) => Err(NotResp),
     }
 }
 
 /// How many bytes the first reply takes; nothing while it is not all there.
-pub(super) fn reply(bytes: &[u8]) -> Result<Option<usize>, Foreign> {
+pub(super) fn reply(bytes: &[u8]) -> Result<Option<usize>, NotResp> {
     value(bytes, 0, 0)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn is_pushed(reply: &[u8]) -> bool {
     reply.first() == Some(&b'>')
 }
 
-fn listed(bytes: &[u8]) -> Result<Option<(String, usize)>, Foreign> {
+fn listed(bytes: &[u8]) -> Result<Option<(String, usize)>, NotResp> {
     let Some((count, mut at)) = number(bytes, 0)? else {
         return Ok(None);
     };
@@ -44,12 +44,12 @@ fn listed(bytes: &[u8]) -> Result<Option<(String, usize)>, Foreign> {
         match bytes.get(at) {
             None => return Ok(None),
             Some(b'$') => {}
-            Some(_) => return Err(Foreign),
+            Some(_) => return Err(NotResp),
         }
         let Some((length, start)) = number(bytes, at)? else {
             return Ok(None);
         };
-        let length = usize::try_from(length).map_err(|_negative| Foreign)?;
+        let length = usize::try_from(length).map_err(|_negative| NotResp)?;
         at = start.saturating_add(length).saturating_add(2);
         let Some(word) = bytes.get(start..at) else {
             return Ok(None);
@@ -61,10 +61,10 @@ fn listed(bytes: &[u8]) -> Result<Option<(String, usize)>, Foreign> {
     Ok(Some((name(&words), at)))
 }
 
-fn inline(bytes: &[u8]) -> Result<Option<(String, usize)>, Foreign> {
+fn inline(bytes: &[u8]) -> Result<Option<(String, usize)>, NotResp> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
         return if bytes.len() > LONGEST_LINE {
-            Err(Foreign)
+            Err(NotResp)
         } else {
             Ok(None)
         };
@@ -88,12 +88,12 @@ fn name(words: &[&[u8]]) -> String {
 }
 
 /// The end of the value at this place.
-fn value(bytes: &[u8], at: usize, depth: u32) -> Result<Option<usize>, Foreign> {
+fn value(bytes: &[u8], at: usize, depth: u32) -> Result<Option<usize>, NotResp> {
     let Some(kind) = bytes.get(at) else {
         return Ok(None);
     };
     if depth > DEEPEST {
-        return Err(Foreign);
+        return Err(NotResp);
     }
     match kind {
         b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => line_end(bytes, at),
@@ -111,7 +111,7 @@ fn value(bytes: &[u8], at: usize, depth: u32) -> Result<Option<usize>, Foreign> 
         b'%' => values(bytes, at, 2, 0, depth),
         // Attributes stand before the value that they are about.
         b'|' => values(bytes, at, 2, 1, depth),
-        _ => Err(Foreign),
+        _ => Err(NotResp),
     }
 }
 
@@ -122,7 +122,7 @@ fn values(
     each: i64,
     more: i64,
     depth: u32,
-) -> Result<Option<usize>, Foreign> {
+) -> Result<Option<usize>, NotResp> {
     let Some((count, mut at)) = number(bytes, at)? else {
         return Ok(None);
     };
@@ -136,22 +136,22 @@ fn values(
 }
 
 /// The number in a line behind its first byte, and where the next line begins.
-fn number(bytes: &[u8], at: usize) -> Result<Option<(i64, usize)>, Foreign> {
+fn number(bytes: &[u8], at: usize) -> Result<Option<(i64, usize)>, NotResp> {
     let Some(end) = line_end(bytes, at)? else {
         return Ok(None);
     };
-    let digits = bytes.get(at + 1..end - 2).ok_or(Foreign)?;
-    let text = std::str::from_utf8(digits).map_err(|_not_text| Foreign)?;
-    let number = text.parse().map_err(|_no_number| Foreign)?;
+    let digits = bytes.get(at + 1..end - 2).ok_or(NotResp)?;
+    let text = std::str::from_utf8(digits).map_err(|_not_text| NotResp)?;
+    let number = text.parse().map_err(|_no_number| NotResp)?;
     Ok(Some((number, end)))
 }
 
 /// Where the line ends that contains this place, its end included.
-fn line_end(bytes: &[u8], at: usize) -> Result<Option<usize>, Foreign> {
+fn line_end(bytes: &[u8], at: usize) -> Result<Option<usize>, NotResp> {
     let rest = bytes.get(at..).unwrap_or_default();
     match rest.windows(2).position(|two| two == b"\r\n") {
         Some(length) => Ok(Some(at + length + 2)),
-        None if rest.len() > LONGEST_LINE => Err(Foreign),
+        None if rest.len() > LONGEST_LINE => Err(NotResp),
         None => Ok(None),
     }
 }
@@ -208,12 +208,12 @@ mod tests {
 
     #[test]
     fn what_is_something_else_is_said_so() {
-        assert_eq!(command(b"\x16\x03\x01\x02\x00"), Err(Foreign));
-        assert_eq!(command(b"*1\r\n:1\r\n"), Err(Foreign));
-        assert_eq!(command(b"*one\r\n"), Err(Foreign));
-        assert_eq!(reply(b"HTTP/1.1 200 OK\r\n"), Err(Foreign));
+        assert_eq!(command(b"\x16\x03\x01\x02\x00"), Err(NotResp));
+        assert_eq!(command(b"*1\r\n:1\r\n"), Err(NotResp));
+        assert_eq!(command(b"*one\r\n"), Err(NotResp));
+        assert_eq!(reply(b"HTTP/1.1 200 OK\r\n"), Err(NotResp));
         let deep = b"*1\r\n".repeat(100);
-        assert_eq!(reply(&deep), Err(Foreign));
-        assert_eq!(reply(&[b'+'; LONGEST_LINE + 2]), Err(Foreign));
+        assert_eq!(reply(&deep), Err(NotResp));
+        assert_eq!(reply(&[b'+'; LONGEST_LINE + 2]), Err(NotResp));
     }
 }

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-use super::{ANY, Door, Ending, Limit, Proxy, Silence, Slices, Then, Way};
+use super::{
+    ANY, AcceptMode, AfterRewrite, CloseMode, DataLimit, Direction, Proxy, Slicer, SwallowMode,
+};
 use crate::clock::{monotonic, since};
 
 /// Far longer than an answer takes on a busy machine.
@@ -128,25 +130,25 @@ fn latency_delays_each_way_and_only_while_it_is_on() {
 
 #[test]
 fn jitter_is_within_its_bounds_and_the_same_for_the_same_seed() {
-    let flow = super::Flow {
+    let flow = super::FlowToxics {
         latency: Duration::from_millis(50),
         jitter: Duration::from_millis(30),
-        ..super::Flow::default()
+        ..super::FlowToxics::default()
     };
     let delays = |seed: u64| {
-        let shared = std::sync::Arc::new(super::shared::Shared::new(echo(), seed));
-        let asked = super::flow::Asked::default();
-        let mut pass = super::flow::Pass::new(Way::Back, 3, &shared, &asked);
+        let shared = std::sync::Arc::new(super::proxy_state::ProxyState::new(echo(), seed));
+        let asked = super::flow::ForwardedCommand::default();
+        let mut pass = super::flow::FlowOptions::new(Direction::Back, 3, &shared, &asked);
         (0..50).map(|_| pass.delay(&flow)).collect::<Vec<_>>()
     };
     let (some, same, others) = (delays(1), delays(1), delays(2));
     assert!(some == same && some != others);
     let bounds = Duration::from_millis(20)..=Duration::from_millis(80);
     assert!(some.iter().all(|delay| bounds.contains(delay)), "{some:?}");
-    let shared = std::sync::Arc::new(super::shared::Shared::new(echo(), 1));
-    let asked = super::flow::Asked::default();
-    let mut pass = super::flow::Pass::new(Way::Back, 3, &shared, &asked);
-    assert_eq!(pass.delay(&super::Flow::default()), Duration::ZERO);
+    let shared = std::sync::Arc::new(super::proxy_state::ProxyState::new(echo(), 1));
+    let asked = super::flow::ForwardedCommand::default();
+    let mut pass = super::flow::FlowOptions::new(Direction::Back, 3, &shared, &asked);
+    assert_eq!(pass.delay(&super::FlowToxics::default()), Duration::ZERO);
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn slices_come_one_by_one() {
     };
     assert_eq!(reads(&proxy), 1);
     proxy.change(|toxics| {
-        toxics.back.slices = Some(Slices {
+        toxics.back.slices = Some(Slicer {
             bytes: NonZeroUsize::MIN,
             pause: Duration::from_millis(30),
         });
@@ -193,15 +195,15 @@ fn a_limit_ends_each_connection_after_its_bytes_as_it_says() {
     let mut before = client(&proxy);
     assert_eq!(echoed(&mut before, "0123456789\n").unwrap().len(), 11);
     for (ending, seen) in [
-        (Ending::Close, ErrorKind::UnexpectedEof),
-        (Ending::Reset, ErrorKind::ConnectionReset),
+        (CloseMode::Close, ErrorKind::UnexpectedEof),
+        (CloseMode::Reset, ErrorKind::ConnectionReset),
     ] {
-        proxy.change(|toxics| toxics.back.limit = Some(Limit { bytes: 4, ending }));
+        proxy.change(|toxics| toxics.back.limit = Some(DataLimit { bytes: 4, ending }));
         let mut stream = client(&proxy);
         say(&mut stream, "0123456789\n");
         // A reset may overtake the bytes before it; a close may not.
         let first = hear(&mut stream, 4);
-        assert!(first.as_deref() == Ok("0123") || ending == Ending::Reset);
+        assert!(first.as_deref() == Ok("0123") || ending == CloseMode::Reset);
         assert_eq!(hear(&mut stream, 1), Err(seen), "{ending:?}");
     }
     proxy.heal();
@@ -216,13 +218,13 @@ fn silence_holds_bytes_until_it_is_over_or_loses_them_for_good() {
     let proxy = Proxy::to(echo());
     let mut stream = client(&proxy);
     assert_eq!(echoed(&mut stream, "before\n").as_deref(), Ok("before\n"));
-    proxy.change(|toxics| toxics.back.silence = Silence::Held);
+    proxy.change(|toxics| toxics.back.silence = SwallowMode::Held);
     say(&mut stream, "held\n");
     assert!(is_silent(&mut stream));
     proxy.heal();
     assert_eq!(hear(&mut stream, 5).as_deref(), Ok("held\n"));
 
-    proxy.change(|toxics| toxics.there.silence = Silence::Lost);
+    proxy.change(|toxics| toxics.there.silence = SwallowMode::Lost);
     say(&mut stream, "lost\n");
     assert!(is_silent(&mut stream));
     proxy.heal();
@@ -250,11 +252,11 @@ fn half_a_connection_is_closed_and_the_other_half_goes_on() {
     let proxy = Proxy::to(echo());
     let mut stream = client(&proxy);
     assert_eq!(echoed(&mut stream, "before\n").as_deref(), Ok("before\n"));
-    proxy.half_close(Way::Back);
+    proxy.half_close(Direction::Back);
     assert_eq!(hear(&mut stream, 1), Err(ErrorKind::UnexpectedEof));
     let before = proxy.counters().bytes_there;
     say(&mut stream, "still taken\n");
-    let taken = |happened: &super::shared::Happened| happened.counters.bytes_there > before;
+    let taken = |happened: &super::proxy_state::ProxyEvents| happened.counters.bytes_there > before;
     assert!(proxy.shared().wait(taken));
 }
 
@@ -268,7 +270,7 @@ fn a_closed_door_refuses_and_one_that_resets_counts() {
     proxy.come_up();
     assert_eq!(echoed(&mut client(&proxy), "b\n").as_deref(), Ok("b\n"));
     let before = proxy.counters().connects;
-    proxy.change(|toxics| toxics.door = Door::Reset);
+    proxy.change(|toxics| toxics.door = AcceptMode::Reset);
     let mut stream = client(&proxy);
     assert!(hear(&mut stream, 1).is_err());
     assert_eq!(proxy.counters().connects, before + 1);
@@ -311,15 +313,15 @@ fn commands_are_counted_by_name_and_replies_meddled_with_by_command() {
     assert_eq!(heard, "+2 GET c\r\n-OOM no\r\n+4 SET e\r\n");
     assert_eq!(proxy.counters().meddled, 1);
 
-    proxy.lose_replies("GET", 1, Then::GoOn);
+    proxy.lose_replies("GET", 1, AfterRewrite::GoOn);
     say(&mut stream, "GET f\nGET g\n");
     assert_eq!(hear(&mut stream, 10).unwrap(), "+6 GET g\r\n");
 
-    proxy.lose_replies(ANY, 1, Then::End(Ending::Reset));
+    proxy.lose_replies(ANY, 1, AfterRewrite::End(CloseMode::Reset));
     say(&mut stream, "GET h\n");
     assert_eq!(hear(&mut stream, 1), Err(ErrorKind::ConnectionReset));
     assert_eq!(proxy.counters().commands("GET"), 5, "the server had it");
-    proxy.lose_replies(ANY, u64::MAX, Then::GoOn);
+    proxy.lose_replies(ANY, u64::MAX, AfterRewrite::GoOn);
     proxy.stop_meddling();
     let mut stream = client(&proxy);
     say(&mut stream, "GET i\n");

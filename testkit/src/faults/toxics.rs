@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the client to the server.
     There,
     /// From the server to the client.
@@ -18,27 +18,27 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Toxics {
     /// With what clients send.
-    pub there: Flow,
+    pub there: FlowToxics,
     /// With what the server answers.
-    pub back: Flow,
+    pub back: FlowToxics,
     /// With connecting.
-    pub door: Door,
+    pub door: AcceptMode,
 }
 
 impl Toxics {
     /// What is wrong with one way.
     #[must_use]
-    pub const fn flow(&self, way: Way) -> &Flow {
+    pub const fn flow(&self, way: Direction) -> &FlowToxics {
         match way {
-            Way::There => &self.there,
-            Way::Back => &self.back,
+            Direction::There => &self.there,
+            Direction::Back => &self.back,
         }
     }
 }
 
 /// What is wrong with bytes that go one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flow {
+pub struct FlowToxics {
     /// Bytes arrive so much later. Later bytes need not wait for earlier ones to be sent on.
     pub latency: Duration,
     /// By up to so much more or less than that, differently each time and the same for the same seed.
@@ -46,16 +46,16 @@ pub struct Flow {
     /// So many bytes in a second, and no more.
     pub bandwidth: Option<NonZeroU64>,
     /// Bytes arrive in slices.
-    pub slices: Option<Slices>,
+    pub slices: Option<Slicer>,
     /// So many bytes of each connection, and then its end.
-    pub limit: Option<Limit>,
+    pub limit: Option<DataLimit>,
     /// Whether bytes arrive at all.
-    pub silence: Silence,
+    pub silence: SwallowMode,
 }
 
 /// How bytes are sliced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slices {
+pub struct Slicer {
     /// The bytes of each.
     pub bytes: NonZeroUsize,
     /// The time between two.
@@ -64,16 +64,16 @@ pub struct Slices {
 
 /// The end of a connection after so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct DataLimit {
     /// The bytes that still pass, counted from the beginning of the connection.
     pub bytes: u64,
     /// How it ends.
-    pub ending: Ending,
+    pub ending: CloseMode,
 }
 
 /// How a connection ends, as both sides see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum CloseMode {
     /// Politely: both sides read an end.
     Close,
     /// With a reset, as if the machine had crashed.
@@ -82,7 +82,7 @@ pub enum Ending {
 
 /// Whether bytes arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Silence {
+pub enum SwallowMode {
     /// They do.
     #[default]
     None,
@@ -94,7 +94,7 @@ pub enum Silence {
 
 /// What becomes of those who connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Door {
+pub enum AcceptMode {
     /// They are let through.
     #[default]
     Open,

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use super::broken::{Broken, Promise};
-use super::record::{History, Record, Verdict};
+use super::record::{History, Record, RecordedVerdict};
+use super::violation::{Promise, Violation};
 
 /// How fast answers were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Speed {
+pub struct AvailabilityBounds {
     /// The slowest, but for one of every thousand that was begun.
     pub p999: Duration,
     /// The slowest of all.
@@ -20,11 +20,16 @@ pub struct Speed {
 ///
 /// # Errors
 /// A question had none, or it took longer.
-pub fn availability(history: &History, within: Duration) -> Result<Speed, Broken> {
-    let lost = |record: &&Record| matches!(record.verdict, Verdict::Lost | Verdict::Failed);
+pub fn availability(history: &History, within: Duration) -> Result<AvailabilityBounds, Violation> {
+    let lost = |record: &&Record| {
+        matches!(
+            record.verdict,
+            RecordedVerdict::Lost | RecordedVerdict::Failed
+        )
+    };
     if let Some(record) = history.records.iter().find(lost) {
         let why = format!("{:?} at {}", record.verdict, record.invoked);
-        return Err(Broken::new(Promise::Availability, &record.key, why));
+        return Err(Violation::new(Promise::Availability, &record.key, why));
     }
     let mut times: Vec<u64> = history
         .records
@@ -38,13 +43,13 @@ pub fn availability(history: &History, within: Duration) -> Result<Speed, Broken
         let nanos = rank.checked_sub(1).and_then(|index| times.get(index));
         Duration::from_nanos(nanos.copied().unwrap_or(0))
     };
-    let speed = Speed {
+    let speed = AvailabilityBounds {
         p999: at(rank),
         slowest: at(times.len()),
     };
     if speed.p999 > within {
         let why = format!("p99.9 is {:?}, above {within:?}", speed.p999);
-        return Err(Broken::new(Promise::Availability, "", why));
+        return Err(Violation::new(Promise::Availability, "", why));
     }
     Ok(speed)
 }
@@ -54,7 +59,7 @@ pub fn availability(history: &History, within: Duration) -> Result<Speed, Broken
 ///
 /// # Errors
 /// Something was said to be decided by a store that could not be asked.
-pub fn degraded_throughout(history: &History, from: u64, to: u64) -> Result<usize, Broken> {
+pub fn degraded_throughout(history: &History, from: u64, to: u64) -> Result<usize, Violation> {
     let inside = |record: &&Record| record.invoked >= from && record.completed <= to;
     let mut count = 0;
     for record in history.records.iter().filter(inside) {
@@ -63,12 +68,12 @@ pub fn degraded_throughout(history: &History, from: u64, to: u64) -> Result<usiz
                 "not degraded at {} although the store was gone",
                 record.invoked
             );
-            return Err(Broken::new(Promise::Availability, &record.key, why));
+            return Err(Violation::new(Promise::Availability, &record.key, why));
         }
         count += 1;
     }
     if count == 0 {
-        return Err(Broken::new(Promise::Availability, "", "nobody asked"));
+        return Err(Violation::new(Promise::Availability, "", "nobody asked"));
     }
     Ok(count)
 }
@@ -77,10 +82,14 @@ pub fn degraded_throughout(history: &History, from: u64, to: u64) -> Result<usiz
 ///
 /// # Errors
 /// Something was decided without it later, or nothing was decided by it any more.
-pub fn recovery(history: &History, healed: u64, within: Duration) -> Result<Duration, Broken> {
-    let broken = |why: String| Err(Broken::new(Promise::Recovery, "", why));
+pub fn recovery(history: &History, healed: u64, within: Duration) -> Result<Duration, Violation> {
+    let broken = |why: String| Err(Violation::new(Promise::Recovery, "", why));
     let without = |record: &&Record| {
-        record.is_degraded || matches!(record.verdict, Verdict::Lost | Verdict::Failed)
+        record.is_degraded
+            || matches!(
+                record.verdict,
+                RecordedVerdict::Lost | RecordedVerdict::Failed
+            )
     };
     let after = || history.records.iter().filter(|r| r.invoked >= healed);
     let last = after().filter(without).map(|record| record.completed).max();

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use super::allowance::Allowance;
-use super::broken::{Broken, Promise};
-use super::record::{Act, History, Record, Verdict};
+use super::record::{History, Operation, Record, RecordedVerdict};
 use super::sweep::Row;
+use super::violation::{Promise, Violation};
 
 /// The worst window of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worst {
+pub struct WorstWindow {
     /// Whose key; empty if nothing was admitted.
     pub key: String,
     /// Nanoseconds of refill admitted beyond the limit itself; below zero if the limit was never reached.
@@ -31,9 +31,9 @@ pub struct Worst {
 ///
 /// # Errors
 /// The key whose worst window is not.
-pub fn bound(history: &History, allowance: &Allowance) -> Result<Worst, Broken> {
+pub fn bound(history: &History, allowance: &Allowance) -> Result<WorstWindow, Violation> {
     let bucket = allowance.bucket();
-    let mut worst = Worst {
+    let mut worst = WorstWindow {
         key: String::new(),
         beyond: i128::MIN,
         units: 0,
@@ -55,7 +55,7 @@ pub fn bound(history: &History, allowance: &Allowance) -> Result<Worst, Broken> 
             let why = format!(
                 "a window that ends at {until} admits {beyond} ns of refill beyond the limit, and {allowed} are allowed"
             );
-            return Err(Broken::new(Promise::Bound, key, why));
+            return Err(Violation::new(Promise::Bound, key, why));
         }
         if beyond > worst.beyond {
             worst.beyond = beyond;
@@ -90,7 +90,7 @@ pub fn bound_of_log(
     limit: u64,
     window: u64,
     beyond: u64,
-) -> Result<u64, Broken> {
+) -> Result<u64, Violation> {
     let mut most = 0;
     for (key, records) in history.by_key() {
         let mut spent: Vec<&Record> = records
@@ -116,7 +116,7 @@ pub fn bound_of_log(
             most = most.max(inside);
             if inside > limit.saturating_add(beyond) {
                 let why = format!("{inside} of {limit} were admitted in one window");
-                return Err(Broken::new(Promise::Bound, key, why));
+                return Err(Violation::new(Promise::Bound, key, why));
             }
         }
     }
@@ -134,7 +134,9 @@ fn worst_window(records: &[&Record], priced: impl Fn(u64) -> i128) -> Option<(i1
     let mut given: Vec<&Record> = records
         .iter()
         .copied()
-        .filter(|record| record.act == Act::GiveBack && record.verdict != Verdict::Failed)
+        .filter(|record| {
+            record.act == Operation::GiveBack && record.verdict != RecordedVerdict::Failed
+        })
         .collect();
     given.sort_by_key(|record| std::cmp::Reverse(record.invoked));
     let mut starts: Vec<u64> = spent.iter().map(|record| record.invoked).collect();
@@ -168,8 +170,10 @@ pub(super) fn worst_window_by_looking_at_all(
 ) -> Option<i128> {
     let spent = || records.iter().filter(|record| record.is_spent());
     let given = || {
-        let given = records.iter().filter(|record| record.act == Act::GiveBack);
-        given.filter(|record| record.verdict != Verdict::Failed)
+        let given = records
+            .iter()
+            .filter(|record| record.act == Operation::GiveBack);
+        given.filter(|record| record.verdict != RecordedVerdict::Failed)
     };
     let windows = spent().flat_map(|first| {
         spent()

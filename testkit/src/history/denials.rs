@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::allowance::Bucket;
-use super::broken::{Broken, Promise};
-use super::record::{Act, History, Record, Verdict};
+use super::record::{History, Operation, Record, RecordedVerdict};
+use super::violation::{Promise, Violation};
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,21 +22,21 @@ pub struct Denials {
 ///
 /// # Errors
 /// One that is.
-pub fn denials(history: &History, bucket: Bucket, held: u64) -> Result<Denials, Broken> {
+pub fn denials(history: &History, bucket: Bucket, held: u64) -> Result<Denials, Violation> {
     let mut looked = Denials::default();
     let mut parts: BTreeMap<u64, u64> = BTreeMap::new();
     for record in &history.records {
         *parts.entry(record.request).or_default() += 1;
     }
     // Of each denied request how many parts had room, and what shows it.
-    let mut had_room: BTreeMap<u64, (u64, Broken)> = BTreeMap::new();
+    let mut had_room: BTreeMap<u64, (u64, Violation)> = BTreeMap::new();
     for (key, records) in history.by_key() {
         let mut spends: Vec<&Record> = records
             .into_iter()
-            .filter(|record| record.act == Act::Spend)
+            .filter(|record| record.act == Operation::Spend)
             .collect();
         for (request, why) in with_room(&spends, bucket, held, &mut looked) {
-            let broken = Broken::new(Promise::NoFalseDenial, key, why);
+            let broken = Violation::new(Promise::NoFalseDenial, key, why);
             had_room.entry(request).or_insert((0, broken)).0 += 1;
         }
         let is_alone = |record: &Record| parts.get(&record.request) == Some(&1);
@@ -89,7 +89,10 @@ fn with_room(
     let room = bucket.capacity() - bucket.price(held);
     let mut found = Vec::new();
     for record in spends {
-        if record.verdict != Verdict::Denied || record.is_degraded || record.cost > bucket.burst {
+        if record.verdict != RecordedVerdict::Denied
+            || record.is_degraded
+            || record.cost > bucket.burst
+        {
             continue;
         }
         looked.denied += 1;
@@ -113,7 +116,7 @@ fn after_waiting(
     spends: &mut [&Record],
     is_alone: impl Fn(&Record) -> bool,
     looked: &mut Denials,
-) -> Result<(), Broken> {
+) -> Result<(), Violation> {
     spends.sort_by_key(|record| record.invoked);
     // The last answer of all that were asked before.
     let mut quiet_since = 0;
@@ -122,16 +125,16 @@ fn after_waiting(
         let was_alone = quiet_since <= first.invoked && first.completed <= second.invoked;
         quiet_since = quiet_since.max(first.completed);
         let is_by_the_store = !first.is_degraded && !second.is_degraded;
-        let (Verdict::Denied, Some(wait)) = (first.verdict, first.retry_after) else {
+        let (RecordedVerdict::Denied, Some(wait)) = (first.verdict, first.retry_after) else {
             continue;
         };
         let has_waited = second.invoked >= first.completed.saturating_add(wait);
         let is_comparable = is_by_the_store && is_alone(first) && is_alone(second);
         if was_alone && is_comparable && has_waited && second.cost <= first.cost {
             looked.returned += 1;
-            if second.verdict == Verdict::Denied {
+            if second.verdict == RecordedVerdict::Denied {
                 let why = format!("denied at {} after the wait of {wait} ns", second.invoked);
-                return Err(Broken::new(Promise::NoFalseDenial, key, why));
+                return Err(Violation::new(Promise::NoFalseDenial, key, why));
             }
         }
     }

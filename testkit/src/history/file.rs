@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::record::{Act, History, Record, Told, Verdict};
+use super::record::{History, Operation, Record, RecordedVerdict, ReportedQuota};
 
 impl History {
     /// Writes it to a file.
@@ -39,17 +39,17 @@ impl History {
 
 fn line(record: &Record) -> String {
     let (act, lease) = match record.act {
-        Act::Spend => ('s', 0),
-        Act::GiveBack => ('g', 0),
-        Act::Acquire(lease) => ('a', lease),
-        Act::Renew(lease) => ('n', lease),
-        Act::Release(lease) => ('r', lease),
+        Operation::Spend => ('s', 0),
+        Operation::GiveBack => ('g', 0),
+        Operation::Acquire(lease) => ('a', lease),
+        Operation::Renew(lease) => ('n', lease),
+        Operation::Release(lease) => ('r', lease),
     };
     let verdict = match record.verdict {
-        Verdict::Admitted => 'y',
-        Verdict::Denied => 'n',
-        Verdict::Lost => 'l',
-        Verdict::Failed => 'f',
+        RecordedVerdict::Admitted => 'y',
+        RecordedVerdict::Denied => 'n',
+        RecordedVerdict::Lost => 'l',
+        RecordedVerdict::Failed => 'f',
     };
     let retry = record
         .retry_after
@@ -86,7 +86,7 @@ fn record(line: &str) -> Option<Record> {
         "-" => None,
         told => {
             let mut numbers = told.split('/').map(str::parse);
-            Some(Told {
+            Some(ReportedQuota {
                 limit: numbers.next()?.ok()?,
                 remaining: numbers.next()?.ok()?,
                 reset_after: numbers.next()?.ok()?,
@@ -97,21 +97,21 @@ fn record(line: &str) -> Option<Record> {
         request,
         key: unescaped(next()?)?,
         act: match act {
-            's' => Act::Spend,
-            'g' => Act::GiveBack,
-            'a' => Act::Acquire(lease),
-            'n' => Act::Renew(lease),
-            'r' => Act::Release(lease),
+            's' => Operation::Spend,
+            'g' => Operation::GiveBack,
+            'a' => Operation::Acquire(lease),
+            'n' => Operation::Renew(lease),
+            'r' => Operation::Release(lease),
             _ => return None,
         },
         cost,
         invoked,
         completed,
         verdict: match verdict {
-            'y' => Verdict::Admitted,
-            'n' => Verdict::Denied,
-            'l' => Verdict::Lost,
-            'f' => Verdict::Failed,
+            'y' => RecordedVerdict::Admitted,
+            'n' => RecordedVerdict::Denied,
+            'l' => RecordedVerdict::Lost,
+            'f' => RecordedVerdict::Failed,
             _ => return None,
         },
         is_degraded: degraded == "1",
@@ -152,28 +152,32 @@ fn unescaped(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Folder;
+    use crate::process::TempFolder;
 
     fn some() -> History {
         let plain = Record {
             request: 7,
             key: "a b\t\"ü\\".to_owned(),
-            act: Act::Spend,
+            act: Operation::Spend,
             cost: 3,
             invoked: 10,
             completed: 20,
-            verdict: Verdict::Admitted,
+            verdict: RecordedVerdict::Admitted,
             is_degraded: false,
             retry_after: None,
             told: None,
         };
         let acts = [
-            Act::GiveBack,
-            Act::Acquire(u64::MAX),
-            Act::Renew(2),
-            Act::Release(3),
+            Operation::GiveBack,
+            Operation::Acquire(u64::MAX),
+            Operation::Renew(2),
+            Operation::Release(3),
         ];
-        let verdicts = [Verdict::Denied, Verdict::Lost, Verdict::Failed];
+        let verdicts = [
+            RecordedVerdict::Denied,
+            RecordedVerdict::Lost,
+            RecordedVerdict::Failed,
+        ];
         let mut records = vec![plain.clone()];
         records.extend(acts.map(|act| Record {
             act,
@@ -184,7 +188,7 @@ mod tests {
             verdict,
             is_degraded: true,
             retry_after: Some(9),
-            told: Some(Told {
+            told: Some(ReportedQuota {
                 limit: 1,
                 remaining: 2,
                 reset_after: 3,
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_loaded_as_it_was() {
-        let folder = Folder::new("history").unwrap();
+        let folder = TempFolder::new("history").unwrap();
         let path = folder.path().join("one.txt");
         some().save(&path).unwrap();
         assert_eq!(History::load(&path), Ok(some()));

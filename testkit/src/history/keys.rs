@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use super::broken::{Broken, Promise};
+use super::violation::{Promise, Violation};
 
 /// Whether every key of a store has a time to live, at most this long. `found` has the names with what `PTTL` says of them.
 ///
 /// # Errors
 /// A key that lives for ever, or too long.
-pub fn times_to_live(found: &[(String, i64)], longest: Duration) -> Result<(), Broken> {
+pub fn times_to_live(found: &[(String, i64)], longest: Duration) -> Result<(), Violation> {
     let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX);
     for (key, left) in found {
         let why = match *left {
@@ -19,7 +19,7 @@ pub fn times_to_live(found: &[(String, i64)], longest: Duration) -> Result<(), B
             // Below: it was gone when it was looked at, as it should be sometime.
             _ => continue,
         };
-        return Err(Broken::new(Promise::TimeToLive, key, why));
+        return Err(Violation::new(Promise::TimeToLive, key, why));
     }
     Ok(())
 }
@@ -28,11 +28,11 @@ pub fn times_to_live(found: &[(String, i64)], longest: Duration) -> Result<(), B
 ///
 /// # Errors
 /// It does, and would lock its client out.
-pub fn not_too_far_ahead(key: &str, state: u64, now: u64, ceiling: u64) -> Result<(), Broken> {
+pub fn not_too_far_ahead(key: &str, state: u64, now: u64, ceiling: u64) -> Result<(), Violation> {
     let ahead = state.saturating_sub(now);
     if ahead <= ceiling {
         return Ok(());
     }
     let why = format!("the state lies {ahead} ns ahead, beyond {ceiling}");
-    Err(Broken::new(Promise::Clock, key, why))
+    Err(Violation::new(Promise::Clock, key, why))
 }

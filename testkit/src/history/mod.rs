@@ -6,30 +6,30 @@
 //! complains only of what no such instant explains. Must not know: how anything was asked, which limiter answered.
 
 mod allowance;
-mod answers;
 mod availability;
 mod bound;
-mod broken;
+mod coherence;
 mod denials;
 mod file;
 mod keys;
-mod places;
+mod permits;
 mod record;
 mod recorder;
 mod spends;
 mod sweep;
+mod violation;
 
 #[cfg(test)]
 mod tests;
 
 pub use allowance::{Allowance, Bucket};
-pub use answers::{coherence, coherence_of_each};
-pub use availability::{Speed, availability, degraded_throughout, recovery};
-pub use bound::{Worst, bound, bound_of_log};
-pub use broken::{Broken, Promise};
+pub use availability::{AvailabilityBounds, availability, degraded_throughout, recovery};
+pub use bound::{WorstWindow, bound, bound_of_log};
+pub use coherence::{coherence, coherence_of_each};
 pub use denials::{Denials, denials};
 pub use keys::{not_too_far_ahead, times_to_live};
-pub use places::{Places, conservation};
-pub use record::{Act, History, Record, Told, Verdict};
-pub use recorder::{Asked, Recorder, Said};
-pub use spends::{Spent, all_or_nothing, spends, spends_exactly};
+pub use permits::{PermitLimit, conservation};
+pub use record::{History, Operation, Record, RecordedVerdict, ReportedQuota};
+pub use recorder::{PendingRecord, RecordedReply, Recorder};
+pub use spends::{StoreSpends, all_or_nothing, spends, spends_exactly};
+pub use violation::{Promise, Violation};

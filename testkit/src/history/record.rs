@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum Operation {
     /// To spend.
     Spend,
     /// To give back what was spent, or anonymous units.
@@ -21,7 +21,7 @@ pub enum Act {
 
 /// What was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RecordedVerdict {
     /// Yes.
     Admitted,
     /// No.
@@ -34,7 +34,7 @@ pub enum Verdict {
 
 /// What was said about the limit, all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportedQuota {
     /// The most that it admits at once.
     pub limit: u64,
     /// What is left.
@@ -51,7 +51,7 @@ pub struct Record {
     /// Whose quota.
     pub key: String,
     /// What was asked.
-    pub act: Act,
+    pub act: Operation,
     /// For how much.
     pub cost: u64,
     /// When it was asked.
@@ -59,13 +59,13 @@ pub struct Record {
     /// When it was answered.
     pub completed: u64,
     /// What was answered.
-    pub verdict: Verdict,
+    pub verdict: RecordedVerdict,
     /// Whether the answer was given without the store.
     pub is_degraded: bool,
     /// Nanoseconds to wait before asking again, if that was said.
     pub retry_after: Option<u64>,
     /// What else was said.
-    pub told: Option<Told>,
+    pub told: Option<ReportedQuota>,
 }
 
 impl Record {
@@ -73,15 +73,15 @@ impl Record {
     #[must_use]
     pub(super) fn may_have_charged(&self) -> bool {
         match self.verdict {
-            Verdict::Admitted | Verdict::Lost => true,
+            RecordedVerdict::Admitted | RecordedVerdict::Lost => true,
             // Decided without the store, perhaps because its answer was lost.
-            Verdict::Denied => self.is_degraded,
-            Verdict::Failed => false,
+            RecordedVerdict::Denied => self.is_degraded,
+            RecordedVerdict::Failed => false,
         }
     }
 
     pub(super) fn is_spent(&self) -> bool {
-        self.act == Act::Spend && self.verdict == Verdict::Admitted
+        self.act == Operation::Spend && self.verdict == RecordedVerdict::Admitted
     }
 }
 
@@ -112,7 +112,7 @@ impl History {
 
     /// How many records have this verdict.
     #[must_use]
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count(&self, verdict: RecordedVerdict) -> usize {
         let records = self.records.iter();
         records.filter(|record| record.verdict == verdict).count()
     }

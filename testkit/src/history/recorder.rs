@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::record::{Act, History, Record, Told, Verdict};
+use super::record::{History, Operation, Record, RecordedVerdict, ReportedQuota};
 use crate::clock::monotonic;
 
 /// A history that is being written.
@@ -17,28 +17,28 @@ pub struct Recorder {
 
 /// A question that waits for its answer.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct PendingRecord {
     request: u64,
     invoked: u64,
 }
 
 /// The answer to all parts of a question.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
+pub struct RecordedReply {
     /// What was answered.
-    pub verdict: Verdict,
+    pub verdict: RecordedVerdict,
     /// Whether the answer was given without the store.
     pub is_degraded: bool,
     /// Nanoseconds to wait before asking again.
     pub retry_after: Option<u64>,
     /// What else was said.
-    pub told: Option<Told>,
+    pub told: Option<ReportedQuota>,
 }
 
-impl Said {
+impl RecordedReply {
     /// Only this, by the store.
     #[must_use]
-    pub const fn only(verdict: Verdict) -> Self {
+    pub const fn only(verdict: RecordedVerdict) -> Self {
         Self {
             verdict,
             is_degraded: false,
@@ -60,15 +60,21 @@ impl Recorder {
 
     /// Something is about to be asked.
     #[must_use]
-    pub fn ask(&self) -> Asked {
-        Asked {
+    pub fn ask(&self) -> PendingRecord {
+        PendingRecord {
             request: self.next.fetch_add(1, Ordering::Relaxed),
             invoked: monotonic(),
         }
     }
 
     /// It was answered just now: about these keys, for so much of each.
-    pub fn answered(&self, asked: &Asked, act: Act, parts: &[(&str, u64)], said: Said) {
+    pub fn answered(
+        &self,
+        asked: &PendingRecord,
+        act: Operation,
+        parts: &[(&str, u64)],
+        said: RecordedReply,
+    ) {
         let completed = monotonic();
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.extend(parts.iter().map(|&(key, cost)| Record {

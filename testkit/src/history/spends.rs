@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::allowance::Bucket;
-use super::broken::{Broken, Promise};
-use super::record::{Act, History, Record, Verdict};
+use super::record::{History, Operation, Record, RecordedVerdict};
+use super::violation::{Promise, Violation};
 
 /// What the store charged on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spent {
+pub struct StoreSpends {
     /// Units that the store charged.
     pub units: u64,
     /// Units that it was heard to admit.
@@ -24,8 +24,13 @@ pub struct Spent {
 ///
 /// # Errors
 /// It moved less than was admitted, more than was asked, or by no whole number of units.
-pub fn spends(history: &History, key: &str, bucket: Bucket, moved: u64) -> Result<Spent, Broken> {
-    let broken = |why| Err(Broken::new(Promise::NoDoubleSpend, key, why));
+pub fn spends(
+    history: &History,
+    key: &str,
+    bucket: Bucket,
+    moved: u64,
+) -> Result<StoreSpends, Violation> {
+    let broken = |why| Err(Violation::new(Promise::NoDoubleSpend, key, why));
     let units = moved.checked_div(bucket.interval).unwrap_or(0);
     if u128::from(units) * u128::from(bucket.interval) != u128::from(moved) {
         let interval = bucket.interval;
@@ -33,20 +38,20 @@ pub fn spends(history: &History, key: &str, bucket: Bucket, moved: u64) -> Resul
             "the state moved by {moved} ns, which is no multiple of {interval}"
         ));
     }
-    let mut spent = Spent {
+    let mut spent = StoreSpends {
         units,
         heard: 0,
         unheard: 0,
     };
     for record in of_key(history, key) {
-        let is_heard = record.verdict == Verdict::Admitted && !record.is_degraded;
+        let is_heard = record.verdict == RecordedVerdict::Admitted && !record.is_degraded;
         if is_heard {
             spent.heard += record.cost;
         } else if record.may_have_charged() {
             spent.unheard += record.cost;
         }
     }
-    let Spent { heard, unheard, .. } = spent;
+    let StoreSpends { heard, unheard, .. } = spent;
     if units < heard {
         return broken(format!("{heard} were admitted and only {units} charged"));
     }
@@ -67,13 +72,13 @@ pub fn spends_exactly(
     key: &str,
     bucket: Bucket,
     moved: u64,
-) -> Result<u64, Broken> {
+) -> Result<u64, Violation> {
     let spent = spends(history, key, bucket, moved)?;
     if spent.units == spent.heard {
         return Ok(spent.units);
     }
     let why = format!("{} were admitted and {} charged", spent.heard, spent.units);
-    Err(Broken::new(Promise::NoDoubleSpend, key, why))
+    Err(Violation::new(Promise::NoDoubleSpend, key, why))
 }
 
 /// Whether every request had one answer for all of its keys, and each key was charged for what was admitted and for nothing
@@ -81,17 +86,17 @@ pub fn spends_exactly(
 ///
 /// # Errors
 /// A request was admitted in part, or a key was charged otherwise.
-pub fn all_or_nothing(history: &History, moved: &[(&str, Bucket, u64)]) -> Result<(), Broken> {
+pub fn all_or_nothing(history: &History, moved: &[(&str, Bucket, u64)]) -> Result<(), Violation> {
     let mut verdicts: BTreeMap<u64, &Record> = BTreeMap::new();
-    for record in history.records.iter().filter(|r| r.act == Act::Spend) {
+    for record in history.records.iter().filter(|r| r.act == Operation::Spend) {
         let first = verdicts.entry(record.request).or_insert(record);
         if first.verdict != record.verdict {
             let why = format!("{:?} here, {:?} there", record.verdict, first.verdict);
-            return Err(Broken::new(Promise::AllOrNothing, &record.key, why));
+            return Err(Violation::new(Promise::AllOrNothing, &record.key, why));
         }
     }
     for (key, bucket, moved) in moved {
-        spends(history, key, *bucket, *moved).map_err(|broken| Broken {
+        spends(history, key, *bucket, *moved).map_err(|broken| Violation {
             promise: Promise::AllOrNothing,
             ..broken
         })?;
@@ -100,6 +105,6 @@ pub fn all_or_nothing(history: &History, moved: &[(&str, Bucket, u64)]) -> Resul
 }
 
 fn of_key<'a>(history: &'a History, key: &str) -> impl Iterator<Item = &'a Record> {
-    let spends = history.records.iter().filter(|r| r.act == Act::Spend);
+    let spends = history.records.iter().filter(|r| r.act == Operation::Spend);
     spends.filter(move |record| record.key == key)
 }

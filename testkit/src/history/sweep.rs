@@ -101,11 +101,11 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::seeded_rng::SeededRng;
 
     #[test]
     fn it_says_what_a_plain_row_says() {
-        let mut dice = Dice::new(3);
+        let mut dice = SeededRng::new(3);
         for length in [1, 2, 3, 7, 8, 9, 100] {
             let mut plain: Vec<i128> = (0..length).map(|_| i128::from(dice.below(100))).collect();
             let mut row = Row::of(&plain);

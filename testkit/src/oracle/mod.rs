@@ -8,19 +8,19 @@
 mod bucket_log;
 mod calendar;
 mod fifo;
-mod holders;
-mod ledger;
+mod lease_holders;
+mod naive_ledger;
 mod two_counters;
-mod unit_by_unit;
-mod wide;
+mod unit_demand;
+mod wide_integers;
 mod window_count;
 
 pub use bucket_log::BucketLog;
 pub use calendar::{NaiveSpan, naive_end};
 pub use fifo::Fifo;
-pub use holders::Holders;
-pub use ledger::{NaiveCorrection, NaiveLedger};
+pub use lease_holders::LeaseHolders;
+pub use naive_ledger::{NaiveCorrection, NaiveLedger};
 pub use two_counters::TwoCounters;
-pub use unit_by_unit::{UnitDemand, share_unit_by_unit};
-pub use wide::compare_products;
+pub use unit_demand::{UnitDemand, share_unit_by_unit};
+pub use wide_integers::compare_products;
 pub use window_count::{ExactLog, FirstHitCount, most_in_any_window};

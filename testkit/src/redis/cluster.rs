@@ -3,8 +3,8 @@
 //!
 //! Must not know: what is kept in it.
 
-use super::node::{Node, until};
-use super::program::Kind;
+use super::node::{RedisNode, until};
+use super::program::ServerProgram;
 use crate::process::failed;
 
 /// How many slots a cluster has.
@@ -14,19 +14,19 @@ const HANDFUL: &str = "100";
 
 /// A running cluster. The first three nodes begin as primaries, the others as their replicas in the same order.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct RedisCluster {
     /// All nodes.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<RedisNode>,
     ids: Vec<String>,
 }
 
-impl Cluster {
+impl RedisCluster {
     /// Starts one whose nodes call each other dead after so many milliseconds.
     ///
     /// # Panics
     /// It does not come up.
     #[must_use]
-    pub fn start(kind: Kind, node_timeout: u32) -> Self {
+    pub fn start(kind: ServerProgram, node_timeout: u32) -> Self {
         Self::start_with(kind, node_timeout, 3)
     }
 
@@ -35,7 +35,7 @@ impl Cluster {
     /// # Panics
     /// It does not come up.
     #[must_use]
-    pub fn start_with(kind: Kind, node_timeout: u32, replicas: usize) -> Self {
+    pub fn start_with(kind: ServerProgram, node_timeout: u32, replicas: usize) -> Self {
         let timeout = node_timeout.to_string();
         let arguments = [
             "--cluster-enabled",
@@ -54,8 +54,8 @@ impl Cluster {
             "--appendonly",
             "no",
         ];
-        let nodes: Vec<Node> = (0..3 + replicas)
-            .map(|_| Node::start(kind, &arguments))
+        let nodes: Vec<RedisNode> = (0..3 + replicas)
+            .map(|_| RedisNode::start(kind, &arguments))
             .collect();
         let ids = nodes
             .iter()
@@ -222,13 +222,13 @@ impl Cluster {
         clippy::unused_self,
         reason = "reads as what it is: a field of the cluster's state as a node sees it"
     )]
-    fn field(&self, node: &Node, name: &str) -> Option<String> {
+    fn field(&self, node: &RedisNode, name: &str) -> Option<String> {
         let info = node.try_ask(&["CLUSTER", "INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         Some(lines.find(|(key, _)| *key == name)?.1.trim().to_owned())
     }
 
-    fn node(&self, index: usize) -> &Node {
+    fn node(&self, index: usize) -> &RedisNode {
         self.nodes
             .get(index)
             .unwrap_or_else(|| failed("there is no such node"))
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_cluster_serves_every_slot_and_a_slot_moves() {
-        let cluster = Cluster::start_with(Kind::Redis, 5_000, 0);
+        let cluster = RedisCluster::start_with(ServerProgram::Redis, 5_000, 0);
         let owner = cluster.owner(0, 1).unwrap();
         assert_eq!(owner, 0);
         // `{06S}` lies in slot 0.

@@ -4,7 +4,7 @@
 
 /// What a server has counted for one command.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Command {
+pub struct CommandStats {
     /// How often it was called, from scripts too.
     pub calls: u64,
     /// Microseconds that all calls took together.
@@ -21,14 +21,14 @@ pub fn number(info: &str, name: &str) -> Option<f64> {
 
 /// What the section `commandstats` says of a command; nothing if it was never called.
 #[must_use]
-pub fn command(info: &str, name: &str) -> Option<Command> {
+pub fn command(info: &str, name: &str) -> Option<CommandStats> {
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));
     let (_, fields) = lines.find(|(key, _)| key.strip_prefix("cmdstat_") == Some(name))?;
     let field = |wanted: &str| {
         let mut pairs = fields.split(',').filter_map(|field| field.split_once('='));
         Some(pairs.find(|(key, _)| *key == wanted)?.1.trim())
     };
-    Some(Command {
+    Some(CommandStats {
         calls: field("calls")?.parse().ok()?,
         micros: field("usec")?.parse().ok()?,
     })
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_command_that_was_never_called_is_not_there() {
-        let set = Command {
+        let set = CommandStats {
             calls: 2,
             micros: 9.0,
         };

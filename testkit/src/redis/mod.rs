@@ -3,19 +3,19 @@
 //!
 //! Must not know: what is asked of them.
 
-pub mod article;
+pub mod article_script;
+mod clock_shim;
 mod cluster;
 pub mod info;
 mod node;
 mod program;
 mod sentinel;
 mod server;
-mod shim;
 
 pub use crate::peers::python_packages;
-pub use cluster::Cluster;
-pub use node::{Node, until};
-pub use program::{Kind, tool};
-pub use sentinel::{MASTER, Sentinels};
-pub use server::Server;
-pub use shim::Clock;
+pub use clock_shim::ShimmedClock;
+pub use cluster::RedisCluster;
+pub use node::{RedisNode, until};
+pub use program::{ServerProgram, tool};
+pub use sentinel::{MASTER, RedisSentinels};
+pub use server::RedisServer;

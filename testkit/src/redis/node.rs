@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::program::Kind;
-use crate::process::{Folder, failed};
+use super::program::ServerProgram;
+use crate::process::{TempFolder, failed};
 
 /// How long anything may take on a busy machine. Only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -23,31 +23,35 @@ const BUS: u16 = 10_000;
 
 /// A server that can be hurt. It ends, with its folder, when this is dropped.
 #[derive(Debug)]
-pub struct Node {
+pub struct RedisNode {
     program: PathBuf,
     arguments: Vec<String>,
     address: SocketAddr,
-    folder: Folder,
+    folder: TempFolder,
     child: Option<Child>,
 }
 
-impl Node {
+impl RedisNode {
     /// Starts a server on a free port.
     ///
     /// # Panics
     /// It does not come up.
     #[must_use]
-    pub fn start(kind: Kind, arguments: &[&str]) -> Self {
+    pub fn start(kind: ServerProgram, arguments: &[&str]) -> Self {
         Self::start_prepared(kind, arguments, None)
     }
 
     /// The same with a file of settings in its folder, which it may write to.
-    pub(super) fn start_prepared(kind: Kind, arguments: &[&str], settings: Option<&str>) -> Self {
+    pub(super) fn start_prepared(
+        kind: ServerProgram,
+        arguments: &[&str],
+        settings: Option<&str>,
+    ) -> Self {
         let mut last = String::new();
         // Another process may take a port between finding it and using it.
         for _ in 0..5 {
             let address = free_address();
-            let folder = Folder::new("node").unwrap_or_else(|error| failed(&error));
+            let folder = TempFolder::new("node").unwrap_or_else(|error| failed(&error));
             let mut all = Vec::new();
             if let Some(settings) = settings {
                 let file = folder.write("settings.conf", settings);
@@ -262,7 +266,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for RedisNode {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {

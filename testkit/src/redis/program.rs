@@ -6,7 +6,7 @@ use crate::peers;
 
 /// A server in one of the versions that we promise to work with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServerProgram {
     /// Redis 7.0, from the distribution.
     Redis,
     /// Redis 6.2, the oldest that is promised.
@@ -17,7 +17,7 @@ pub enum Kind {
     NewValkey,
 }
 
-impl Kind {
+impl ServerProgram {
     /// Those that `cargo xtask test` installs and every test run must find; and Valkey 8, which no distribution's main
     /// archive has yet, where `TOLLGATE_VALKEY_8` is set.
     #[must_use]
@@ -80,7 +80,7 @@ pub fn tool(name: &str) -> PathBuf {
 }
 
 /// A server of the distribution.
-fn distributed(kind: Kind, program: &str, package: &str) -> Result<PathBuf, String> {
+fn distributed(kind: ServerProgram, program: &str, package: &str) -> Result<PathBuf, String> {
     on_path(program).ok_or_else(|| {
         format!(
             "{kind:?} is not installed. Install it and run again:\n    \

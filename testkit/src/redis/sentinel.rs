@@ -2,8 +2,8 @@
 //!
 //! Must not know: what is kept in it.
 
-use super::node::{Node, until};
-use super::program::Kind;
+use super::node::{RedisNode, until};
+use super::program::ServerProgram;
 use crate::process::failed;
 
 /// What the sentinels call the primary.
@@ -27,20 +27,20 @@ const PERIODS: [&str; 12] = [
 
 /// A running set-up. The first server begins as the primary.
 #[derive(Debug)]
-pub struct Sentinels {
+pub struct RedisSentinels {
     /// The two servers.
-    pub servers: Vec<Node>,
+    pub servers: Vec<RedisNode>,
     /// The three that watch them.
-    pub sentinels: Vec<Node>,
+    pub sentinels: Vec<RedisNode>,
 }
 
-impl Sentinels {
+impl RedisSentinels {
     /// Starts one in which a server is called dead after so many milliseconds.
     ///
     /// # Panics
     /// It does not come up.
     #[must_use]
-    pub fn start(kind: Kind, down_after: u32) -> Self {
+    pub fn start(kind: ServerProgram, down_after: u32) -> Self {
         let plain = [
             "--save",
             "",
@@ -49,18 +49,18 @@ impl Sentinels {
             "--repl-diskless-sync-delay",
             "0",
         ];
-        let primary = Node::start(kind, &plain);
+        let primary = RedisNode::start(kind, &plain);
         let port = primary.address().port().to_string();
         let mut follows: Vec<&str> = plain.to_vec();
         follows.extend(["--replicaof", "127.0.0.1", &port]);
-        let replica = Node::start(kind, &follows);
+        let replica = RedisNode::start(kind, &follows);
         let settings = format!(
             "sentinel monitor {MASTER} 127.0.0.1 {port} 2\n\
              sentinel down-after-milliseconds {MASTER} {down_after}\n\
              sentinel failover-timeout {MASTER} 3000\n"
         );
-        let sentinels: Vec<Node> = (0..3)
-            .map(|_| Node::start_prepared(kind, &["--sentinel"], Some(&settings)))
+        let sentinels: Vec<RedisNode> = (0..3)
+            .map(|_| RedisNode::start_prepared(kind, &["--sentinel"], Some(&settings)))
             .collect();
         for sentinel in &sentinels {
             // Asked often, a server is not called dead because one answer was late. Before 7.0 this cannot be said.
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn sentinels_put_the_replica_in_the_place_of_a_killed_primary() {
-        let mut set = Sentinels::start(Kind::Redis, 1_500);
+        let mut set = RedisSentinels::start(ServerProgram::Redis, 1_500);
         assert_eq!(set.servers[1].info("role").as_deref(), Some("slave"));
         set.servers[0].kill();
         set.until_primary_is(1);

@@ -5,28 +5,28 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use super::program::Kind;
-use super::shim::Clock;
-use crate::process::{Folder, Process, failed, on_a_free_port};
+use super::clock_shim::ShimmedClock;
+use super::program::ServerProgram;
+use crate::process::{Process, TempFolder, failed, on_a_free_port};
 
 /// How long a server may take to answer on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A running server. It ends, with its folder, when this is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct RedisServer {
     /// Held until the end, which it brings about.
     _process: Process,
     address: SocketAddr,
 }
 
-impl Server {
+impl RedisServer {
     /// Starts a server on a free port.
     ///
     /// # Panics
     /// Its program is missing, or it does not come up.
     #[must_use]
-    pub fn start(kind: Kind) -> Self {
+    pub fn start(kind: ServerProgram) -> Self {
         Self::start_with(kind, &[])
     }
 
@@ -35,7 +35,7 @@ impl Server {
     /// # Panics
     /// Its program is missing, or it does not come up.
     #[must_use]
-    pub fn start_with(kind: Kind, arguments: &[&str]) -> Self {
+    pub fn start_with(kind: ServerProgram, arguments: &[&str]) -> Self {
         on_a_free_port(&format!("{kind:?}"), |address| {
             Self::try_start(kind, address, arguments, None)
         })
@@ -46,8 +46,8 @@ impl Server {
     /// # Panics
     /// Its program is missing, it does not come up, or its clock cannot be moved on this machine.
     #[must_use]
-    pub fn start_with_clock(kind: Kind, at: Duration) -> (Self, Clock) {
-        let clock = Clock::held_at(at).unwrap_or_else(|error| failed(&error));
+    pub fn start_with_clock(kind: ServerProgram, at: Duration) -> (Self, ShimmedClock) {
+        let clock = ShimmedClock::held_at(at).unwrap_or_else(|error| failed(&error));
         let server = on_a_free_port(&format!("{kind:?} on a clock of its own"), |address| {
             Self::try_start(kind, address, &[], Some(&clock))
         });
@@ -59,7 +59,7 @@ impl Server {
     /// # Panics
     /// Its program is missing, or it does not come up.
     #[must_use]
-    pub fn start_at(kind: Kind, address: SocketAddr) -> Self {
+    pub fn start_at(kind: ServerProgram, address: SocketAddr) -> Self {
         Self::try_start(kind, address, &[], None)
             .unwrap_or_else(|error| failed(&format!("{kind:?} did not start: {error}")))
     }
@@ -77,12 +77,12 @@ impl Server {
     }
 
     fn try_start(
-        kind: Kind,
+        kind: ServerProgram,
         address: SocketAddr,
         arguments: &[&str],
-        clock: Option<&Clock>,
+        clock: Option<&ShimmedClock>,
     ) -> Result<Self, String> {
-        let folder = Folder::new("redis")?;
+        let folder = TempFolder::new("redis")?;
         let mut command = Command::new(kind.program());
         command
             .args(["--port", &address.port().to_string()])
@@ -90,7 +90,7 @@ impl Server {
             .arg("--dir")
             .arg(folder.path())
             .args(arguments);
-        if kind != Kind::OldRedis {
+        if kind != ServerProgram::OldRedis {
             // Before 7.0 it needs no permission and the option is unknown.
             command.args(["--enable-debug-command", "yes"]);
         }

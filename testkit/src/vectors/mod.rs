@@ -4,64 +4,64 @@
 //! specification, not taken from the code, so that code and files can disagree.
 //!
 //! ```no_run
-//! use tollgate_testkit::vectors::{PlainCore, Suite, run};
+//! use tollgate_testkit::vectors::{CoreSubject, Suite, run};
 //!
 //! let suite = Suite::load("testdata/vectors/token_bucket.yaml".as_ref(), 10)?;
-//! run(&suite, &mut PlainCore::default())?;
+//! run(&suite, &mut CoreSubject::default())?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Must not know: how any subject decides.
 
-mod contract;
 mod model;
 mod op;
 mod parse;
 mod plan;
 mod quota;
 mod run;
+mod store_subject;
 mod subject;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-pub use contract::{Asked, Batches};
-pub use parse::Ledger;
+pub use parse::LedgerStep;
 pub use run::{Mismatch, run};
-pub use subject::{Ask, Decision, PlainCore, Reserved, Subject};
+pub use store_subject::{Batches, VectorBatch};
+pub use subject::{CoreSubject, Subject, SubjectDecision, SubjectRequest, SubjectReservation};
 
 /// The cases of one file, checked and ready to run.
 #[derive(Debug)]
 pub struct Suite {
     file: String,
-    cases: Vec<plan::Case>,
+    cases: Vec<plan::PlannedCase>,
 }
 
 /// A vector file that cannot be used. The text names the file, and the line and the field where there is one.
 #[derive(Debug)]
-pub struct BadFile(String);
+pub struct InvalidVectorFile(String);
 
-impl fmt::Display for BadFile {
+impl fmt::Display for InvalidVectorFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadFile {}
+impl std::error::Error for InvalidVectorFile {}
 
 impl Suite {
     /// Loads a file and asks for at least so many cases, so that a file cannot quietly become empty.
     ///
     /// # Errors
     /// The file cannot be read, says something unknown or impossible, or has too few cases.
-    pub fn load(path: &Path, at_least: usize) -> Result<Self, BadFile> {
+    pub fn load(path: &Path, at_least: usize) -> Result<Self, InvalidVectorFile> {
         let file = path
             .file_name()
             .unwrap_or(path.as_os_str())
             .to_string_lossy();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| BadFile(format!("{}: {error}", path.display())))?;
+            .map_err(|error| InvalidVectorFile(format!("{}: {error}", path.display())))?;
         Self::parse(&file, &text, at_least)
     }
 
@@ -69,27 +69,29 @@ impl Suite {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn parse(file: &str, text: &str, at_least: usize) -> Result<Self, BadFile> {
-        let read: model::File = serde_saphyr::from_str(text).map_err(|error| {
+    pub fn parse(file: &str, text: &str, at_least: usize) -> Result<Self, InvalidVectorFile> {
+        let read: model::VectorFile = serde_saphyr::from_str(text).map_err(|error| {
             let line = error.location().map_or(1, |location| location.line());
-            BadFile(format!("{file}:{line}: {}", error.without_snippet()))
+            InvalidVectorFile(format!("{file}:{line}: {}", error.without_snippet()))
         })?;
         let mut names = BTreeSet::new();
         let mut cases = Vec::with_capacity(read.cases.len());
         for written in read.cases {
             let name = written.value.name.clone();
             let case = plan::case(written).map_err(|problem| {
-                BadFile(format!("{file}:{}: {name}: {}", problem.line, problem.text))
+                InvalidVectorFile(format!("{file}:{}: {name}: {}", problem.line, problem.text))
             })?;
             if !names.insert(name) {
                 let (line, name) = (case.line, case.name);
-                return Err(BadFile(format!("{file}:{line}: name: `{name}` is taken")));
+                return Err(InvalidVectorFile(format!(
+                    "{file}:{line}: name: `{name}` is taken"
+                )));
             }
             cases.push(case);
         }
         if cases.len() < at_least {
             let found = cases.len();
-            return Err(BadFile(format!(
+            return Err(InvalidVectorFile(format!(
                 "{file}: cases: {found} found, at least {at_least} expected"
             )));
         }

@@ -8,24 +8,24 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use tollgate_core::Nanos;
 
-use super::parse::{self, Expected, When};
+use super::parse::{self, ExpectedReply, StepTime};
 use super::quota::{self, QuotaSpec};
 
 /// One file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct VectorFile {
     /// What the cases have in common, for people.
     #[serde(rename = "about")]
     pub _about: String,
     /// The cases, each on fresh state.
-    pub cases: Vec<Spanned<Case>>,
+    pub cases: Vec<Spanned<VectorCase>>,
 }
 
 /// One case: quotas and a trace.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Case {
+pub(super) struct VectorCase {
     /// A sentence that the case proves.
     pub name: String,
     /// Why it matters or where its numbers come from, for people.
@@ -37,15 +37,15 @@ pub(super) struct Case {
     #[serde(default)]
     pub limits: BTreeMap<String, Spanned<QuotaSpec>>,
     /// How reservations are kept.
-    pub reservations: Option<TermsSpec>,
+    pub reservations: Option<ReservationSpec>,
     /// The trace, in the order in which it happens.
-    pub steps: Vec<Spanned<Step>>,
+    pub steps: Vec<Spanned<VectorStep>>,
 }
 
 /// How long reservations stay open, how long they are remembered after that, and how many there may be.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TermsSpec {
+pub(super) struct ReservationSpec {
     /// Time in which a reservation can be settled downwards or cancelled.
     #[serde(deserialize_with = "quota::span")]
     pub hold: Nanos,
@@ -59,10 +59,10 @@ pub(super) struct TermsSpec {
 /// One step, or one part of a step on several limits: exactly one operation, and what it must answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Step {
+pub(super) struct VectorStep {
     /// When; the instant of the step before if left out.
     #[serde(default, deserialize_with = "when")]
-    pub at: Option<When>,
+    pub at: Option<StepTime>,
     /// On which of several limits.
     pub of: Option<String>,
     /// A name for the charge that this step makes.
@@ -101,7 +101,7 @@ pub(super) struct Step {
 
     /// The answer.
     #[serde(default, deserialize_with = "expected")]
-    pub expect: Option<Expected>,
+    pub expect: Option<ExpectedReply>,
     /// What is there afterwards.
     pub remaining: Option<u64>,
     /// Time until it is as if never used.
@@ -145,10 +145,10 @@ pub(super) struct Reserve {
     pub cost: u64,
 }
 
-fn when<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<When>, D::Error> {
+fn when<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<StepTime>, D::Error> {
     quota::word(input, parse::when).map(Some)
 }
 
-fn expected<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Expected>, D::Error> {
+fn expected<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<ExpectedReply>, D::Error> {
     quota::word(input, parse::expected).map(Some)
 }

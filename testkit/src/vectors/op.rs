@@ -9,13 +9,13 @@ use super::model;
 
 /// An operation, or one that needs an earlier receipt.
 #[derive(Debug)]
-pub(super) enum PartOp {
+pub(super) enum VectorOp {
     Plain(Op),
     Settle { receipt_of: String, actual: u64 },
 }
 
 /// How many operations a step has, other than `together` and `requota`.
-pub(super) fn operations(step: &model::Step) -> usize {
+pub(super) fn operations(step: &model::VectorStep) -> usize {
     [
         step.spend.is_some(),
         step.up_to.is_some(),
@@ -37,7 +37,7 @@ pub(super) fn operations(step: &model::Step) -> usize {
     .count()
 }
 
-pub(super) fn has_details(step: &model::Step) -> bool {
+pub(super) fn has_details(step: &model::VectorStep) -> bool {
     step.remaining.is_some()
         || step.reset_after.is_some()
         || step.charged.is_some()
@@ -45,10 +45,10 @@ pub(super) fn has_details(step: &model::Step) -> bool {
 }
 
 /// Takes the one operation out of a step.
-pub(super) fn operation(step: &mut model::Step, limit: &Limit) -> Result<PartOp, String> {
+pub(super) fn operation(step: &mut model::VectorStep, limit: &Limit) -> Result<VectorOp, String> {
     let lease = |id: u64| LeaseId(u128::from(id));
     if let Some(receipt_of) = step.refund.take() {
-        return Ok(PartOp::Settle {
+        return Ok(VectorOp::Settle {
             receipt_of,
             actual: 0,
         });
@@ -57,7 +57,7 @@ pub(super) fn operation(step: &mut model::Step, limit: &Limit) -> Result<PartOp,
         let receipt_of = settle
             .receipt_of
             .ok_or("settle: needs `receipt_of` or `reservation`")?;
-        return Ok(PartOp::Settle {
+        return Ok(VectorOp::Settle {
             receipt_of,
             actual: settle.actual,
         });
@@ -91,5 +91,5 @@ pub(super) fn operation(step: &mut model::Step, limit: &Limit) -> Result<PartOp,
     } else {
         return Err("the operation is not one that a single limit can be asked".to_owned());
     };
-    Ok(PartOp::Plain(op))
+    Ok(VectorOp::Plain(op))
 }

@@ -24,7 +24,7 @@ const UNITS: &[(&str, u64)] = &[
 
 /// When a step happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum StepTime {
     /// At this many nanoseconds since 1970.
     At(u64),
     /// So long after the step before.
@@ -35,18 +35,18 @@ pub(super) enum When {
 
 /// What a step must answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedReply {
     /// A decision.
     Outcome(Outcome),
     /// No decision at all.
     Refused(OpError),
     /// A reservation that changes nothing, and why.
-    Nothing(Ledger),
+    Nothing(LedgerStep),
 }
 
 /// Why a reservation is not made, or its correction not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ledger {
+pub enum LedgerStep {
     /// There is no room to remember another one.
     Full,
     /// It was settled or cancelled before.
@@ -59,7 +59,7 @@ pub enum Ledger {
     Refused(OpError),
 }
 
-impl From<OpError> for Ledger {
+impl From<OpError> for LedgerStep {
     fn from(refused: OpError) -> Self {
         Self::Refused(refused)
     }
@@ -114,20 +114,20 @@ fn multiplied(number: &str, unit: u64) -> Option<u64> {
 }
 
 /// An instant: `100s` since 1970, `2024-02-29T23:59:59.5Z`, or `+100ms` and `-5s` from the step before.
-pub(super) fn when(text: &str) -> Result<When, String> {
+pub(super) fn when(text: &str) -> Result<StepTime, String> {
     if let Some(later) = text.strip_prefix('+') {
-        return Ok(When::Later(span(later)?));
+        return Ok(StepTime::Later(span(later)?));
     }
     if let Some(earlier) = text.strip_prefix('-') {
-        return Ok(When::Earlier(span(earlier)?));
+        return Ok(StepTime::Earlier(span(earlier)?));
     }
     if text.contains('T') {
         let instant = date(text);
-        return instant.map(When::At).ok_or_else(|| {
+        return instant.map(StepTime::At).ok_or_else(|| {
             format!("`{text}` is not an instant after 1970 like 2024-02-29T23:59:59.000000001Z")
         });
     }
-    Ok(When::At(span(text)?.as_nanos()))
+    Ok(StepTime::At(span(text)?.as_nanos()))
 }
 
 /// Nanoseconds from 1970 to a date and time in UTC, by counting years and months one by one: slow, and independent of
@@ -193,25 +193,25 @@ pub(super) fn offset(text: &str) -> Result<UtcOffset, String> {
 }
 
 /// What a step must answer: `allow`, `wait 100ms`, `deny 1s`, `never`, `refused not_held`, …
-pub(super) fn expected(text: &str) -> Result<Expected, String> {
+pub(super) fn expected(text: &str) -> Result<ExpectedReply, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let positive = |text| match span(text)? {
         Nanos::ZERO => Err(format!("`{word} 0` is never answered: it would be `allow`")),
         time => Ok(time),
     };
     Ok(match (word, rest) {
-        ("allow", "") => Expected::Outcome(Outcome::Allow),
-        ("never", "") => Expected::Outcome(Outcome::Never),
-        ("wait", time) => Expected::Outcome(Outcome::Wait(positive(time)?)),
-        ("deny", time) => Expected::Outcome(Outcome::Deny {
+        ("allow", "") => ExpectedReply::Outcome(Outcome::Allow),
+        ("never", "") => ExpectedReply::Outcome(Outcome::Never),
+        ("wait", time) => ExpectedReply::Outcome(Outcome::Wait(positive(time)?)),
+        ("deny", time) => ExpectedReply::Outcome(Outcome::Deny {
             retry_after: positive(time)?,
         }),
-        ("refused", "unsupported") => Expected::Refused(OpError::Unsupported),
-        ("refused", "not_held") => Expected::Refused(OpError::NotHeld),
-        ("full", "") => Expected::Nothing(Ledger::Full),
-        ("already_closed", "") => Expected::Nothing(Ledger::AlreadyClosed),
-        ("expired", "") => Expected::Nothing(Ledger::Expired),
-        ("unknown", "") => Expected::Nothing(Ledger::Unknown),
+        ("refused", "unsupported") => ExpectedReply::Refused(OpError::Unsupported),
+        ("refused", "not_held") => ExpectedReply::Refused(OpError::NotHeld),
+        ("full", "") => ExpectedReply::Nothing(LedgerStep::Full),
+        ("already_closed", "") => ExpectedReply::Nothing(LedgerStep::AlreadyClosed),
+        ("expired", "") => ExpectedReply::Nothing(LedgerStep::Expired),
+        ("unknown", "") => ExpectedReply::Nothing(LedgerStep::Unknown),
         _ => {
             return Err(format!(
                 "`{text}` is not an answer: allow, wait <span>, deny <span>, never, refused unsupported, \
@@ -261,15 +261,15 @@ mod tests {
 
     #[test]
     fn instants_are_dates_or_spans_since_1970_or_steps() {
-        assert_eq!(when("-5s"), Ok(When::Earlier(Nanos::from_secs(5))));
-        assert_eq!(when("+1ns"), Ok(When::Later(Nanos::from_nanos(1))));
+        assert_eq!(when("-5s"), Ok(StepTime::Earlier(Nanos::from_secs(5))));
+        assert_eq!(when("+1ns"), Ok(StepTime::Later(Nanos::from_nanos(1))));
         assert_eq!(
             when("1970-01-02T00:00:00.5Z"),
-            Ok(When::At(86_400_500_000_000))
+            Ok(StepTime::At(86_400_500_000_000))
         );
         assert_eq!(
             when("2024-02-29T00:00:00Z"),
-            Ok(When::At(1_709_164_800_000_000_000))
+            Ok(StepTime::At(1_709_164_800_000_000_000))
         );
         for wrong in [
             "2023-02-29T00:00:00Z",

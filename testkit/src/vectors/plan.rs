@@ -12,8 +12,8 @@ use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_core::{Nanos, Timestamp};
 
 use super::model::{self, Settle};
-use super::op::{PartOp, has_details, operation, operations};
-use super::parse::{Expected, When};
+use super::op::{VectorOp, has_details, operation, operations};
+use super::parse::{ExpectedReply, StepTime};
 use super::quota::QuotaSpec;
 
 /// The name of the limit in a case that has only one.
@@ -21,67 +21,67 @@ const ONLY: &str = "limit";
 
 /// Something wrong with a file, and where.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(super) struct PlanError {
     pub line: u64,
     pub text: String,
 }
 
 /// One case, ready to run.
 #[derive(Debug)]
-pub(super) struct Case {
+pub(super) struct PlannedCase {
     pub line: u64,
     pub name: String,
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlannedStep>,
 }
 
 /// One step, ready to run.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct PlannedStep {
     pub line: u64,
     pub now: Timestamp,
     pub times: u32,
-    pub action: Action,
+    pub action: PlannedAction,
 }
 
 /// What a step does.
 #[derive(Debug)]
-pub(super) enum Action {
+pub(super) enum PlannedAction {
     /// Asks one limit.
-    Ask(Part),
+    Ask(PlannedPart),
     /// Asks several, all or nothing: the parts, the verdict, and the position of the limit that binds if that is said.
-    Together(Vec<Part>, Expected, Option<Option<usize>>),
+    Together(Vec<PlannedPart>, ExpectedReply, Option<Option<usize>>),
     /// Replaces the quota of a limit.
     Requota { of: String, old: Limit, new: Limit },
     /// Charges under an id.
-    Reserve(Part, ReservationId, ReservationOptions),
+    Reserve(PlannedPart, ReservationId, ReservationOptions),
     /// Settles a reservation at an amount, or cancels it.
-    Close(Part, ReservationId, ReservationOptions, Option<u64>),
+    Close(PlannedPart, ReservationId, ReservationOptions, Option<u64>),
 }
 
 /// One limit's part in a step.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PlannedPart {
     pub of: String,
     pub limit: Limit,
-    pub op: PartOp,
+    pub op: VectorOp,
     pub label: Option<String>,
-    pub expect: Expect,
+    pub expect: Expectation,
 }
 
 /// What an answer must be. What is not said is not compared.
 #[derive(Debug)]
-pub(super) struct Expect {
-    pub answer: Expected,
+pub(super) struct Expectation {
+    pub answer: ExpectedReply,
     pub remaining: Option<u64>,
     pub reset_after: Option<Nanos>,
     pub charged: Option<u64>,
 }
 
 /// Checks a case and works out what each step does.
-pub(super) fn case(written: Spanned<model::Case>) -> Result<Case, Problem> {
+pub(super) fn case(written: Spanned<model::VectorCase>) -> Result<PlannedCase, PlanError> {
     let line = written.referenced.line();
     let case = written.value;
-    let problem = |text: &str| Problem {
+    let problem = |text: &str| PlanError {
         line,
         text: text.to_owned(),
     };
@@ -92,7 +92,7 @@ pub(super) fn case(written: Spanned<model::Case>) -> Result<Case, Problem> {
         let limit = quota
             .value
             .compile()
-            .map_err(|text| Problem { line: at, text })?;
+            .map_err(|text| PlanError { line: at, text })?;
         if limits.insert(name, limit).is_some() {
             return Err(problem("`limit` and `limits` name the same limit"));
         }
@@ -118,10 +118,10 @@ pub(super) fn case(written: Spanned<model::Case>) -> Result<Case, Problem> {
         let line = step.referenced.line();
         let step = planner
             .step(line, step.value)
-            .map_err(|text| Problem { line, text })?;
+            .map_err(|text| PlanError { line, text })?;
         steps.push(step);
     }
-    Ok(Case {
+    Ok(PlannedCase {
         line,
         name: case.name,
         steps,
@@ -137,13 +137,13 @@ struct Planner {
 }
 
 impl Planner {
-    fn step(&mut self, line: u64, mut step: model::Step) -> Result<Step, String> {
+    fn step(&mut self, line: u64, mut step: model::VectorStep) -> Result<PlannedStep, String> {
         let now = match (step.at.take(), self.now) {
-            (Some(When::At(now)), _) => now,
-            (Some(When::Later(span)), Some(now)) => now
+            (Some(StepTime::At(now)), _) => now,
+            (Some(StepTime::Later(span)), Some(now)) => now
                 .checked_add(span.as_nanos())
                 .ok_or("at: the clock cannot go beyond 2^64 ns")?,
-            (Some(When::Earlier(span)), Some(now)) => now
+            (Some(StepTime::Earlier(span)), Some(now)) => now
                 .checked_sub(span.as_nanos())
                 .ok_or("at: the clock cannot go back beyond 1970")?,
             (None, Some(now)) => now,
@@ -155,7 +155,7 @@ impl Planner {
             return Err("times: a step that never happens proves nothing".to_owned());
         }
         let action = self.action(step)?;
-        Ok(Step {
+        Ok(PlannedStep {
             line,
             now: Timestamp::from_nanos(now),
             times,
@@ -163,7 +163,7 @@ impl Planner {
         })
     }
 
-    fn action(&mut self, mut step: model::Step) -> Result<Action, String> {
+    fn action(&mut self, mut step: model::VectorStep) -> Result<PlannedAction, String> {
         if let Some(parts) = step.together.take() {
             return self.together(step, parts);
         }
@@ -175,8 +175,8 @@ impl Planner {
         }
         if let Some(reserve) = step.reserve.take() {
             let id = ReservationId(u128::from(reserve.id));
-            let part = self.part_with(step, PartOp::Plain(Op::Spend(reserve.cost)))?;
-            return Ok(Action::Reserve(part, id, self.terms()?));
+            let part = self.part_with(step, VectorOp::Plain(Op::Spend(reserve.cost)))?;
+            return Ok(PlannedAction::Reserve(part, id, self.terms()?));
         }
         let closed = match (&step.settle, step.cancel.take()) {
             (None, None)
@@ -199,22 +199,22 @@ impl Planner {
         };
         if let Some((id, actual)) = closed {
             step.settle = None;
-            let part = self.part_with(step, PartOp::Plain(Op::Spend(0)))?;
-            return Ok(Action::Close(
+            let part = self.part_with(step, VectorOp::Plain(Op::Spend(0)))?;
+            return Ok(PlannedAction::Close(
                 part,
                 ReservationId(u128::from(id)),
                 self.terms()?,
                 actual,
             ));
         }
-        self.part(step).map(Action::Ask)
+        self.part(step).map(PlannedAction::Ask)
     }
 
     fn together(
         &mut self,
-        step: model::Step,
-        parts: Vec<Spanned<model::Step>>,
-    ) -> Result<Action, String> {
+        step: model::VectorStep,
+        parts: Vec<Spanned<model::VectorStep>>,
+    ) -> Result<PlannedAction, String> {
         let mut planned = Vec::with_capacity(parts.len());
         for part in parts {
             let line = part.referenced.line();
@@ -240,7 +240,7 @@ impl Planner {
             }
         };
         let expect = step.expect.ok_or("expect: is missing")?;
-        let rest = model::Step {
+        let rest = model::VectorStep {
             binding: None,
             expect: None,
             ..step
@@ -248,20 +248,24 @@ impl Planner {
         if planned.is_empty() || operations(&rest) > 0 || has_details(&rest) {
             return Err("together: has parts, `expect` and `binding`, and nothing else".to_owned());
         }
-        Ok(Action::Together(planned, expect, binding))
+        Ok(PlannedAction::Together(planned, expect, binding))
     }
 
-    fn requota(&mut self, step: &model::Step, spec: &QuotaSpec) -> Result<Action, String> {
+    fn requota(
+        &mut self,
+        step: &model::VectorStep,
+        spec: &QuotaSpec,
+    ) -> Result<PlannedAction, String> {
         if operations(step) > 0 || has_details(step) || step.expect.is_some() {
             return Err("requota: has no answer; ask in the next step".to_owned());
         }
         let (of, old) = self.limit(step.of.as_deref())?;
         let new = spec.replacing(&old)?;
         self.limits.insert(of.clone(), new);
-        Ok(Action::Requota { of, old, new })
+        Ok(PlannedAction::Requota { of, old, new })
     }
 
-    fn part(&mut self, mut step: model::Step) -> Result<Part, String> {
+    fn part(&mut self, mut step: model::VectorStep) -> Result<PlannedPart, String> {
         let (_, limit) = self.limit(step.of.as_deref())?;
         let count = operations(&step);
         if count != 1 {
@@ -270,7 +274,7 @@ impl Planner {
             ));
         }
         let op = operation(&mut step, &limit)?;
-        if let PartOp::Settle { receipt_of, .. } = &op
+        if let VectorOp::Settle { receipt_of, .. } = &op
             && !self.labels.contains(receipt_of)
         {
             return Err(format!("no earlier step has the label `{receipt_of}`"));
@@ -278,7 +282,7 @@ impl Planner {
         self.part_with(step, op)
     }
 
-    fn part_with(&mut self, step: model::Step, op: PartOp) -> Result<Part, String> {
+    fn part_with(&mut self, step: model::VectorStep, op: VectorOp) -> Result<PlannedPart, String> {
         if operations(&step) > 0 {
             return Err("a step has exactly one operation".to_owned());
         }
@@ -288,13 +292,13 @@ impl Planner {
         {
             return Err(format!("label: `{label}` is taken"));
         }
-        let expect = Expect {
+        let expect = Expectation {
             answer: step.expect.ok_or("expect: is missing")?,
             remaining: step.remaining,
             reset_after: step.reset_after,
             charged: step.charged,
         };
-        Ok(Part {
+        Ok(PlannedPart {
             of,
             limit,
             op,

@@ -79,8 +79,8 @@ pub(super) struct FixedWindowSpec {
     #[serde(default, deserialize_with = "maybe_span")]
     window: Option<Nanos>,
     #[serde(default)]
-    from: From,
-    calendar: Option<Span>,
+    from: WindowStart,
+    calendar: Option<WindowLength>,
     #[serde(default, deserialize_with = "offset")]
     utc_offset: UtcOffset,
     #[serde(default)]
@@ -90,7 +90,7 @@ pub(super) struct FixedWindowSpec {
 /// Where windows of a given length begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum From {
+pub(super) enum WindowStart {
     /// On multiples of the length since 1970.
     #[default]
     Epoch,
@@ -101,7 +101,7 @@ pub(super) enum From {
 /// A calendar's span.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Span {
+pub(super) enum WindowLength {
     /// From midnight to midnight.
     Day,
     /// From Monday to Monday.
@@ -212,14 +212,14 @@ impl FixedWindowSpec {
     /// A window without a length and without a calendar has no length, which the builder refuses by name.
     fn window(&self) -> Window {
         let calendar = match self.calendar {
-            Some(Span::Day) => Calendar::Day,
-            Some(Span::Week) => Calendar::Week,
-            Some(Span::Month) => Calendar::Month,
+            Some(WindowLength::Day) => Calendar::Day,
+            Some(WindowLength::Week) => Calendar::Week,
+            Some(WindowLength::Month) => Calendar::Month,
             None => {
                 let length = self.window.unwrap_or_default();
                 return match self.from {
-                    From::Epoch => Window::Epoch(length),
-                    From::FirstHit => Window::FirstHit(length),
+                    WindowStart::Epoch => Window::Epoch(length),
+                    WindowStart::FirstHit => Window::FirstHit(length),
                 };
             }
         };

@@ -9,10 +9,10 @@ use tollgate_core::limit::{LimitReply, Op, OpError};
 use tollgate_core::{Outcome, Receipt, Timestamp};
 
 use super::Suite;
-use super::op::PartOp;
-use super::parse::{Expected, Ledger, written};
-use super::plan::{Action, Case, Expect, Part, Step};
-use super::subject::{Ask, Decision, Reserved, Subject};
+use super::op::VectorOp;
+use super::parse::{ExpectedReply, LedgerStep, written};
+use super::plan::{Expectation, PlannedAction, PlannedCase, PlannedPart, PlannedStep};
+use super::subject::{Subject, SubjectDecision, SubjectRequest, SubjectReservation};
 
 /// The first answer that is not what the file says.
 #[derive(Debug)]
@@ -45,32 +45,32 @@ impl fmt::Display for Mismatch {
 impl std::error::Error for Mismatch {}
 
 /// What a subject said, reduced to what files speak of.
-struct Said {
-    answer: Expected,
+struct SubjectReply {
+    answer: ExpectedReply,
     details: Option<LimitReply>,
 }
 
-impl Said {
+impl SubjectReply {
     fn decided(answer: LimitReply) -> Self {
         Self {
-            answer: Expected::Outcome(answer.outcome),
+            answer: ExpectedReply::Outcome(answer.outcome),
             details: Some(answer),
         }
     }
 
     fn refused(refused: OpError) -> Self {
         Self {
-            answer: Expected::Refused(refused),
+            answer: ExpectedReply::Refused(refused),
             details: None,
         }
     }
 
-    fn reserved(reserved: Reserved) -> Self {
+    fn reserved(reserved: SubjectReservation) -> Self {
         match reserved {
             Ok(answer) => Self::decided(answer),
-            Err(Ledger::Refused(refused)) => Self::refused(refused),
+            Err(LedgerStep::Refused(refused)) => Self::refused(refused),
             Err(why) => Self {
-                answer: Expected::Nothing(why),
+                answer: ExpectedReply::Nothing(why),
                 details: None,
             },
         }
@@ -96,7 +96,7 @@ pub fn run(suite: &Suite, subject: &mut impl Subject) -> Result<usize, Mismatch>
 
 fn run_case(
     file: &str,
-    case: &Case,
+    case: &PlannedCase,
     subject: &mut impl Subject,
 ) -> Result<(), (usize, u64, String)> {
     let mut trace = Trace {
@@ -128,46 +128,47 @@ struct Trace<'a, S> {
 }
 
 impl<S: Subject> Trace<'_, S> {
-    fn step(&mut self, step: &Step, is_last: bool) -> Result<(), String> {
+    fn step(&mut self, step: &PlannedStep, is_last: bool) -> Result<(), String> {
         let now = step.now;
         match &step.action {
-            Action::Ask(part) => {
+            PlannedAction::Ask(part) => {
                 let said = match self.decide(now, std::slice::from_ref(part))? {
                     Ok(decision) => {
                         let answer = decision.answers.first().ok_or("no answer at all")?;
-                        Said::decided(*answer)
+                        SubjectReply::decided(*answer)
                     }
-                    Err(refused) => Said::refused(refused),
+                    Err(refused) => SubjectReply::refused(refused),
                 };
                 self.compare(part, &said, is_last)
             }
-            Action::Together(parts, verdict, binding) => {
+            PlannedAction::Together(parts, verdict, binding) => {
                 let decision = self.decide(now, parts)?;
                 self.compare_all(parts, *verdict, *binding, decision, is_last)
             }
-            Action::Requota { of, old, new } => {
+            PlannedAction::Requota { of, old, new } => {
                 let key = self.key(of);
                 self.subject.replace(now, &key, old, new);
                 Ok(())
             }
-            Action::Reserve(part, id, terms) => {
+            PlannedAction::Reserve(part, id, terms) => {
                 let (key, op) = (self.key(&part.of), self.op(part)?);
-                let ask = Ask {
+                let ask = SubjectRequest {
                     key: &key,
                     limit: &part.limit,
                     op,
                 };
-                let said = Said::reserved(self.subject.reserve(now, terms, *id, ask));
+                let said = SubjectReply::reserved(self.subject.reserve(now, terms, *id, ask));
                 self.compare(part, &said, is_last)
             }
-            Action::Close(part, id, terms, actual) => {
+            PlannedAction::Close(part, id, terms, actual) => {
                 let (key, op) = (self.key(&part.of), self.op(part)?);
-                let ask = Ask {
+                let ask = SubjectRequest {
                     key: &key,
                     limit: &part.limit,
                     op,
                 };
-                let said = Said::reserved(self.subject.close(now, terms, *id, ask, *actual));
+                let said =
+                    SubjectReply::reserved(self.subject.close(now, terms, *id, ask, *actual));
                 self.compare(part, &said, is_last)
             }
         }
@@ -176,12 +177,12 @@ impl<S: Subject> Trace<'_, S> {
     fn decide(
         &mut self,
         now: Timestamp,
-        parts: &[Part],
-    ) -> Result<Result<Decision, OpError>, String> {
+        parts: &[PlannedPart],
+    ) -> Result<Result<SubjectDecision, OpError>, String> {
         let keys: Vec<String> = parts.iter().map(|part| self.key(&part.of)).collect();
         let mut asks = Vec::with_capacity(parts.len());
         for (part, key) in parts.iter().zip(&keys) {
-            asks.push(Ask {
+            asks.push(SubjectRequest {
                 key,
                 limit: &part.limit,
                 op: self.op(part)?,
@@ -194,10 +195,10 @@ impl<S: Subject> Trace<'_, S> {
         format!("{}{of}", self.prefix)
     }
 
-    fn op(&self, part: &Part) -> Result<Op, String> {
+    fn op(&self, part: &PlannedPart) -> Result<Op, String> {
         match &part.op {
-            PartOp::Plain(op) => Ok(*op),
-            PartOp::Settle { receipt_of, actual } => {
+            VectorOp::Plain(op) => Ok(*op),
+            VectorOp::Settle { receipt_of, actual } => {
                 let receipt = self.receipts.get(receipt_of);
                 let receipt = *receipt.ok_or_else(|| format!("`{receipt_of}` has no receipt"))?;
                 Ok(Op::Settle {
@@ -210,22 +211,26 @@ impl<S: Subject> Trace<'_, S> {
 
     fn compare_all(
         &mut self,
-        parts: &[Part],
-        verdict: Expected,
+        parts: &[PlannedPart],
+        verdict: ExpectedReply,
         binding: Option<Option<usize>>,
-        decision: Result<Decision, OpError>,
+        decision: Result<SubjectDecision, OpError>,
         is_last: bool,
     ) -> Result<(), String> {
         let decision = match decision {
             Ok(decision) => decision,
             Err(refused) => {
-                return differ("answer", &show(verdict), &show(Expected::Refused(refused)));
+                return differ(
+                    "answer",
+                    &show(verdict),
+                    &show(ExpectedReply::Refused(refused)),
+                );
             }
         };
         differ(
             "answer",
             &show(verdict),
-            &show(Expected::Outcome(decision.outcome)),
+            &show(ExpectedReply::Outcome(decision.outcome)),
         )?;
         if let Some(binding) = binding {
             let name = |position: Option<usize>| {
@@ -236,7 +241,7 @@ impl<S: Subject> Trace<'_, S> {
         }
         differ("number of answers", &parts.len(), &decision.answers.len())?;
         for (part, answer) in parts.iter().zip(decision.answers) {
-            self.compare(part, &Said::decided(answer), is_last)
+            self.compare(part, &SubjectReply::decided(answer), is_last)
                 .map_err(|what| format!("{}: {what}", part.of))?;
         }
         Ok(())
@@ -244,8 +249,13 @@ impl<S: Subject> Trace<'_, S> {
 
     /// Compares an answer with what the file says, and keeps the receipt for later steps. A row of equal steps is
     /// compared in what each answers, and only after the last in where the limit stands.
-    fn compare(&mut self, part: &Part, said: &Said, is_last: bool) -> Result<(), String> {
-        let Expect {
+    fn compare(
+        &mut self,
+        part: &PlannedPart,
+        said: &SubjectReply,
+        is_last: bool,
+    ) -> Result<(), String> {
+        let Expectation {
             answer,
             remaining,
             reset_after,
@@ -288,15 +298,15 @@ fn differ<T: PartialEq + fmt::Display>(what: &str, expected: &T, got: &T) -> Res
 }
 
 /// An answer as files write it.
-fn show(answer: Expected) -> String {
+fn show(answer: ExpectedReply) -> String {
     match answer {
-        Expected::Outcome(Outcome::Allow) => "allow".to_owned(),
-        Expected::Outcome(Outcome::Wait(wait)) => format!("wait {}", written(wait)),
-        Expected::Outcome(Outcome::Deny { retry_after }) => {
+        ExpectedReply::Outcome(Outcome::Allow) => "allow".to_owned(),
+        ExpectedReply::Outcome(Outcome::Wait(wait)) => format!("wait {}", written(wait)),
+        ExpectedReply::Outcome(Outcome::Deny { retry_after }) => {
             format!("deny {}", written(retry_after))
         }
-        Expected::Outcome(Outcome::Never) => "never".to_owned(),
-        Expected::Refused(refused) => format!("refused ({refused})"),
-        Expected::Nothing(why) => format!("{why:?}"),
+        ExpectedReply::Outcome(Outcome::Never) => "never".to_owned(),
+        ExpectedReply::Refused(refused) => format!("refused ({refused})"),
+        ExpectedReply::Nothing(why) => format!("{why:?}"),
     }
 }

@@ -11,11 +11,11 @@ use tollgate_core::reservation::{
 };
 use tollgate_core::{Outcome, Timestamp};
 
-use super::parse::Ledger;
+use super::parse::LedgerStep;
 
 /// What is asked of one key of one limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct SubjectRequest<'a> {
     /// The key, different for every limit of every case: a subject need not forget anything between cases.
     pub key: &'a str,
     /// The limit.
@@ -26,7 +26,7 @@ pub struct Ask<'a> {
 
 /// What several limits answer together.
 #[derive(Clone, Debug)]
-pub struct Decision {
+pub struct SubjectDecision {
     /// The verdict.
     pub outcome: Outcome,
     /// The position of the limit that decided, if not all simply allow.
@@ -36,7 +36,7 @@ pub struct Decision {
 }
 
 /// What a reservation is answered: a limit's answer, or why nothing changes.
-pub type Reserved = Result<LimitReply, Ledger>;
+pub type SubjectReservation = Result<LimitReply, LedgerStep>;
 
 /// Something that keeps state and decides. A store is one by its contract: its tests implement
 /// [`Batches`](super::Batches).
@@ -47,7 +47,11 @@ pub trait Subject {
     ///
     /// # Errors
     /// One of them cannot be carried out at all; nothing has changed.
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError>;
+    fn decide(
+        &mut self,
+        now: Timestamp,
+        asks: &[SubjectRequest<'_>],
+    ) -> Result<SubjectDecision, OpError>;
 
     /// Replaces the quota of a key. `new` is compiled to share state with `old`; what is owed stays owed.
     fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit);
@@ -58,8 +62,8 @@ pub trait Subject {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved;
+        ask: SubjectRequest<'_>,
+    ) -> SubjectReservation;
 
     /// Settles a reservation at what was really used, or cancels it.
     fn close(
@@ -67,20 +71,20 @@ pub trait Subject {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
+        ask: SubjectRequest<'_>,
         actual: Option<u64>,
-    ) -> Reserved;
+    ) -> SubjectReservation;
 }
 
 /// Core's states in a map, without a store: what every store is compared with.
 #[derive(Debug, Default)]
-pub struct PlainCore {
+pub struct CoreSubject {
     states: HashMap<String, State>,
     ledgers: HashMap<String, ReservationLedger>,
 }
 
-impl PlainCore {
-    fn one(&mut self, now: Timestamp, ask: Ask<'_>) -> Result<LimitReply, OpError> {
+impl CoreSubject {
+    fn one(&mut self, now: Timestamp, ask: SubjectRequest<'_>) -> Result<LimitReply, OpError> {
         let state = self.states.entry(ask.key.to_owned()).or_default();
         let transition = ask.limit.decide(state, now, ask.op)?;
         if let Some(edit) = transition.next {
@@ -98,8 +102,12 @@ impl PlainCore {
     }
 }
 
-impl Subject for PlainCore {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
+impl Subject for CoreSubject {
+    fn decide(
+        &mut self,
+        now: Timestamp,
+        asks: &[SubjectRequest<'_>],
+    ) -> Result<SubjectDecision, OpError> {
         // The states leave the map for the decision, because several are borrowed mutably at once.
         let mut states: Vec<State> = asks
             .iter()
@@ -119,7 +127,7 @@ impl Subject for PlainCore {
             self.states.insert(ask.key.to_owned(), state);
         }
         let (verdict, answers) = decided.map_err(|(_, refused)| refused)?;
-        Ok(Decision {
+        Ok(SubjectDecision {
             outcome: verdict.outcome(),
             binding: verdict.binding(),
             answers,
@@ -138,12 +146,12 @@ impl Subject for PlainCore {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved {
+        ask: SubjectRequest<'_>,
+    ) -> SubjectReservation {
         match self.ledger(ask.key).status(now, terms, id) {
-            ReservationStatus::Full => Err(Ledger::Full),
+            ReservationStatus::Full => Err(LedgerStep::Full),
             ReservationStatus::Known(receipt) => {
-                let peek = Ask {
+                let peek = SubjectRequest {
                     op: Op::Spend(0),
                     ..ask
                 };
@@ -165,20 +173,20 @@ impl Subject for PlainCore {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
+        ask: SubjectRequest<'_>,
         actual: Option<u64>,
-    ) -> Reserved {
+    ) -> SubjectReservation {
         let ledger = self.ledger(ask.key);
         let correction = match actual {
             Some(actual) => ledger.settle(now, terms, id, actual),
             None => ledger.cancel(now, terms, id),
         };
         match correction {
-            Correction::AlreadyClosed => Err(Ledger::AlreadyClosed),
-            Correction::Expired => Err(Ledger::Expired),
-            Correction::Unknown => Err(Ledger::Unknown),
+            Correction::AlreadyClosed => Err(LedgerStep::AlreadyClosed),
+            Correction::Expired => Err(LedgerStep::Expired),
+            Correction::Unknown => Err(LedgerStep::Unknown),
             Correction::Settle { receipt, actual } => {
-                let settle = Ask {
+                let settle = SubjectRequest {
                     op: Op::Settle { receipt, actual },
                     ..ask
                 };

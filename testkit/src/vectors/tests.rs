@@ -1,6 +1,6 @@
 //! That the loader refuses bad files by name and line, and that the runner notices wrong answers.
 
-use super::{PlainCore, Suite, run};
+use super::{CoreSubject, Suite, run};
 
 const GOOD: &str = r#"
 about: a file for these tests
@@ -15,7 +15,7 @@ cases:
 fn mismatch(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     let suite = Suite::parse("good.yaml", &GOOD.replace(from, to), 1).unwrap();
-    run(&suite, &mut PlainCore::default())
+    run(&suite, &mut CoreSubject::default())
         .unwrap_err()
         .to_string()
 }
@@ -30,7 +30,7 @@ fn bad(from: &str, to: &str) -> String {
 #[test]
 fn a_file_that_is_right_passes() {
     let suite = Suite::parse("good.yaml", GOOD, 1).unwrap();
-    assert_eq!(run(&suite, &mut PlainCore::default()).unwrap(), 1);
+    assert_eq!(run(&suite, &mut CoreSubject::default()).unwrap(), 1);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_wrong_verdict_or_binding_of_several_limits_is_noticed() {
              - {{ of: a, spend: 2, expect: never, remaining: 1 }}\n"
         );
         let suite = Suite::parse("several.yaml", &text, 1).unwrap();
-        run(&suite, &mut PlainCore::default()).map_err(|mismatch| mismatch.to_string())
+        run(&suite, &mut CoreSubject::default()).map_err(|mismatch| mismatch.to_string())
     };
     assert_eq!(composed("never", "a", "5"), Ok(1));
     assert!(

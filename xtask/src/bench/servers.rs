@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::needs;
 use crate::process::{self, cargo};
+use crate::required_programs;
 use crate::workspace::Workspace;
 
 /// The peer, in the version that was compared.
@@ -16,14 +16,14 @@ const PEER_VERSION: &str = "0.4.40";
 
 /// Everything that is needed, then the run itself with whatever it is to be told.
 pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
-    needs::ensure(needs::FOR_SERVERS)?;
+    required_programs::ensure(required_programs::FOR_SERVERS)?;
     let peer = peer(&workspace.target)?;
     start(workspace, Some(&peer), args)
 }
 
 /// A node of a fleet beside what it is made of: no peer is needed for that.
 pub(super) fn fleet(workspace: &Workspace, args: &[String]) -> Result<(), String> {
-    needs::ensure(needs::FOR_SERVERS)?;
+    required_programs::ensure(required_programs::FOR_SERVERS)?;
     let part = std::iter::once("fleet".to_owned());
     let args: Vec<String> = args.iter().cloned().chain(part).collect();
     start(workspace, None, &args)

@@ -4,15 +4,15 @@
 //! A scenario is a test whose name begins with its number, `s_08_…`. It reads its seed from the environment and tells one line
 //! into a file that the environment names. Must not know: what scenarios do.
 
-mod dice;
 mod report;
+mod seeded_rng;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use self::dice::Dice;
 use self::report::{Ran, Report};
+use self::seeded_rng::SeededRng;
 use crate::process::{capture, cargo, run as run_process};
 use crate::workspace::Workspace;
 
@@ -47,7 +47,7 @@ struct Scenario {
 /// The command `chaos`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let wanted = Wanted::read(args)?;
-    let seed = wanted.seed.unwrap_or_else(dice::from_the_clock);
+    let seed = wanted.seed.unwrap_or_else(seeded_rng::from_the_clock);
     let target = Workspace::load()?.target;
     go(&wanted, seed, &target.join("chaos"))
 }
@@ -77,7 +77,7 @@ fn go(wanted: &Wanted, seed: u64, folder: &Path) -> Result<(), String> {
     let (lines, report_file) = (folder.join("lines.txt"), folder.join("report.md"));
     println!("{} scenarios, seed {seed}", scenarios.len());
     let mut report = Report::new(seed);
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRng::new(seed);
     let elapsed = stopwatch();
     loop {
         dice.shuffle(&mut scenarios);

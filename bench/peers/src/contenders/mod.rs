@@ -3,8 +3,8 @@
 //! A contender runs a whole sequence of requests in a loop of its own: the call through the face is made once per
 //! sequence, and what is inside the loop is what a user of that library would write. Must not know: studies, clocks.
 
+mod dash_map;
 mod governor;
-mod handmade;
 mod ours;
 mod pingora;
 mod throttlecrab;
@@ -88,7 +88,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         Box::new(ours::Tollgate::new(quota, keys))
     }),
     entry("tollgate, ask", |quota, keys| {
-        Box::new(ours::Asking::new(quota, keys))
+        Box::new(ours::TollgateBatch::new(quota, keys))
     }),
     entry("governor", |quota, _| {
         Box::new(governor::ByString::new(quota))
@@ -109,7 +109,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         Box::new(throttlecrab::Locked::new(quota, keys))
     }),
     entry("DashMap by hand", |quota, _| {
-        Box::new(handmade::Buckets::new(quota))
+        Box::new(dash_map::Buckets::new(quota))
     }),
 ];
 

@@ -4,27 +4,27 @@ use std::hint::black_box;
 use std::num::NonZeroU16;
 
 use tollgate_core::{Nanos, Rate, TokenBucket};
-use tollgate_store::{Check, Key, LimitId, Memory, Op, Ruled};
+use tollgate_store::{IdentifiedLimit, LimitId, MemoryStore, Op, QuotaCheck, StoreKey};
 
 use super::{Contender, Quota, count};
 use crate::keys::Requests;
 
-/// `Memory::spend`.
+/// `MemoryStore::spend`.
 pub(super) struct Tollgate {
-    store: Memory,
+    store: MemoryStore,
     id: LimitId,
     quota: TokenBucket,
 }
 
-/// `Memory::ask` with one check: what is left, when it is full again, and a receipt besides the outcome.
-pub(super) struct Asking {
-    store: Memory,
-    ruled: Ruled,
+/// `MemoryStore::decide_array` with one check: what is left, when it is full again, and a receipt besides the outcome.
+pub(super) struct TollgateBatch {
+    store: MemoryStore,
+    limit: IdentifiedLimit,
 }
 
 /// The token bucket of a quota.
 pub(crate) fn bucket(quota: Quota) -> TokenBucket {
-    TokenBucket::at(Rate::new(
+    TokenBucket::builder(Rate::new(
         u64::from(quota.count),
         Nanos::from_secs(u64::from(quota.seconds)),
     ))
@@ -33,15 +33,15 @@ pub(crate) fn bucket(quota: Quota) -> TokenBucket {
     .unwrap_or_else(|error| panic!("{quota:?}: {error}"))
 }
 
-fn store(keys: usize) -> Memory {
-    Memory::for_keys(keys).unwrap_or_else(|error| panic!("{keys} keys: {error}"))
+fn store(keys: usize) -> MemoryStore {
+    MemoryStore::for_keys(keys).unwrap_or_else(|error| panic!("{keys} keys: {error}"))
 }
 
 impl Tollgate {
     pub(super) fn new(quota: Quota, keys: usize) -> Self {
         let (id, quota) = (LimitId(NonZeroU16::MIN), bucket(quota));
         let store = store(keys);
-        store.learn(&Ruled {
+        store.add_limit(&IdentifiedLimit {
             id,
             limit: quota.into(),
         });
@@ -49,7 +49,7 @@ impl Tollgate {
     }
 
     fn spend(&self, key: &[u8]) -> bool {
-        Key::of(key).is_ok_and(|key| {
+        StoreKey::new(key).is_ok_and(|key| {
             self.store
                 .spend(&key, self.id, black_box(&self.quota), 1)
                 .is_admitted()
@@ -67,34 +67,36 @@ impl Contender for Tollgate {
     }
 }
 
-impl Asking {
+impl TollgateBatch {
     pub(super) fn new(quota: Quota, keys: usize) -> Self {
-        let ruled = Ruled {
+        let limit = IdentifiedLimit {
             id: LimitId(NonZeroU16::MIN),
             limit: bucket(quota).into(),
         };
         let store = store(keys);
-        store.learn(&ruled);
-        Self { store, ruled }
+        store.add_limit(&limit);
+        Self { store, limit }
     }
 
-    fn ask(&self, key: &[u8]) -> bool {
-        let Ok(key) = Key::of(key) else { return false };
-        let check = Check {
+    fn decide_batch(&self, key: &[u8]) -> bool {
+        let Ok(key) = StoreKey::new(key) else {
+            return false;
+        };
+        let check = QuotaCheck {
             key,
-            ruled: black_box(&self.ruled),
+            limit: black_box(&self.limit),
             op: Op::Spend(1),
         };
-        black_box(self.store.ask([check])).is_ok_and(|(verdict, _)| verdict.is_admitted())
+        black_box(self.store.decide_array([check])).is_ok_and(|(verdict, _)| verdict.is_admitted())
     }
 }
 
-impl Contender for Asking {
+impl Contender for TollgateBatch {
     fn decide_all(&self, requests: &Requests, _alone: bool) -> u64 {
-        count(requests.flat.iter().map(|key| self.ask(key)))
+        count(requests.flat.iter().map(|key| self.decide_batch(key)))
     }
 
     fn decide(&self, key: &String) -> bool {
-        self.ask(key.as_bytes())
+        self.decide_batch(key.as_bytes())
     }
 }

@@ -13,7 +13,7 @@ use crate::process::{Server, free_addresses};
 
 /// The script, out of the folder that tests find it in.
 #[allow(unreachable_pub, dead_code, reason = "it is public where it lives")]
-#[path = "../../../../testkit/src/redis/article.rs"]
+#[path = "../../../../testkit/src/redis/article_script.rs"]
 mod article;
 
 pub(crate) struct Article {

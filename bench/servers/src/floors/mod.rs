@@ -5,7 +5,7 @@
 
 mod grpc;
 mod http;
-mod made_of;
+mod composed;
 mod resp;
 pub(crate) mod rls;
 
@@ -39,7 +39,7 @@ pub(crate) fn child(words: &[String]) -> Result<(), String> {
         ("grpc-call", [store, call @ ..]) => {
             let call: Option<Vec<Vec<u8>>> = call.iter().map(|word| from_hex(word)).collect();
             let call = call.ok_or("a word of the call is not hexadecimal")?;
-            runtime.block_on(made_of::serve(address, &answer, store, call))
+            runtime.block_on(composed::serve(address, &answer, store, call))
         }
         _ => Err(format!("there is no floor `{kind}`")),
     }

@@ -28,7 +28,7 @@ pub(crate) const MOST_IN_WINDOW: u32 = 1 << 20;
 
 /// What a candidate says about a request when everything that is offered counts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct CandidateReply {
     /// Whether it takes the request, with all before it, to be above the limit.
     pub(crate) is_over: bool,
     /// How many requests it takes the last window to have held, this one included.
@@ -41,7 +41,7 @@ pub(crate) trait Candidate {
     fn reset(&mut self);
 
     /// Counts a request whatever comes of it.
-    fn offer(&mut self, now: Timestamp) -> Reading;
+    fn offer(&mut self, now: Timestamp) -> CandidateReply;
 
     /// Decides on a request and counts it only if it is admitted. Keeps apart from what `offer` counts.
     fn admits(&mut self, now: Timestamp) -> bool;
@@ -87,12 +87,12 @@ impl Candidate for Counter {
         self.admitted = CounterState::default();
     }
 
-    fn offer(&mut self, now: Timestamp) -> Reading {
+    fn offer(&mut self, now: Timestamp) -> CandidateReply {
         let is_over = self.meter.decide(self.offered, now, 1).outcome != Outcome::Allow;
         if let Some(next) = self.meter.charge_always(self.offered, now, 1).next {
             self.offered = next;
         }
-        Reading {
+        CandidateReply {
             is_over,
             estimate: self.estimate(now),
         }
@@ -143,12 +143,12 @@ pub(crate) mod controls {
             self.admitted = Log::new();
         }
 
-        fn offer(&mut self, now: Timestamp) -> Reading {
+        fn offer(&mut self, now: Timestamp) -> CandidateReply {
             let is_over = self.meter.decide(&self.offered, now, 1).outcome != Outcome::Allow;
             let edit = self.meter.charge_always(&self.offered, now, 1).next;
             self.offered.apply(edit.expect("within the overdraft"));
             let counted: u64 = self.offered.entries().map(|entry| entry.blocks).sum();
-            Reading {
+            CandidateReply {
                 is_over,
                 estimate: counted as f64,
             }
@@ -164,13 +164,13 @@ pub(crate) mod controls {
     }
 
     /// Counts within windows aligned to the epoch and forgets at each boundary: deliberately wrong.
-    pub(crate) struct Forgetful {
+    pub(crate) struct ForgetfulLog {
         pub(crate) limit: Limit,
         pub(crate) offered: (u64, u32),
         pub(crate) admitted: (u64, u32),
     }
 
-    impl Forgetful {
+    impl ForgetfulLog {
         pub(crate) fn new(limit: &Limit) -> Self {
             Self {
                 limit: *limit,
@@ -185,16 +185,16 @@ pub(crate) mod controls {
         }
     }
 
-    impl Candidate for Forgetful {
+    impl Candidate for ForgetfulLog {
         fn reset(&mut self) {
             self.offered = (0, 0);
             self.admitted = (0, 0);
         }
 
-        fn offer(&mut self, now: Timestamp) -> Reading {
+        fn offer(&mut self, now: Timestamp) -> CandidateReply {
             self.offered = self.roll(self.offered, now);
             self.offered.1 += 1;
-            Reading {
+            CandidateReply {
                 is_over: self.offered.1 > self.limit.limit,
                 estimate: f64::from(self.offered.1),
             }
@@ -245,7 +245,7 @@ mod tests {
     fn everything_offered_is_counted_and_only_the_admitted_is_spent() {
         let mut counter = Counter::new(&Limit::new(5, Nanos::MINUTE)).unwrap();
         let now = Timestamp::from_secs(1_700_000_040);
-        let readings: Vec<Reading> = (0..50).map(|_| counter.offer(now)).collect();
+        let readings: Vec<CandidateReply> = (0..50).map(|_| counter.offer(now)).collect();
         assert_eq!(
             readings.iter().filter(|reading| reading.is_over).count(),
             45

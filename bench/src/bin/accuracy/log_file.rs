@@ -34,7 +34,7 @@ pub(crate) struct AccessLog {
 
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
+struct LogLine<'a> {
     address: &'a str,
     second: u64,
     is_cut_off: bool,
@@ -80,7 +80,7 @@ impl AccessLog {
     }
 }
 
-fn parse(line: &str) -> Result<Line<'_>, String> {
+fn parse(line: &str) -> Result<LogLine<'_>, String> {
     let (address, rest) = word(line, "address")?;
     let (_, rest) = word(rest, "identity")?;
     // A user's name may contain spaces; the bracket ends it.
@@ -104,7 +104,7 @@ fn parse(line: &str) -> Result<Line<'_>, String> {
     };
     match after_agent {
         Some(more) if !more.is_empty() => Err(format!("`{more}` after the agent")),
-        _ => Ok(Line {
+        _ => Ok(LogLine {
             address,
             second,
             is_cut_off: after_agent.is_none(),
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_line_gives_address_and_second() {
-        let line = |address, second| Line {
+        let line = |address, second| LogLine {
             address,
             second,
             is_cut_off: false,

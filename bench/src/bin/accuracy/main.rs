@@ -7,7 +7,7 @@
 //! Must not know: stores, keys, clocks. Time is part of the traffic.
 
 mod candidates;
-mod crew;
+mod counts;
 mod log_file;
 mod options;
 mod patterns;
@@ -17,21 +17,21 @@ mod report;
 mod smoke;
 mod study;
 mod table;
-mod tally;
 mod traffic;
+mod workers;
 
 use std::process::ExitCode;
 
 use tollgate_core::Nanos;
 
 use crate::candidates::{Counter, Limit};
+use crate::counts::DecisionCounts;
 use crate::log_file::AccessLog;
 use crate::options::Options;
 use crate::patterns::Pattern;
 use crate::replay::{Replay, WithinSecond};
-use crate::study::Judge;
+use crate::study::StudyJudge;
 use crate::table::Table;
-use crate::tally::Tally;
 use crate::traffic::Population;
 
 /// The limit of the main table.
@@ -98,8 +98,8 @@ fn synthetic(options: &Options) -> Result<(), String> {
         println!("- {line}");
     }
     println!();
-    let by_kind = crew::judge(&population, &MAIN, options.threads)?;
-    let all = crew::total(&by_kind);
+    let by_kind = workers::judge(&population, &MAIN, options.threads)?;
+    let all = workers::total(&by_kind);
     show(options, &report::main_table(&MAIN, &all));
     show(options, &report::kinds_table(&by_kind, &MAIN));
     if options.smoke {
@@ -115,8 +115,8 @@ fn moved(options: &Options) -> Result<Table, String> {
     let population = Population::new(options.requests, options.sources, options.seed, MAIN);
     let mut found = Vec::new();
     for limit in MOVED.map(|limit| Limit::new(limit, Nanos::MINUTE)) {
-        let by_kind = crew::judge(&population, &limit, options.threads)?;
-        let all = crew::total(&by_kind);
+        let by_kind = workers::judge(&population, &limit, options.threads)?;
+        let all = workers::total(&by_kind);
         smoke::check_any(&limit, &all)?;
         found.push((format!("{}, everybody", report::name(&limit)), limit, all));
         let [visitors, _, _] = by_kind;
@@ -138,7 +138,7 @@ fn others(options: &Options) -> Result<Table, String> {
     for limit in OTHERS {
         let (requests, sources) = (options.requests / 10, (options.sources / 10).max(10));
         let population = Population::new(requests, sources, options.seed, limit);
-        let tally = crew::total(&crew::judge(&population, &limit, options.threads)?);
+        let tally = workers::total(&workers::judge(&population, &limit, options.threads)?);
         smoke::check_any(&limit, &tally)?;
         found.push((report::name(&limit), limit, tally));
     }
@@ -146,7 +146,7 @@ fn others(options: &Options) -> Result<Table, String> {
     Ok(lines(title, "limit", &found))
 }
 
-fn lines(title: &str, first: &str, found: &[(String, Limit, Tally)]) -> Table {
+fn lines(title: &str, first: &str, found: &[(String, Limit, DecisionCounts)]) -> Table {
     let cases = found
         .iter()
         .map(|(name, limit, tally)| (name.clone(), *limit, tally));
@@ -156,7 +156,7 @@ fn lines(title: &str, first: &str, found: &[(String, Limit, Tally)]) -> Table {
 fn patterns() -> Result<Table, String> {
     let mut found = Vec::new();
     for pattern in Pattern::ALL {
-        let mut tally = Tally::default();
+        let mut tally = DecisionCounts::default();
         judge(&MAIN)?.source(pattern.arrivals(&MAIN), &mut tally);
         match pattern {
             Pattern::Even { percent } if percent < 100 => smoke::check_even_client(&MAIN, &tally)?,
@@ -181,7 +181,7 @@ fn replayed(log: &AccessLog) -> Result<Table, String> {
             let mut judge = judge(&limit)?;
             let phases = limit.window.as_secs_ceil();
             for (clocks, of) in [(1, "as recorded"), (phases, "every phase")] {
-                let mut tally = Tally::default();
+                let mut tally = DecisionCounts::default();
                 for ahead in 0..clocks {
                     replay
                         .ahead_by(ahead)
@@ -205,9 +205,9 @@ fn replayed(log: &AccessLog) -> Result<Table, String> {
     Ok(lines(&title, "limit, within a second, clock", &found))
 }
 
-fn judge(limit: &Limit) -> Result<Judge<Counter>, String> {
+fn judge(limit: &Limit) -> Result<StudyJudge<Counter>, String> {
     let counter = Counter::new(limit).map_err(|error| error.to_string())?;
-    Judge::new(limit, counter).map_err(|error| error.to_string())
+    StudyJudge::new(limit, counter).map_err(|error| error.to_string())
 }
 
 fn show(options: &Options, table: &Table) {

@@ -82,13 +82,13 @@ mod tests {
 
     use super::*;
     use crate::candidates::Counter;
-    use crate::study::Judge;
-    use crate::tally::Tally;
+    use crate::counts::DecisionCounts;
+    use crate::study::StudyJudge;
 
-    fn judged(pattern: Pattern) -> Tally {
+    fn judged(pattern: Pattern) -> DecisionCounts {
         let limit = Limit::new(100, Nanos::MINUTE);
-        let mut judge = Judge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
-        let mut tally = Tally::default();
+        let mut judge = StudyJudge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
+        let mut tally = DecisionCounts::default();
         judge.source(pattern.arrivals(&limit), &mut tally);
         tally
     }

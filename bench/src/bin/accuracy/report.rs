@@ -3,10 +3,10 @@
 //! Must not know: how anything was measured beyond the names of the measures.
 
 use crate::candidates::Limit;
-use crate::crew::ByKind;
+use crate::counts::DecisionCounts;
 use crate::table::{Table, count, percent};
-use crate::tally::Tally;
-use crate::traffic::Kind;
+use crate::traffic::TrafficKind;
+use crate::workers::ByKind;
 
 /// What the words in the tables mean.
 pub(crate) const DEFINITIONS: &str = "\
@@ -28,7 +28,7 @@ Enforced (what the product does): a refused request spends nothing. Counter and 
 type Row = (&'static str, &'static str, String);
 
 /// The main table: each measure beside what was published.
-pub(crate) fn main_table(limit: &Limit, tally: &Tally) -> Table {
+pub(crate) fn main_table(limit: &Limit, tally: &DecisionCounts) -> Table {
     let title = format!(
         "{}, {} requests from {} sources",
         name(limit),
@@ -46,7 +46,7 @@ pub(crate) fn main_table(limit: &Limit, tally: &Tally) -> Table {
     table
 }
 
-fn of_requests(limit: &Limit, tally: &Tally) -> [Row; 11] {
+fn of_requests(limit: &Limit, tally: &DecisionCounts) -> [Row; 11] {
     let found = &tally.offered;
     let share = |part| of(part, tally.requests);
     let worst = |ppb: u64| percent(ppb as f64, 1e9);
@@ -82,7 +82,7 @@ fn of_requests(limit: &Limit, tally: &Tally) -> [Row; 11] {
     ]
 }
 
-fn of_sources(limit: &Limit, tally: &Tally) -> [Row; 6] {
+fn of_sources(limit: &Limit, tally: &DecisionCounts) -> [Row; 6] {
     let found = &tally.offered;
     let below = tally.sources - found.sources_over;
     let worst = above(limit, found.worst_never_caught);
@@ -108,7 +108,7 @@ fn of_sources(limit: &Limit, tally: &Tally) -> [Row; 6] {
     ]
 }
 
-fn of_enforcing(limit: &Limit, tally: &Tally) -> [Row; 7] {
+fn of_enforcing(limit: &Limit, tally: &DecisionCounts) -> [Row; 7] {
     let found = &tally.enforced;
     let ratio = percent(found.admitted as f64, found.admitted_by_log as f64);
     [
@@ -144,7 +144,7 @@ pub(crate) fn kinds_table(by_kind: &ByKind, limit: &Limit) -> Table {
     wide(
         title,
         "kind",
-        Kind::ALL
+        TrafficKind::ALL
             .iter()
             .zip(by_kind)
             .map(|(kind, tally)| (kind.name().to_owned(), *limit, tally)),
@@ -155,7 +155,7 @@ pub(crate) fn kinds_table(by_kind: &ByKind, limit: &Limit) -> Table {
 pub(crate) fn wide<'a>(
     title: impl Into<String>,
     first: &str,
-    cases: impl Iterator<Item = (String, Limit, &'a Tally)>,
+    cases: impl Iterator<Item = (String, Limit, &'a DecisionCounts)>,
 ) -> Table {
     let mut table = Table::new(
         title,
@@ -213,11 +213,11 @@ fn of(part: u64, whole: u64) -> String {
     }
 }
 
-fn mean_error(tally: &Tally) -> String {
+fn mean_error(tally: &DecisionCounts) -> String {
     percent(tally.offered.error_ppb as f64 / 1e9, tally.requests as f64)
 }
 
-fn near_error(tally: &Tally) -> String {
+fn near_error(tally: &DecisionCounts) -> String {
     let found = &tally.offered;
     percent(
         found.near_error_ppb as f64 / 1e9,
@@ -225,12 +225,12 @@ fn near_error(tally: &Tally) -> String {
     )
 }
 
-fn bias(tally: &Tally) -> String {
+fn bias(tally: &DecisionCounts) -> String {
     let found = &tally.offered;
     let excess = (found.too_much as f64 - found.too_little as f64) / 1e6;
     percent(excess, found.exact_total as f64)
 }
 
-fn most_let_through(limit: &Limit, tally: &Tally) -> String {
+fn most_let_through(limit: &Limit, tally: &DecisionCounts) -> String {
     percent(tally.enforced.most_in_window as f64, f64::from(limit.limit))
 }

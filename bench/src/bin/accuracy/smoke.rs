@@ -4,10 +4,14 @@
 //! Must not know: how anything is measured or printed.
 
 use crate::candidates::Limit;
-use crate::tally::Tally;
+use crate::counts::DecisionCounts;
 
 /// What a tally of synthetic traffic must look like, or the reason why it does not.
-pub(crate) fn check_traffic(limit: &Limit, asked: u64, tally: &Tally) -> Result<(), String> {
+pub(crate) fn check_traffic(
+    limit: &Limit,
+    asked: u64,
+    tally: &DecisionCounts,
+) -> Result<(), String> {
     check_any(limit, tally)?;
     if tally.requests != asked {
         return Err(format!(
@@ -32,7 +36,7 @@ pub(crate) fn check_traffic(limit: &Limit, asked: u64, tally: &Tally) -> Result<
 }
 
 /// What a client that sends evenly below the limit must see: nothing at all.
-pub(crate) fn check_even_client(limit: &Limit, tally: &Tally) -> Result<(), String> {
+pub(crate) fn check_even_client(limit: &Limit, tally: &DecisionCounts) -> Result<(), String> {
     check_any(limit, tally)?;
     let refused = tally.requests - tally.enforced.admitted;
     if tally.offered.sources_below_rejected > 0 || refused > 0 || tally.wrong() > 0 {
@@ -42,7 +46,7 @@ pub(crate) fn check_even_client(limit: &Limit, tally: &Tally) -> Result<(), Stri
 }
 
 /// What holds for any arrivals.
-pub(crate) fn check_any(limit: &Limit, tally: &Tally) -> Result<(), String> {
+pub(crate) fn check_any(limit: &Limit, tally: &DecisionCounts) -> Result<(), String> {
     if tally.overflows > 0 {
         return Err(format!(
             "{} windows held more than the study can count",
@@ -67,10 +71,10 @@ mod tests {
 
     const LIMIT: Limit = Limit::new(100, Nanos::MINUTE);
 
-    fn good() -> Tally {
-        let mut tally = Tally {
+    fn good() -> DecisionCounts {
+        let mut tally = DecisionCounts {
             requests: 1_000,
-            ..Tally::default()
+            ..DecisionCounts::default()
         };
         tally.offered.truly_over = 10;
         tally.offered.wrong_admits = 10;
@@ -82,7 +86,7 @@ mod tests {
     #[test]
     fn each_bound_is_checked() {
         assert_eq!(check_traffic(&LIMIT, 1_000, &good()), Ok(()));
-        let broken: [fn(&mut Tally); 5] = [
+        let broken: [fn(&mut DecisionCounts); 5] = [
             |tally| tally.requests = 999,
             |tally| tally.offered.truly_over = 9,
             |tally| tally.offered.wrong_rejects = 1,

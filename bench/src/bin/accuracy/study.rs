@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use tollgate_core::sliding_log::Log;
 use tollgate_core::{InvalidQuota, Outcome, SlidingLog, Timestamp};
 
-use crate::candidates::{Candidate, Limit, MOST_IN_WINDOW, Reading};
+use crate::candidates::{Candidate, CandidateReply, Limit, MOST_IN_WINDOW};
+use crate::counts::DecisionCounts;
 use crate::random::whole;
-use crate::tally::Tally;
 
 /// Compares a candidate with the truth, one source after another.
 #[derive(Debug)]
-pub(crate) struct Judge<C> {
+pub(crate) struct StudyJudge<C> {
     limit: u64,
     candidate: C,
     /// All arrivals of the last window.
@@ -30,13 +30,13 @@ pub(crate) struct Judge<C> {
 
 /// What is remembered about one source while its requests pass.
 #[derive(Debug, Default)]
-struct Source {
+struct TrafficSource {
     most_exact: u64,
     rejected: bool,
     wrongly_admitted: bool,
 }
 
-impl<C: Candidate> Judge<C> {
+impl<C: Candidate> StudyJudge<C> {
     pub(crate) fn new(limit: &Limit, candidate: C) -> Result<Self, InvalidQuota> {
         let window = limit.window.as_nanos();
         Ok(Self {
@@ -50,12 +50,16 @@ impl<C: Candidate> Judge<C> {
     }
 
     /// Judges all requests of one source, in order of time, and adds what it finds to the tally.
-    pub(crate) fn source(&mut self, arrivals: impl Iterator<Item = Timestamp>, tally: &mut Tally) {
+    pub(crate) fn source(
+        &mut self,
+        arrivals: impl Iterator<Item = Timestamp>,
+        tally: &mut DecisionCounts,
+    ) {
         self.candidate.reset();
         self.offered.clear();
         self.let_through.clear();
         self.admitted = Log::new();
-        let mut source = Source::default();
+        let mut source = TrafficSource::default();
         let before = tally.requests;
         for now in arrivals {
             tally.requests += 1;
@@ -69,9 +73,9 @@ impl<C: Candidate> Judge<C> {
         tally.overflows += self.offered.overflows + self.let_through.overflows;
     }
 
-    fn offer(&mut self, now: Timestamp, source: &mut Source, tally: &mut Tally) {
+    fn offer(&mut self, now: Timestamp, source: &mut TrafficSource, tally: &mut DecisionCounts) {
         let exact = self.offered.push(now);
-        let Reading { is_over, estimate } = self.candidate.offer(now);
+        let CandidateReply { is_over, estimate } = self.candidate.offer(now);
         let truly_over = exact > self.limit;
         source.most_exact = source.most_exact.max(exact);
         source.rejected |= is_over;
@@ -101,7 +105,7 @@ impl<C: Candidate> Judge<C> {
         found.exact_total += u128::from(exact);
     }
 
-    fn enforce(&mut self, now: Timestamp, tally: &mut Tally) {
+    fn enforce(&mut self, now: Timestamp, tally: &mut DecisionCounts) {
         let by_candidate = self.candidate.admits(now);
         let decision = self.exact.decide(&self.admitted, now, 1);
         if let Some(edit) = decision.next {
@@ -119,7 +123,7 @@ impl<C: Candidate> Judge<C> {
         }
     }
 
-    fn conclude(&self, source: &Source, tally: &mut Tally) {
+    fn conclude(&self, source: &TrafficSource, tally: &mut DecisionCounts) {
         let found = &mut tally.offered;
         let was_over = source.most_exact > self.limit;
         found.sources_over += u64::from(was_over);
@@ -180,14 +184,14 @@ mod tests {
 
     use super::*;
     use crate::candidates::Counter;
-    use crate::candidates::controls::{ExactLog, Forgetful};
+    use crate::candidates::controls::{ExactLog, ForgetfulLog};
     use crate::traffic::Population;
 
     const LIMIT: Limit = Limit::new(100, Nanos::MINUTE);
 
-    fn judged<C: Candidate>(candidate: C) -> Tally {
-        let mut judge = Judge::new(&LIMIT, candidate).unwrap();
-        let mut tally = Tally::default();
+    fn judged<C: Candidate>(candidate: C) -> DecisionCounts {
+        let mut judge = StudyJudge::new(&LIMIT, candidate).unwrap();
+        let mut tally = DecisionCounts::default();
         let population = Population::new(200_000, 300, 1, LIMIT);
         for index in 0..population.sources() {
             judge.source(population.source(index).arrivals(), &mut tally);
@@ -213,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_window_that_forgets_at_its_boundary_is_caught() {
-        let wrong = judged(Forgetful::new(&LIMIT));
+        let wrong = judged(ForgetfulLog::new(&LIMIT));
         let right = judged(Counter::new(&LIMIT).unwrap());
         assert!(wrong.wrong() > 10 * right.wrong(), "{wrong:?}\n{right:?}");
         assert!(wrong.offered.wrong_admits_beyond > 0);
@@ -227,8 +231,8 @@ mod tests {
         // 10 in the second half of one window, then 8 at 30 s into the next: the first ten have not left, so the
         // truth is 10 + n, and the estimate is 10 · 0.5 + n.
         let limit = Limit::new(11, Nanos::MINUTE);
-        let mut judge = Judge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
-        let mut tally = Tally::default();
+        let mut judge = StudyJudge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
+        let mut tally = DecisionCounts::default();
         let at = |seconds: u64| Timestamp::from_secs(1_700_000_040 + seconds);
         let arrivals = [40; 10].into_iter().chain([90; 8]).map(at);
         judge.source(arrivals, &mut tally);
@@ -262,8 +266,8 @@ mod tests {
     fn a_source_below_the_limit_that_is_rejected_is_counted() {
         // 9 at the start of one window and 9 at the start of the next, limit 10: the truth is never above 9.
         let limit = Limit::new(10, Nanos::MINUTE);
-        let mut judge = Judge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
-        let mut tally = Tally::default();
+        let mut judge = StudyJudge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
+        let mut tally = DecisionCounts::default();
         let at = |seconds: u64| Timestamp::from_secs(1_700_000_040 + seconds);
         judge.source([0; 9].into_iter().chain([60; 9]).map(at), &mut tally);
         assert_eq!(tally.offered.sources_below_rejected, 1);
@@ -274,8 +278,8 @@ mod tests {
     #[test]
     fn a_window_too_full_to_count_is_reported() {
         let limit = Limit::new(10, Nanos::MINUTE);
-        let mut judge = Judge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
-        let mut tally = Tally::default();
+        let mut judge = StudyJudge::new(&limit, Counter::new(&limit).unwrap()).unwrap();
+        let mut tally = DecisionCounts::default();
         let now = Timestamp::from_secs(1_700_000_040);
         let many = MOST_IN_WINDOW as usize + 3;
         judge.source(std::iter::repeat_n(now, many), &mut tally);

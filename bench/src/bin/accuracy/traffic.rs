@@ -29,13 +29,13 @@ const RANK_SHIFT: f64 = 20.0;
 
 /// What kind of client a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TrafficKind {
     Visitor,
     Near,
     Attacker,
 }
 
-impl Kind {
+impl TrafficKind {
     pub(crate) const ALL: [Self; 3] = [Self::Visitor, Self::Near, Self::Attacker];
 
     pub(crate) fn name(self) -> &'static str {
@@ -59,7 +59,7 @@ pub(crate) struct Population {
 /// One source: what it is and how it sends.
 #[derive(Clone, Debug)]
 pub(crate) struct SyntheticSource {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TrafficKind,
     /// How many requests it sends in all.
     pub(crate) requests: u64,
     random: Random,
@@ -79,7 +79,7 @@ impl Population {
     pub(crate) fn new(requests: u64, sources: u64, seed: u64, limit: Limit) -> Self {
         Self {
             requests,
-            sources: sources.max(Kind::ALL.len() as u64),
+            sources: sources.max(TrafficKind::ALL.len() as u64),
             seed,
             limit,
         }
@@ -135,19 +135,19 @@ impl Population {
 
     /// Attackers, near sources, visitors. Few sources make a twentieth and a fifth of the requests: the share that
     /// floods have of public traffic is of this order, and a study without sources near the limit would prove nothing.
-    fn groups(&self) -> [Group; 3] {
-        let attackers = Group {
+    fn groups(&self) -> [ClientGroup; 3] {
+        let attackers = ClientGroup {
             first: 0,
             sources: (self.sources / 1_000).max(1),
             requests: self.requests / 5,
         };
-        let near = Group {
+        let near = ClientGroup {
             first: attackers.sources,
             sources: (self.sources / 500).max(1),
             requests: self.requests / 20,
         };
         let before = near.first + near.sources;
-        let visitors = Group {
+        let visitors = ClientGroup {
             first: before,
             sources: self.sources - before,
             requests: self.requests - attackers.requests - near.requests,
@@ -159,7 +159,7 @@ impl Population {
         let window = self.limit.window_seconds();
         let in_window = random.log_uniform(3.0, 50.0) * f64::from(self.limit.limit);
         SyntheticSource {
-            kind: Kind::Attacker,
+            kind: TrafficKind::Attacker,
             requests,
             gap: window / in_window,
             batch: 1,
@@ -178,7 +178,7 @@ impl Population {
             whole(random.uniform(2.0, 21.0)).min(20)
         };
         SyntheticSource {
-            kind: Kind::Near,
+            kind: TrafficKind::Near,
             requests,
             gap: window / in_window,
             batch,
@@ -196,7 +196,7 @@ fn visitor(requests: u64, random: &mut Random) -> SyntheticSource {
     let gap = random.log_uniform(0.1, 2.0).min(day_share / 2.0);
     let mean_silence = mean_burst * (day_share - gap);
     SyntheticSource {
-        kind: Kind::Visitor,
+        kind: TrafficKind::Visitor,
         requests,
         gap,
         batch: 1,
@@ -279,13 +279,13 @@ impl Iterator for Arrivals {
 
 /// Sources of one kind, and how many requests they share.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct ClientGroup {
     first: u64,
     sources: u64,
     requests: u64,
 }
 
-impl Group {
+impl ClientGroup {
     fn rank(&self, index: u64) -> Option<u64> {
         index
             .checked_sub(self.first)
@@ -363,7 +363,7 @@ mod tests {
         );
         let visitors: Vec<u64> = (0..population.sources())
             .map(|index| population.source(index))
-            .filter(|source| source.kind == Kind::Visitor)
+            .filter(|source| source.kind == TrafficKind::Visitor)
             .map(|source| source.requests)
             .collect();
         let top: u64 = visitors.iter().take(visitors.len() / 100).sum();
@@ -404,15 +404,15 @@ mod tests {
         };
         for index in 0..27 {
             let (kind, rate) = rate(index);
-            assert_eq!(kind, Kind::Attacker);
+            assert_eq!(kind, TrafficKind::Attacker);
             assert!((2.99..50.01).contains(&rate));
         }
         for index in 27..81 {
             let (kind, rate) = rate(index);
-            assert_eq!(kind, Kind::Near);
+            assert_eq!(kind, TrafficKind::Near);
             assert!((0.49..1.51).contains(&rate));
         }
-        assert_eq!(rate(81).0, Kind::Visitor);
-        assert_eq!(rate(26_999).0, Kind::Visitor);
+        assert_eq!(rate(81).0, TrafficKind::Visitor);
+        assert_eq!(rate(26_999).0, TrafficKind::Visitor);
     }
 }

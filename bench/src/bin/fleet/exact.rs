@@ -14,11 +14,11 @@ use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey};
 
 use crate::Failure;
 use crate::goals::Goals;
-use crate::laps::{Cost, Shape};
 use crate::node::{CONNECTIONS, Node, PATIENT, Request, SECRET};
 use crate::options::Options;
-use crate::rig::Rig;
+use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
+use crate::timed_runs::{LapCost, LoadShape};
 
 /// More than any run spends, so that every state is alive and nothing is denied.
 const QUOTA: &str = "    rate: 1000/s\n    burst: 100000000\n";
@@ -26,20 +26,20 @@ const GOAL: f64 = 1.3;
 
 /// The same calls, ready to be made: whoever makes them knows nothing of limits.
 #[derive(Debug)]
-struct Bare {
+struct BareClient {
     connections: Vec<MultiplexedConnection>,
     digest: &'static str,
-    calls: Vec<Words>,
+    calls: Vec<EncodedCall>,
 }
 
 /// The keys and the arguments of one call.
 #[derive(Debug)]
-struct Words {
+struct EncodedCall {
     keys: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
 }
 
-impl Bare {
+impl BareClient {
     /// As many connections as a node has.
     async fn connect(url: &str, keys: u64) -> Result<Self, Failure> {
         let client = redis::Client::open(url)?;
@@ -59,7 +59,7 @@ impl Bare {
                 .build()?
                 .into(),
         };
-        let call = |number: u64| -> Result<Words, Failure> {
+        let call = |number: u64| -> Result<EncodedCall, Failure> {
             let name = format!("bare-{number:010}");
             let check = QuotaCheck {
                 key: StoreKey::new(name.as_bytes())?,
@@ -69,7 +69,7 @@ impl Bare {
             let secret = KeyHashSecret::new(SECRET);
             let request =
                 wire::ScriptCall::new(secret, ReservationRetention::default(), &[check], None)?;
-            Ok(Words {
+            Ok(EncodedCall {
                 keys: request.keys.iter().map(<[u8]>::to_vec).collect(),
                 args: request.args.iter().map(<[u8]>::to_vec).collect(),
             })
@@ -116,14 +116,14 @@ impl Bare {
 
 /// A table for each pattern.
 pub(crate) async fn measure(
-    rig: &mut Rig,
+    rig: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Vec<Table>, Failure> {
     let mut tables = Vec::new();
     for (keys, callers) in [(1, 1), (1, 64), (options.keys, 1), (options.keys, 64)] {
         rig.empty()?;
-        let shape = Shape {
+        let shape = LoadShape {
             callers,
             calls: options.calls,
             keys,
@@ -134,7 +134,7 @@ pub(crate) async fn measure(
             named(callers, "caller")
         );
         let laps = rounds(rig, options.rounds, shape).await?;
-        let ratio = |part: fn(&Cost) -> f64| {
+        let ratio = |part: fn(&LapCost) -> f64| {
             Spread::of(laps.iter().map(|[ours, bare]| part(ours) / part(bare)))
         };
         goals.at_most(
@@ -153,17 +153,21 @@ fn named(count: u64, what: &str) -> String {
 }
 
 /// Ours and the bare call's costs, round by round; the first round is not counted.
-async fn rounds(rig: &mut Rig, rounds: u64, shape: Shape) -> Result<Vec<[Cost; 2]>, Failure> {
+async fn rounds(
+    rig: &mut BenchRedis,
+    rounds: u64,
+    shape: LoadShape,
+) -> Result<Vec<[LapCost; 2]>, Failure> {
     let node = Node::sharing(QUOTA, &rig.url(), PATIENT).await?;
-    let bare = Arc::new(Bare::connect(&rig.url(), shape.keys).await?);
+    let bare = Arc::new(BareClient::connect(&rig.url(), shape.keys).await?);
     let requests: Arc<[Request]> = (0..shape.keys).map(Request::of).collect();
     let mut laps = Vec::new();
     for round in 0..=rounds {
-        let ours = async |rig: &mut Rig| {
+        let ours = async |rig: &mut BenchRedis| {
             let make = |caller| ask(node.clone(), Arc::clone(&requests), shape, caller);
             shape.lap(rig, make).await
         };
-        let floor = async |rig: &mut Rig| {
+        let floor = async |rig: &mut BenchRedis| {
             let make = |caller| call(Arc::clone(&bare), shape, caller);
             shape.lap(rig, make).await
         };
@@ -189,7 +193,7 @@ async fn rounds(rig: &mut Rig, rounds: u64, shape: Shape) -> Result<Vec<[Cost; 2
 async fn ask(
     node: Node,
     requests: Arc<[Request]>,
-    shape: Shape,
+    shape: LoadShape,
     caller: u64,
 ) -> Result<(), String> {
     for key in shape.keys_of(caller) {
@@ -202,7 +206,7 @@ async fn ask(
     Ok(())
 }
 
-async fn call(bare: Arc<Bare>, shape: Shape, caller: u64) -> Result<(), String> {
+async fn call(bare: Arc<BareClient>, shape: LoadShape, caller: u64) -> Result<(), String> {
     let mut connections = bare.connections.clone();
     for key in shape.keys_of(caller) {
         bare.call(key, &mut connections).await?;
@@ -210,7 +214,7 @@ async fn call(bare: Arc<Bare>, shape: Shape, caller: u64) -> Result<(), String> 
     Ok(())
 }
 
-fn table(title: &str, laps: &[[Cost; 2]]) -> Table {
+fn table(title: &str, laps: &[[LapCost; 2]]) -> Table {
     let mut table = Table::new(
         title,
         &[
@@ -224,7 +228,7 @@ fn table(title: &str, laps: &[[Cost; 2]]) -> Table {
     );
     let names = ["tollgate, exact", "bare EVALSHA"];
     for (index, name) in names.iter().enumerate() {
-        let of = |part: fn(&Cost) -> f64| {
+        let of = |part: fn(&LapCost) -> f64| {
             let costs = laps.iter().filter_map(move |lap| lap.get(index));
             Spread::of(costs.map(part))
         };

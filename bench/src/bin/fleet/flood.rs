@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::clock::Stopwatch;
 use crate::goals::Goals;
-use crate::laps::Shape;
 use crate::node::{Node, PATIENT, Request};
 use crate::options::Options;
-use crate::rig::Rig;
+use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
+use crate::timed_runs::LoadShape;
 use crate::{Failure, number};
 
 const NODES: u64 = 3;
@@ -25,14 +25,14 @@ const TIMES: u64 = 100;
 
 /// What was asked and admitted.
 #[derive(Debug, Default)]
-struct Tally {
+struct FloodCounts {
     asked: AtomicU64,
     admitted: AtomicU64,
 }
 
 /// The table of one run.
 pub(crate) async fn measure(
-    rig: &mut Rig,
+    rig: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Vec<Table>, Failure> {
@@ -42,13 +42,13 @@ pub(crate) async fn measure(
     for _ in 0..NODES {
         nodes.push(Node::sharing(&quota, &rig.url(), PATIENT).await?);
     }
-    let shape = Shape {
+    let shape = LoadShape {
         callers: CALLERS,
         // Every key of its own number: callers have pairs of a node and a key.
         calls: KEYS * LIMIT * TIMES * options.seconds,
         keys: KEYS,
     };
-    let tally = Arc::new(Tally::default());
+    let tally = Arc::new(FloodCounts::default());
     let before = rig.done()?;
     let watch = Stopwatch::start();
     let make = |caller: u64| {
@@ -94,9 +94,9 @@ pub(crate) async fn measure(
 /// One caller, who keeps to its part of the pace.
 async fn flood(
     node: Option<Node>,
-    shape: Shape,
+    shape: LoadShape,
     caller: u64,
-    tally: Arc<Tally>,
+    tally: Arc<FloodCounts>,
 ) -> Result<(), String> {
     let node = node.ok_or("there is no such node")?;
     let watch = Stopwatch::start();

@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 
 use crate::clock::Stopwatch;
 use crate::goals::Goals;
-use crate::laps::{Cost, Shape};
 use crate::node::{Node, PATIENT, Request};
 use crate::options::Options;
-use crate::rig::Rig;
+use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
+use crate::timed_runs::{LapCost, LoadShape};
 use crate::{Failure, number};
 
 /// More than any run spends.
@@ -29,7 +29,7 @@ const AT_A_TIME: u64 = 64;
 
 /// Both tables.
 pub(crate) async fn measure(
-    rig: &mut Rig,
+    rig: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Vec<Table>, Failure> {
@@ -40,16 +40,20 @@ pub(crate) async fn measure(
 }
 
 /// A key that is never used up.
-async fn hot_key(rig: &mut Rig, options: &Options, goals: &mut Goals) -> Result<Table, Failure> {
+async fn hot_key(
+    rig: &mut BenchRedis,
+    options: &Options,
+    goals: &mut Goals,
+) -> Result<Table, Failure> {
     rig.empty()?;
     let node = Node::sharing(PLENTY, &rig.url(), PATIENT).await?;
     let _tending = tended(std::slice::from_ref(&node));
-    let shape = Shape {
+    let shape = LoadShape {
         callers: CALLERS,
         calls: options.local,
         keys: 1,
     };
-    let mut laps: Vec<Cost> = Vec::new();
+    let mut laps: Vec<LapCost> = Vec::new();
     for round in 0..=options.rounds {
         let lap = shape.lap(rig, |caller| ask(node.clone(), shape, caller));
         let lap = lap.await?;
@@ -57,7 +61,7 @@ async fn hot_key(rig: &mut Rig, options: &Options, goals: &mut Goals) -> Result<
             laps.push(lap);
         }
     }
-    let of = |part: &dyn Fn(&Cost) -> f64| Spread::of(laps.iter().map(part));
+    let of = |part: &dyn Fn(&LapCost) -> f64| Spread::of(laps.iter().map(part));
     let calls = number(shape.calls);
     let fewer = of(&|lap| calls / lap.scripts.max(1.0));
     let millions = of(&|lap| 1.0 / lap.ours);
@@ -88,7 +92,7 @@ async fn hot_key(rig: &mut Rig, options: &Options, goals: &mut Goals) -> Result<
     Ok(table)
 }
 
-async fn ask(node: Node, shape: Shape, caller: u64) -> Result<(), String> {
+async fn ask(node: Node, shape: LoadShape, caller: u64) -> Result<(), String> {
     let request = Request::of(0);
     for (count, _) in (1_u64..).zip(shape.keys_of(caller)) {
         if !node.ask(&request).await.is_admitted() {
@@ -103,7 +107,7 @@ async fn ask(node: Node, shape: Shape, caller: u64) -> Result<(), String> {
 
 /// A key that is wanted by far more than can have it.
 async fn conservation(
-    rig: &mut Rig,
+    rig: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Table, Failure> {
@@ -115,7 +119,7 @@ async fn conservation(
     }
     let _tending = tended(&nodes);
     let admitted = Arc::new(AtomicU64::new(0));
-    let shape = Shape {
+    let shape = LoadShape {
         callers: CALLERS,
         calls: 0,
         keys: 1,

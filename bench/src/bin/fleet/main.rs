@@ -8,14 +8,14 @@
     reason = "it measures the machine's time; nothing decides by it"
 )]
 
-mod dead;
 mod exact;
 mod flood;
-mod laps;
 mod leased;
 mod node;
 mod options;
-mod rig;
+mod redis_server;
+mod store_down;
+mod timed_runs;
 mod usage;
 
 // The same files as in the benchmarks beside other limiters, which lie outside the workspace and cannot be depended on.
@@ -31,8 +31,8 @@ mod stats;
 use std::process::ExitCode;
 
 use goals::Goals;
-use options::{Options, Part};
-use rig::Rig;
+use options::{FleetStudy, Options};
+use redis_server::BenchRedis;
 
 /// Whatever stops a measurement.
 type Failure = Box<dyn std::error::Error>;
@@ -63,15 +63,15 @@ fn run(options: &Options) -> Result<String, Failure> {
 }
 
 async fn measure(options: &Options) -> Result<String, Failure> {
-    let mut rig = Rig::start()?;
+    let mut rig = BenchRedis::start()?;
     let mut goals = Goals::new();
     let mut tables = Vec::new();
     for part in &options.parts {
         tables.extend(match part {
-            Part::Exact => exact::measure(&mut rig, options, &mut goals).await?,
-            Part::Leased => leased::measure(&mut rig, options, &mut goals).await?,
-            Part::Flood => flood::measure(&mut rig, options, &mut goals).await?,
-            Part::Dead => dead::measure(options, &mut goals).await?,
+            FleetStudy::Exact => exact::measure(&mut rig, options, &mut goals).await?,
+            FleetStudy::Leased => leased::measure(&mut rig, options, &mut goals).await?,
+            FleetStudy::Flood => flood::measure(&mut rig, options, &mut goals).await?,
+            FleetStudy::Dead => store_down::measure(options, &mut goals).await?,
         });
     }
     tables.push(goals.into_table());

@@ -14,11 +14,11 @@ pub(crate) struct Options {
     pub(crate) keys: u64,
     /// How long the flood lasts.
     pub(crate) seconds: u64,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<FleetStudy>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FleetStudy {
     Exact,
     Leased,
     Flood,
@@ -28,11 +28,11 @@ pub(crate) enum Part {
 const USAGE: &str =
     "usage: bench fleet [--quick] [--markdown] [--rounds N] [exact] [leased] [flood] [dead]";
 
-const ALL: [(&str, Part); 4] = [
-    ("exact", Part::Exact),
-    ("leased", Part::Leased),
-    ("flood", Part::Flood),
-    ("dead", Part::Dead),
+const ALL: [(&str, FleetStudy); 4] = [
+    ("exact", FleetStudy::Exact),
+    ("leased", FleetStudy::Leased),
+    ("flood", FleetStudy::Flood),
+    ("dead", FleetStudy::Dead),
 ];
 
 impl Options {
@@ -91,7 +91,7 @@ mod tests {
     fn everything_runs_unless_parts_are_named() {
         assert_eq!(parse("").unwrap().parts.len(), ALL.len());
         let some = parse("--rounds 3 dead").unwrap();
-        assert_eq!((some.rounds, some.parts), (3, vec![Part::Dead]));
+        assert_eq!((some.rounds, some.parts), (3, vec![FleetStudy::Dead]));
         let quick = parse("--quick --markdown").unwrap();
         assert!(quick.markdown && quick.calls < parse("").unwrap().calls);
     }

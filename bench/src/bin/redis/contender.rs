@@ -10,7 +10,7 @@ use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Windo
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_redis::{KeyHashSecret, ReservationRetention};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey, StoreReply};
-use tollgate_testkit::redis::article;
+use tollgate_testkit::redis::article_script;
 
 use crate::Failure;
 
@@ -59,7 +59,7 @@ impl Contender {
     /// The scripts that the server has to know before calls are made.
     pub(crate) fn scripts() -> impl Iterator<Item = &'static str> {
         let ours = ScriptKind::DECIDING.iter().map(|which| which.script().text);
-        ours.chain([article::SCRIPT])
+        ours.chain([article_script::SCRIPT])
     }
 
     /// The call that spends one unit on a key.
@@ -79,8 +79,8 @@ impl Contender {
                 }
             }
             Self::Article { per_second, burst } => {
-                call.arg(article).arg(1).arg(article::key(number));
-                call.arg(&article::arguments(*per_second, *burst, 1));
+                call.arg(article).arg(1).arg(article_script::key(number));
+                call.arg(&article_script::arguments(*per_second, *burst, 1));
             }
         }
         Ok(call)

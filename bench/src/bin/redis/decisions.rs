@@ -7,7 +7,7 @@ use tollgate_core::Nanos;
 use crate::Failure;
 use crate::contender::{Bucket, Contender};
 use crate::options::Options;
-use crate::rig::{Cost, Rig};
+use crate::redis_server::{BenchRedis, CallCost};
 use crate::stats::{Spread, Table};
 
 /// More than any run spends, so that every state is alive and nothing is denied.
@@ -34,7 +34,7 @@ const HEAD: [&str; 7] = [
 ];
 
 /// A table for each pattern and each answer.
-pub(crate) fn measure(rig: &mut Rig, options: &Options) -> Result<Vec<Table>, Failure> {
+pub(crate) fn measure(rig: &mut BenchRedis, options: &Options) -> Result<Vec<Table>, Failure> {
     let mut tables = Vec::new();
     let patterns = [
         ("One hot key".to_owned(), 1),
@@ -67,12 +67,12 @@ fn order(keys: u64, calls: u64) -> Vec<u64> {
 
 /// One cost of ours and one of the article's for each round.
 fn rounds(
-    rig: &mut Rig,
+    rig: &mut BenchRedis,
     options: &Options,
     both: &[Contender; 2],
     numbers: &[u64],
     must_admit: bool,
-) -> Result<Vec<[Cost; 2]>, Failure> {
+) -> Result<Vec<[CallCost; 2]>, Failure> {
     let [ours, article] = both;
     let mut lap = |contender| rig.lap(contender, numbers, Some(must_admit));
     (0..options.rounds)
@@ -88,17 +88,17 @@ fn rounds(
         .collect()
 }
 
-fn table(title: &str, laps: &[[Cost; 2]]) -> Table {
+fn table(title: &str, laps: &[[CallCost; 2]]) -> Table {
     let mut table = Table::new(title, &HEAD);
     for (index, name) in ["tollgate, exact", "the article's script"]
         .iter()
         .enumerate()
     {
         let mut cells = vec![(*name).to_owned()];
-        let parts: [fn(&Cost) -> f64; 3] =
+        let parts: [fn(&CallCost) -> f64; 3] =
             [|cost| cost.server, |cost| cost.script, |cost| cost.client];
         for part in parts {
-            let of = |lap: &[Cost; 2]| lap.get(index).map_or(f64::NAN, part);
+            let of = |lap: &[CallCost; 2]| lap.get(index).map_or(f64::NAN, part);
             cells.push(Spread::of(laps.iter().map(of)).show(2));
             // Within a round, so that both had the same machine.
             let ratios = laps
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn ratios_are_formed_within_a_round() {
-        let cost = |micros| Cost {
+        let cost = |micros| CallCost {
             server: micros,
             script: micros,
             client: micros,

@@ -7,7 +7,7 @@ use tollgate_core::Nanos;
 use crate::Failure;
 use crate::contender::{Bucket, Contender};
 use crate::options::Options;
-use crate::rig::Rig;
+use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
 
 /// A bucket whose states stay alive while they are counted.
@@ -18,7 +18,7 @@ const SLOW: Bucket = Bucket {
 };
 
 /// Bytes per key of everyone, in as many interleaved rounds as there are.
-pub(crate) fn measure(rig: &mut Rig, options: &Options) -> Result<Table, Failure> {
+pub(crate) fn measure(rig: &mut BenchRedis, options: &Options) -> Result<Table, Failure> {
     let [bucket, article] = Contender::both(SLOW)?;
     let [counter, window] = Contender::windows()?;
     let all = [
@@ -49,7 +49,11 @@ pub(crate) fn measure(rig: &mut Rig, options: &Options) -> Result<Table, Failure
     Ok(table)
 }
 
-fn round(rig: &mut Rig, options: &Options, all: &[(&str, Contender)]) -> Result<Vec<f64>, Failure> {
+fn round(
+    rig: &mut BenchRedis,
+    options: &Options,
+    all: &[(&str, Contender)],
+) -> Result<Vec<f64>, Failure> {
     let keys: Vec<u64> = (1..=options.stored).collect();
     let count = f64::from(u32::try_from(options.stored)?);
     let mut bytes = Vec::with_capacity(all.len());

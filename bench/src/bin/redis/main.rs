@@ -11,7 +11,7 @@ mod contender;
 mod decisions;
 mod keys;
 mod options;
-mod rig;
+mod redis_server;
 
 // The same files as in the benchmarks beside other limiters, which lie outside the workspace and cannot be depended on.
 #[path = "../../../peers/src/clock.rs"]
@@ -26,8 +26,8 @@ mod stats;
 use std::process::ExitCode;
 
 use options::Options;
-use rig::Rig;
-use tollgate_testkit::redis::Kind;
+use redis_server::BenchRedis;
+use tollgate_testkit::redis::ServerProgram;
 
 /// Whatever stops a measurement.
 type Failure = Box<dyn std::error::Error>;
@@ -51,13 +51,13 @@ fn main() -> ExitCode {
 
 /// Measures everything, and words it.
 fn run(options: &Options) -> Result<String, Failure> {
-    let mut rig = Rig::start(Kind::Redis)?;
+    let mut rig = BenchRedis::start(ServerProgram::Redis)?;
     let mut report = format!(
         "{}, {} rounds of {} calls, {} to a pipeline\n\n",
         rig.version()?,
         options.rounds,
         options.calls,
-        rig::PIPELINE
+        redis_server::PIPELINE
     );
     for table in decisions::measure(&mut rig, options)? {
         report.push_str(&table.render(options.markdown));

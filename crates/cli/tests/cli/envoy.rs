@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tollgate_testkit::certificates::{Authority, Pair};
-use tollgate_testkit::envoy::{Envoy, Reply, Upstream, Version, with_ports};
-use tollgate_testkit::process::{Folder, Process};
+use tollgate_testkit::certificates::{CertificateAndKey, CertificateAuthority};
+use tollgate_testkit::envoy::{Envoy, Upstream, UpstreamReply, Version, with_ports};
+use tollgate_testkit::process::{Process, TempFolder};
 
 use crate::harness::tollgate;
 
@@ -24,14 +24,14 @@ fn limits() -> String {
 
 /// Starts the program in a folder with its limits; it is there when this returns.
 fn serve(grpc: &str) -> Process {
-    serve_in(Folder::new("tollgate").unwrap(), grpc)
+    serve_in(TempFolder::new("tollgate").unwrap(), grpc)
 }
 
-fn serve_in(folder: Folder, grpc: &str) -> Process {
+fn serve_in(folder: TempFolder, grpc: &str) -> Process {
     serve_with(folder, grpc, &[])
 }
 
-fn serve_with(folder: Folder, grpc: &str, arguments: &[&str]) -> Process {
+fn serve_with(folder: TempFolder, grpc: &str, arguments: &[&str]) -> Process {
     let file = folder.write("ratelimit.yaml", &limits()).unwrap();
     let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
     command
@@ -71,7 +71,7 @@ impl EnvoyFixture {
     /// An Envoy before a server.
     fn before(server: Process, bootstrap: &str) -> Self {
         let grpc = printed_address(&server.log());
-        let upstream = Upstream::answering(|_| Reply::new(200));
+        let upstream = Upstream::answering(|_| UpstreamReply::new(200));
         let mut ports = vec![(9901, 0), (10000, 0), (3000, upstream.address().port())];
         if let Ok(address) = grpc.parse::<SocketAddr>() {
             ports.push((8081, address.port()));
@@ -188,7 +188,7 @@ fn told_to_stop_it_ends_well_and_envoy_finds_the_next_one() {
 /// On the same machine no port is needed.
 #[test]
 fn it_is_reached_through_a_unix_socket_too() {
-    let folder = Folder::new("tollgate").unwrap();
+    let folder = TempFolder::new("tollgate").unwrap();
     let socket = folder.path().join("grpc.sock").display().to_string();
     let there = "socket_address: { address: 127.0.0.1, port_value: 8081 }";
     let changed = with_long_timeout(ENVOY).replace(there, &format!("pipe: {{ path: {socket} }}"));
@@ -200,7 +200,7 @@ fn it_is_reached_through_a_unix_socket_too() {
 }
 
 /// The example with what it has in comments about TLS, and files in a folder of the test's.
-fn with_tls(folder: &Folder) -> String {
+fn with_tls(folder: &TempFolder) -> String {
     let mut changed = String::new();
     for line in with_long_timeout(ENVOY).lines() {
         let hidden = line.strip_prefix("    #");
@@ -215,8 +215,11 @@ fn with_tls(folder: &Folder) -> String {
 
 #[test]
 fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
-    let (authority, other) = (Authority::new("ours"), Authority::new("theirs"));
-    let served = Folder::new("tollgate").unwrap();
+    let (authority, other) = (
+        CertificateAuthority::new("ours"),
+        CertificateAuthority::new("theirs"),
+    );
+    let served = TempFolder::new("tollgate").unwrap();
     let shown = authority.server("tollgate");
     let files = [
         ("--tls-cert", "server.pem", &shown.certificate),
@@ -229,8 +232,8 @@ fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
     });
     let arguments = files.each_ref().map(String::as_str);
     let server = serve_with(served, "127.0.0.1:0", &arguments);
-    let envoys = |client: &Pair| {
-        let folder = Folder::new("certificates").unwrap();
+    let envoys = |client: &CertificateAndKey| {
+        let folder = TempFolder::new("certificates").unwrap();
         for (name, text) in [
             ("envoy.pem", &client.certificate),
             ("envoy.key", &client.key),
@@ -254,7 +257,7 @@ fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
 /// What was counted stays, and nobody is let through in between.
 #[test]
 fn other_limits_are_put_in_force_while_envoy_asks() {
-    let folder = Folder::new("tollgate").unwrap();
+    let folder = TempFolder::new("tollgate").unwrap();
     let file = folder.path().join("ratelimit.yaml");
     let rig = EnvoyFixture::before(serve_in(folder, "127.0.0.1:0"), &with_long_timeout(ENVOY));
     for left in [2, 1, 0] {

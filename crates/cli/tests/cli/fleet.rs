@@ -1,6 +1,6 @@
 //! `tollgate serve --redis`: several programs, one quota; and what it says when that cannot be.
 
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::harness::{run_output, tollgate};
 use crate::serve::{PolicyFile, ServerProcess, get, policy};
@@ -24,7 +24,7 @@ fn status(served: &ServerProcess) -> String {
 
 #[test]
 fn programs_on_one_redis_have_one_quota_which_outlives_them() {
-    let redis = Server::start(Kind::Redis);
+    let redis = RedisServer::start(ServerProgram::Redis);
     let policy = PolicyFile::new("fleet", &policy("3/h"));
     let (one, other) = (served(&redis.url(), &policy), served(&redis.url(), &policy));
     assert_eq!([status(&one), status(&other), status(&one)], ["200"; 3]);
@@ -37,7 +37,7 @@ fn programs_on_one_redis_have_one_quota_which_outlives_them() {
 
 #[test]
 fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
-    let place = Server::start(Kind::Redis).address();
+    let place = RedisServer::start(ServerProgram::Redis).address();
     let policy = PolicyFile::new("alone", &policy("1000/h"));
     let one = served(&format!("redis://{place}"), &policy);
     one.wait_for("the shared store cannot be reached; starting without it");
@@ -46,8 +46,8 @@ fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
         get(one.address, "/readyz").as_deref(),
         Some("HTTP/1.1 200 OK")
     );
-    let _redis = Server::start_at(Kind::Redis, place);
-    one.wait_for("the shared store is back");
+    let _redis = RedisServer::start_at(ServerProgram::Redis, place);
+    one.wait_for("shared store recovered");
     assert_eq!(status(&one), "200");
 }
 

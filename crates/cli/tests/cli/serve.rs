@@ -379,7 +379,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             "--retry-jitter=10",
-            "`10` says no unit of time; for seconds write `10s`",
+            "`10` has no unit of time; for seconds write `10s`",
         ),
         ("--retry-jitter=61m", "it must be at most 1h"),
         (

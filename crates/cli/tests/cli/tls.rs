@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-use tollgate_testkit::certificates::{Authority, Pair};
+use tollgate_testkit::certificates::{CertificateAndKey, CertificateAuthority};
 use tollgate_testkit::redis::tool;
 
 use crate::harness::{Folder, run_output, tollgate};
 use crate::serve::ServerProcess;
 
 /// A folder with a certificate, its key, and the authority of both ends.
-fn folder(authority: &Authority) -> Folder {
+fn folder(authority: &CertificateAuthority) -> Folder {
     let folder = Folder::new();
     write(&folder, "server", &authority.server("first"));
     write(&folder, "client", &authority.client("alice"));
@@ -18,7 +18,7 @@ fn folder(authority: &Authority) -> Folder {
     folder
 }
 
-fn write(folder: &Folder, name: &str, pair: &Pair) {
+fn write(folder: &Folder, name: &str, pair: &CertificateAndKey) {
     folder.write(&format!("{name}.pem"), pair.certificate.as_bytes());
     folder.write(&format!("{name}.key"), pair.key.as_bytes());
 }
@@ -77,7 +77,7 @@ fn redis_cli(
 
 #[test]
 fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force() {
-    let authority = Authority::new("ours");
+    let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let served = ServerProcess::start(serve(&folder, &[]));
     assert_eq!(curl(&folder, &served, &[]).unwrap(), "ok\n");
@@ -107,7 +107,7 @@ fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force()
 
 #[test]
 fn with_authorities_of_clients_a_certificate_is_asked_for() {
-    let authority = Authority::new("ours");
+    let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let served = ServerProcess::start(serve(&folder, &["--tls-client-ca=ca.pem"]));
     assert!(curl(&folder, &served, &[]).is_err());
@@ -115,7 +115,7 @@ fn with_authorities_of_clients_a_certificate_is_asked_for() {
     assert_eq!(curl(&folder, &served, &shown).unwrap(), "ok\n");
     assert!(redis_cli(&folder, &served, &[]).is_err());
     assert_eq!(redis_cli(&folder, &served, &shown).unwrap(), "PONG\n");
-    let stranger = Authority::new("ours").client("alice");
+    let stranger = CertificateAuthority::new("ours").client("alice");
     write(&folder, "client", &stranger);
     assert!(curl(&folder, &served, &shown).is_err());
     assert!(redis_cli(&folder, &served, &shown).is_err());
@@ -124,7 +124,7 @@ fn with_authorities_of_clients_a_certificate_is_asked_for() {
 /// What Envoy does, done by curl: a call of gRPC inside HTTP/2 inside TLS; and the admin pages beside it.
 #[test]
 fn grpc_and_the_admin_pages_are_inside_tls_too() {
-    let authority = Authority::new("ours");
+    let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let places = ["--listen-grpc=127.0.0.1:0", "--listen-admin=127.0.0.1:0"];
     let served = ServerProcess::start(serve(&folder, &places));
@@ -162,7 +162,7 @@ fn grpc_and_the_admin_pages_are_inside_tls_too() {
 
 #[test]
 fn a_listener_can_stay_plain_and_unix_sockets_do() {
-    let authority = Authority::new("ours");
+    let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let served = ServerProcess::start(serve(
         &folder,
@@ -192,7 +192,7 @@ fn a_listener_can_stay_plain_and_unix_sockets_do() {
 
 #[test]
 fn files_that_are_wrong_at_the_start_are_named_with_the_reason() {
-    let authority = Authority::new("ours");
+    let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let refused = |change: &[&str]| {
         let (code, stdout, stderr) = run_output(serve(&folder, change).output().unwrap());

@@ -1,6 +1,6 @@
-//! What the rest of the workspace asks of a concurrency limit.
+//! The [`Algorithm`] implementation of the concurrency limit.
 //!
-//! Must not know: who asks, other algorithms.
+//! Must not know: callers, other algorithms.
 
 use super::Concurrency;
 use crate::limit::algorithm::Algorithm;
@@ -50,15 +50,15 @@ impl Algorithm for Concurrency {
     }
 
     fn usage_scale(&self) -> UsageScale {
-        UsageScale::of_units(self.limit(), Nanos::ZERO)
+        UsageScale::from_units(self.limit(), Nanos::ZERO)
     }
 
-    /// No bucket knows when a place is free.
+    /// No bucket shows when a place is free.
     fn stricter_bucket(&self) -> Option<TokenBucket> {
         None
     }
 
-    fn lease(&self) -> Option<Nanos> {
+    fn lease_duration(&self) -> Option<Nanos> {
         Some(Self::lease_duration(self))
     }
 }

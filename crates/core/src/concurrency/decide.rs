@@ -1,27 +1,27 @@
-//! Deciding on leases: forget what has expired, then count what is held.
+//! Decides on leases: skips the expired ones, then counts the places held.
 
-use super::lease_set::{Change, Lease, LeaseEdit, LeaseId, LeaseSet};
+use super::lease_set::{Lease, LeaseChange, LeaseEdit, LeaseId, LeaseSet};
 use super::quota::Concurrency;
 use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 /// The leases as one decision sees them.
-struct View {
-    /// How many have expired.
+struct LeaseView {
+    /// The number of expired leases.
     expired: usize,
-    /// Places held by the rest.
+    /// Places held by the leases that have not expired.
     used: u64,
     /// When a lease taken now would end.
     latest: u64,
-    /// Whether a lease ends later than that: the clock went back.
-    ahead: bool,
+    /// Whether a lease ends later than that, because the clock went back.
+    is_ahead: bool,
 }
 
 impl Concurrency {
-    /// Decides on holding `weight` places under `id`. A weight of zero is a peek and is always allowed; an id that
-    /// is already held keeps what it has.
+    /// Decides on acquiring `weight` places under `id`. A weight of zero is a peek and is always allowed. An id that already holds a
+    /// lease keeps it without_change.
     ///
-    /// A denial says when enough leases will have expired if nobody releases one before.
+    /// A denial carries the time until enough leases have expired, if none is released before.
     pub fn acquire(
         &self,
         leases: &LeaseSet,
@@ -31,7 +31,7 @@ impl Concurrency {
     ) -> Transition<LeaseEdit> {
         let view = self.view(leases, now);
         if weight == 0 {
-            return unchanged(&view, now, Outcome::Allow);
+            return without_change(&view, now, Outcome::Allow);
         }
         let held = leases
             .iter()
@@ -45,16 +45,16 @@ impl Concurrency {
             };
             return Transition {
                 receipt,
-                ..unchanged(&view, now, Outcome::Allow)
+                ..without_change(&view, now, Outcome::Allow)
             };
         }
         if weight > self.limit {
-            return unchanged(&view, now, Outcome::Never);
+            return without_change(&view, now, Outcome::Never);
         }
         let excess = view.used.saturating_add(weight).saturating_sub(self.limit);
         if excess > 0 {
             let retry_after = time_until_free(leases, &view, now, excess);
-            return unchanged(&view, now, Outcome::Deny { retry_after });
+            return without_change(&view, now, Outcome::Deny { retry_after });
         }
         let lease = Lease {
             id,
@@ -68,11 +68,11 @@ impl Concurrency {
         };
         Transition {
             receipt,
-            ..changed(&view, now, Change::Hold(lease))
+            ..with_change(&view, now, LeaseChange::Acquire(lease))
         }
     }
 
-    /// Extends the lease to its full length from now. `None` if it is not held: released, or expired.
+    /// Extends the lease to its full duration from `now`. `None` if it is not held: it was released, or it has expired.
     pub fn renew(
         &self,
         leases: &LeaseSet,
@@ -84,19 +84,19 @@ impl Concurrency {
             .iter()
             .skip(view.expired)
             .find(|lease| lease.id == id)?;
-        Some(changed(&view, now, Change::Renew(id, view.latest)))
+        Some(with_change(&view, now, LeaseChange::Renew(id, view.latest)))
     }
 
-    /// Ends the lease. Ending one that is not held changes nothing.
+    /// Releases the lease. Releasing a lease that is not held changes nothing.
     pub fn release(&self, leases: &LeaseSet, now: Timestamp, id: LeaseId) -> Transition<LeaseEdit> {
         let view = self.view(leases, now);
         if leases.iter().any(|lease| lease.id == id) {
-            return changed(&view, now, Change::Release(id));
+            return with_change(&view, now, LeaseChange::Release(id));
         }
-        unchanged(&view, now, Outcome::Allow)
+        without_change(&view, now, Outcome::Allow)
     }
 
-    /// What a client may be told about these leases.
+    /// The status of these leases for a client.
     #[must_use]
     pub fn status(&self, leases: &LeaseSet, now: Timestamp) -> QuotaStatus {
         let view = self.view(leases, now);
@@ -111,17 +111,17 @@ impl Concurrency {
         }
     }
 
-    fn view(&self, leases: &LeaseSet, now: Timestamp) -> View {
+    fn view(&self, leases: &LeaseSet, now: Timestamp) -> LeaseView {
         let latest = now.as_nanos().saturating_add(self.lease);
-        let ahead = leases
+        let is_ahead = leases
             .iter()
             .next_back()
             .is_some_and(|lease| lease.expires > latest);
-        let mut view = View {
+        let mut view = LeaseView {
             expired: 0,
             used: leases.total(),
             latest,
-            ahead,
+            is_ahead,
         };
         for lease in leases
             .iter()
@@ -135,7 +135,7 @@ impl Concurrency {
 }
 
 /// Time until leases of at least `excess` places have expired.
-fn time_until_free(leases: &LeaseSet, view: &View, now: Timestamp, excess: u64) -> Nanos {
+fn time_until_free(leases: &LeaseSet, view: &LeaseView, now: Timestamp, excess: u64) -> Nanos {
     let mut freed = 0_u64;
     let mut at = now.as_nanos();
     for lease in leases.iter().skip(view.expired) {
@@ -148,7 +148,7 @@ fn time_until_free(leases: &LeaseSet, view: &View, now: Timestamp, excess: u64) 
     Nanos::from_nanos(at.saturating_sub(now.as_nanos()))
 }
 
-fn changed(view: &View, now: Timestamp, change: Change) -> Transition<LeaseEdit> {
+fn with_change(view: &LeaseView, now: Timestamp, change: LeaseChange) -> Transition<LeaseEdit> {
     let edit = LeaseEdit {
         expired: view.expired,
         latest: view.latest,
@@ -162,17 +162,17 @@ fn changed(view: &View, now: Timestamp, change: Change) -> Transition<LeaseEdit>
     }
 }
 
-/// Nothing is held or released; the leases are edited only if the clock went back.
-fn unchanged(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LeaseEdit> {
+/// Changes no lease; edits the set only if the clock went back.
+fn without_change(view: &LeaseView, now: Timestamp, outcome: Outcome) -> Transition<LeaseEdit> {
     let edit = LeaseEdit {
         expired: view.expired,
         latest: view.latest,
-        change: Change::Nothing,
+        change: LeaseChange::Nothing,
     };
     let receipt = Receipt::empty(now);
     Transition {
         outcome,
-        next: view.ahead.then_some(edit),
+        next: view.is_ahead.then_some(edit),
         receipt,
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_holder_gives_its_place_back_when_its_lease_ends() {
+    fn a_lost_holder_loses_its_place_when_its_lease_expires() {
         let mut leases = LeaseSet::default();
         assert_eq!(acquire(&mut leases, 0, 1), Outcome::Allow);
         assert_eq!(acquire(&mut leases, 4, 2), Outcome::Allow);
@@ -243,9 +243,9 @@ mod tests {
         assert_eq!(status.reset_after, Nanos::from_secs(9), "nor does it renew");
     }
 
-    /// A client repeats its call after the limit was lowered below what it holds: it still holds it.
+    /// A client repeats its call after the limit was lowered below the weight of its lease: it keeps the lease.
     #[test]
-    fn what_is_held_stays_held_when_the_limit_drops_below_it() {
+    fn a_lease_stays_held_when_the_limit_drops_below_its_weight() {
         let mut leases = LeaseSet::default();
         let held = quota().acquire(&leases, Timestamp::EPOCH, LeaseId(1), 2);
         leases.apply(held.next.unwrap());

@@ -1,27 +1,27 @@
-//! The leases that are held: bounded, in order of expiry, and the one way to change them.
+//! The set of leases: bounded, in order of expiry, with one way to change it.
 
 use alloc::vec::Vec;
 
-/// The name of one lease, chosen by its holder. Whoever knows it can renew and release it, so draw it at random.
+/// The id of one lease, chosen by its holder. Anyone who knows it can renew and release the lease, so draw it at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u128);
 
 /// One place, or several, held until released or expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
+    /// Its id.
     pub id: LeaseId,
     /// How many places it takes.
     pub weight: u64,
-    /// When it ends by itself, in nanoseconds since 1970.
+    /// When it expires, in nanoseconds since 1970.
     pub expires: u64,
 }
 
-/// The state of a concurrency limit: the leases that are held. The default is none.
+/// The state of a concurrency limit: its leases. The default is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LeaseSet {
-    /// Sorted by expiry, so that what has expired is a prefix.
-    held: Vec<Lease>,
+    /// Sorted by expiry, so that expired leases are a prefix.
+    leases: Vec<Lease>,
     /// The sum of the weights.
     total: u64,
 }
@@ -29,29 +29,29 @@ pub struct LeaseSet {
 /// How a decision changes the leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseEdit {
-    /// How many of those that expire soonest have expired.
+    /// The number of expired leases, from the front.
     pub(super) expired: usize,
-    /// The latest expiry that a lease may have: anything later is brought back to it.
+    /// The latest expiry that a lease may have. Later ones are lowered to it.
     pub(super) latest: u64,
-    pub(super) change: Change,
+    pub(super) change: LeaseChange,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum LeaseChange {
     Nothing,
-    Hold(Lease),
+    Acquire(Lease),
     Renew(LeaseId, u64),
     Release(LeaseId),
 }
 
 impl FromIterator<Lease> for LeaseSet {
-    /// These leases, in any order: how a store that keeps them in a form of its own shows them to the algorithm.
+    /// Builds a set from leases in any order. A store that keeps them in its own form restores the set with it.
     fn from_iter<I: IntoIterator<Item = Lease>>(leases: I) -> Self {
-        let mut held = Self::new();
+        let mut set = Self::new();
         for lease in leases {
-            held.hold(lease);
+            set.insert(lease);
         }
-        held
+        set
     }
 }
 
@@ -60,39 +60,39 @@ impl LeaseSet {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            held: Vec::new(),
+            leases: Vec::new(),
             total: 0,
         }
     }
 
     /// The leases, those that expire soonest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Lease> + ExactSizeIterator {
-        self.held.iter()
+        self.leases.iter()
     }
 
-    /// How many leases are stored, expired ones included until the next change.
+    /// The number of leases, including expired ones until the next change.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.leases.len()
     }
 
-    /// Whether no lease is stored.
+    /// Whether there are no leases.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.leases.is_empty()
     }
 
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Carries an edit out.
+    /// Applies an edit.
     pub fn apply(&mut self, edit: LeaseEdit) {
-        for lease in self.held.drain(..edit.expired.min(self.held.len())) {
+        for lease in self.leases.drain(..edit.expired.min(self.leases.len())) {
             self.total = self.total.saturating_sub(lease.weight);
         }
         for lease in self
-            .held
+            .leases
             .iter_mut()
             .rev()
             .take_while(|lease| lease.expires > edit.latest)
@@ -100,30 +100,30 @@ impl LeaseSet {
             lease.expires = edit.latest;
         }
         match edit.change {
-            Change::Nothing => {}
-            Change::Hold(lease) => self.hold(lease),
-            Change::Renew(id, expires) => {
-                if let Some(lease) = self.take(id) {
-                    self.hold(Lease { expires, ..lease });
+            LeaseChange::Nothing => {}
+            LeaseChange::Acquire(lease) => self.insert(lease),
+            LeaseChange::Renew(id, expires) => {
+                if let Some(lease) = self.remove(id) {
+                    self.insert(Lease { expires, ..lease });
                 }
             }
-            Change::Release(id) => {
-                self.take(id);
+            LeaseChange::Release(id) => {
+                self.remove(id);
             }
         }
     }
 
-    fn hold(&mut self, lease: Lease) {
+    fn insert(&mut self, lease: Lease) {
         let index = self
-            .held
+            .leases
             .partition_point(|other| other.expires <= lease.expires);
-        self.held.insert(index, lease);
+        self.leases.insert(index, lease);
         self.total = self.total.saturating_add(lease.weight);
     }
 
-    fn take(&mut self, id: LeaseId) -> Option<Lease> {
-        let index = self.held.iter().position(|lease| lease.id == id)?;
-        let lease = self.held.remove(index);
+    fn remove(&mut self, id: LeaseId) -> Option<Lease> {
+        let index = self.leases.iter().position(|lease| lease.id == id)?;
+        let lease = self.leases.remove(index);
         self.total = self.total.saturating_sub(lease.weight);
         Some(lease)
     }

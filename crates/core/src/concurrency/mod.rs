@@ -1,10 +1,10 @@
-//! Concurrency: so many at once, each held by a lease that ends by itself if its holder is lost.
+//! Concurrency limit: a number of places at once, each held by a lease that expires if its holder is lost.
 //!
-//! A request takes a lease under an id of its own, renews it while it works, and releases it when done. A holder
-//! that dies without releasing gives its place back when the lease expires, so a crash costs at most one lease's
-//! length. Acquiring again under a live id changes nothing, so a retried call cannot take two places.
+//! A request acquires a lease under its own id, renews it while it works, and releases it at the end. If a holder crashes, its place is
+//! free again when the lease expires, so a crash costs at most one lease duration. Acquiring again under a held id changes nothing, so a
+//! retried call cannot hold two places.
 //!
-//! Must not know: clocks, keys, stores, guards. Releasing on drop is the store's business.
+//! Must not know: clocks, keys, stores, guards. A store may release on drop.
 
 mod algorithm;
 mod decide;

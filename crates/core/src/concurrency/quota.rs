@@ -1,9 +1,9 @@
-//! Building a concurrency limit: how many at once, and how long a lost holder keeps its place.
+//! Builds a concurrency limit: the number of places, and how long a lost holder keeps its place.
 
 use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos};
 
-/// The most that one concurrency limit may admit at once, and so the most leases that its state may hold.
+/// The most places of one concurrency limit, and so the most leases in its state.
 pub const MAX_LEASES: u64 = 65_536;
 
 /// A compiled concurrency limit.
@@ -33,10 +33,10 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// A limit of `limit` at once, each on a lease of this length.
+    /// A limit of `limit` places at once, with leases of this duration.
     ///
     /// # Errors
-    /// More than [`MAX_LEASES`] at once, or a lease of no length or longer than 146 years.
+    /// More than [`MAX_LEASES`] places, or a lease of zero length or longer than 146 years.
     pub const fn new(limit: u64, lease: Nanos) -> Result<Self, InvalidQuota> {
         if limit > MAX_LEASES {
             return Err(InvalidQuota {
@@ -64,7 +64,7 @@ impl Concurrency {
         })
     }
 
-    /// How many may be held at once.
+    /// The number of places.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit

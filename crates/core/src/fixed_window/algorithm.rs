@@ -1,6 +1,6 @@
-//! What the rest of the workspace asks of a fixed window.
+//! The [`Algorithm`] implementation of the fixed window.
 //!
-//! Must not know: who asks, other algorithms.
+//! Must not know: callers, other algorithms.
 
 use super::{FixedWindow, Window};
 use crate::limit::algorithm::{Algorithm, decide_charge};
@@ -9,7 +9,7 @@ use crate::outcome::{QuotaStatus, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
-/// The longest month, for a calendar whose length is not fixed.
+/// The longest month, for calendar windows, whose length varies.
 const LONGEST_MONTH: Nanos = Nanos::from_secs(31 * 86_400);
 
 impl Algorithm for FixedWindow {
@@ -44,7 +44,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn usage_scale(&self) -> UsageScale {
-        UsageScale::of_units(self.limit(), Nanos::ZERO)
+        UsageScale::from_units(self.limit(), Nanos::ZERO)
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {

@@ -1,4 +1,4 @@
-//! Where a calendar's day, week, month or year ends, in whole nanoseconds, for any fixed offset from UTC.
+//! The end of a calendar day, week, month or year, in whole nanoseconds, at any fixed offset from UTC.
 //!
 //! The proleptic Gregorian calendar by integer arithmetic alone: 400 years are 146,097 days, and a year that begins
 //! in March keeps its leap day last, so that the lengths of months follow one linear rule.
@@ -10,7 +10,7 @@ const DAYS_PER_ERA: i64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const DAYS_TO_EPOCH: i64 = 719_468;
 
-/// A calendar's recurring span.
+/// A recurring period of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Calendar {
@@ -33,19 +33,19 @@ pub struct UtcOffset {
 impl UtcOffset {
     /// No offset.
     pub const UTC: Self = Self { minutes: 0 };
-    const MOST_MINUTES: u16 = 14 * 60;
+    const MAX_MINUTES: u16 = 14 * 60;
 
-    /// An offset of so many minutes east of UTC.
+    /// An offset of `minutes` minutes east of UTC.
     ///
     /// # Errors
     /// More than 14 hours either way, which no place on earth uses.
     pub const fn from_minutes(minutes: i16) -> Result<Self, InvalidQuota> {
-        if minutes.unsigned_abs() > Self::MOST_MINUTES {
+        if minutes.unsigned_abs() > Self::MAX_MINUTES {
             return Err(InvalidQuota {
                 field: "utc_offset",
                 value: widen(minutes.unsigned_abs()),
                 reason: InvalidReason::TooLarge,
-                nearest: Some(widen(Self::MOST_MINUTES)),
+                nearest: Some(widen(Self::MAX_MINUTES)),
             });
         }
         Ok(Self { minutes })
@@ -68,8 +68,8 @@ const fn widen(n: u16) -> u64 {
 }
 
 impl Calendar {
-    /// The first instant after `now` at which a new span begins, in nanoseconds since 1970. It may lie beyond the
-    /// last timestamp, so that even the last window has an end ahead of it.
+    /// The first instant after `now` at which a new period begins, in nanoseconds since 1970. It may lie beyond the last timestamp, so
+    /// that even the last window has an end ahead of it.
     pub(super) fn end(self, now: Timestamp, offset: UtcOffset) -> u64 {
         let day_length = i128::from(Nanos::DAY.as_nanos());
         let shift = i128::from(offset.minutes).saturating_mul(60_000_000_000);
@@ -158,9 +158,9 @@ mod tests {
         (year % 4 == 0 && year % 100 != 0) || year % 400 == 0
     }
 
-    /// Walks the calendar a day at a time from 1970, independently of the closed formula.
+    /// Walks the calendar day by day from 1970, independently of the closed formula.
     #[test]
-    fn months_end_where_a_calendar_walked_by_hand_says() {
+    fn months_end_like_a_calendar_walked_day_by_day() {
         let (mut first, mut year, mut month) = (0_i64, 1970_i64, 1_i64);
         while year < 2262 {
             let length = match month {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn years_end_where_a_calendar_walked_by_hand_says() {
+    fn years_end_like_a_calendar_walked_day_by_day() {
         let mut first = 0_i64;
         for year in 1970..2262 {
             let length = 365 + i64::from(is_leap(year));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_beyond_the_earth_is_refused() {
+    fn an_offset_beyond_14_hours_is_rejected() {
         assert_eq!(UtcOffset::from_minutes(841).unwrap_err().nearest, Some(840));
         assert!(UtcOffset::from_minutes(i16::MIN).is_err());
     }

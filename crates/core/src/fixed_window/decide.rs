@@ -1,4 +1,4 @@
-//! Deciding on a fixed window: find the window that is open, then count.
+//! Decides on a fixed window: finds the open window, then counts.
 
 use super::{FixedWindow, WindowState};
 use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
@@ -7,48 +7,48 @@ use crate::time::{Nanos, Timestamp};
 impl FixedWindow {
     /// Decides on spending `cost` units at `now`. A cost of zero is a peek and is always allowed.
     pub fn decide(&self, state: WindowState, now: Timestamp, cost: u64) -> Transition<WindowState> {
-        let open = self.open(state, now);
+        let open = self.open_window(state, now);
         if cost > self.limit {
-            return unspent(state, open, now, Outcome::Never);
+            return charge_nothing(state, open, now, Outcome::Never);
         }
         if cost > self.limit.saturating_sub(open.count) {
             let retry_after = Nanos::from_nanos(open.end.saturating_sub(now.as_nanos()));
-            return unspent(state, open, now, Outcome::Deny { retry_after });
+            return charge_nothing(state, open, now, Outcome::Deny { retry_after });
         }
         if cost == 0 {
-            return unspent(state, open, now, Outcome::Allow);
+            return charge_nothing(state, open, now, Outcome::Allow);
         }
-        spent(open, now, cost)
+        charge(open, now, cost)
     }
 
-    /// Spends as much of `most` units as there is, down to one; denies only where there is not even that.
+    /// Spends as many of `most` units as are left, at least one; denies if not even one is left.
     pub fn decide_up_to(
         &self,
         state: WindowState,
         now: Timestamp,
         most: u64,
     ) -> Transition<WindowState> {
-        let there = self.status(state, now).remaining;
-        self.decide(state, now, most.min(there.max(1)))
+        let available = self.status(state, now).remaining;
+        self.decide(state, now, most.min(available.max(1)))
     }
 
-    /// Spends `cost` units whether or not they are there, up to the overdraft. The debt ends with its window.
+    /// Spends `cost` units even if they are not left, up to the overdraft. The debt ends with its window.
     pub fn charge_always(
         &self,
         state: WindowState,
         now: Timestamp,
         cost: u64,
     ) -> Transition<WindowState> {
-        let open = self.open(state, now);
+        let open = self.open_window(state, now);
         let charged = cost.min(self.saturation.saturating_sub(open.count));
         if charged == 0 {
-            return unspent(state, open, now, Outcome::Allow);
+            return charge_nothing(state, open, now, Outcome::Allow);
         }
-        spent(open, now, charged)
+        charge(open, now, charged)
     }
 
-    /// Corrects an earlier charge to what the work turned out to cost. More is charged now; less comes back into
-    /// the window it was charged to, and nowhere else.
+    /// Corrects an earlier charge to the real cost. A higher cost is charged now. A lower cost is refunded to the window of the charge
+    /// and to no other.
     pub fn settle(
         &self,
         state: WindowState,
@@ -59,15 +59,15 @@ impl FixedWindow {
         if actual > receipt.cost {
             return self.charge_always(state, now, actual.saturating_sub(receipt.cost));
         }
-        let open = self.open(state, now);
+        let open = self.open_window(state, now);
         let surplus = receipt.cost.saturating_sub(actual);
         if surplus == 0 || open.end != receipt.mark || open.count == 0 {
-            return unspent(state, open, now, Outcome::Allow);
+            return charge_nothing(state, open, now, Outcome::Allow);
         }
-        lowered(open, now, surplus)
+        reduce_count(open, now, surplus)
     }
 
-    /// Gives a charge back: settles it at nothing.
+    /// Refunds a charge: settles it at zero.
     pub fn refund(
         &self,
         state: WindowState,
@@ -77,24 +77,24 @@ impl FixedWindow {
         self.settle(state, now, receipt, 0)
     }
 
-    /// Gives back `amount` units that nobody can show a receipt for, into the window that is open.
+    /// Gives back `amount` units without a receipt, to the open window.
     pub fn credit(
         &self,
         state: WindowState,
         now: Timestamp,
         amount: u64,
     ) -> Transition<WindowState> {
-        let open = self.open(state, now);
+        let open = self.open_window(state, now);
         if amount == 0 || open.count == 0 {
-            return unspent(state, open, now, Outcome::Allow);
+            return charge_nothing(state, open, now, Outcome::Allow);
         }
-        lowered(open, now, amount)
+        reduce_count(open, now, amount)
     }
 
-    /// What a client may be told about this state.
+    /// The status of this state for a client.
     #[must_use]
     pub fn status(&self, state: WindowState, now: Timestamp) -> QuotaStatus {
-        let open = self.open(state, now);
+        let open = self.open_window(state, now);
         let left = if open.count == 0 {
             0
         } else {
@@ -107,14 +107,14 @@ impl FixedWindow {
         }
     }
 
-    /// The window that is open at `now`: the stored one while it lasts, else a new one.
+    /// The window that is open at `now`: the stored one until it ends, then a new one.
     ///
-    /// A stored end further away than that of the window after this one means that the clock went back or that the
-    /// window was made shorter. The count is kept and the end moves to that one: no nearer, so that nothing is minted
-    /// by passing the same boundary twice; no further, so that nobody is locked out for longer than two windows.
-    fn open(&self, state: WindowState, now: Timestamp) -> WindowState {
+    /// A stored end beyond the end of the next window means that the clock went back or that the window was made shorter. The count is
+    /// kept and the end moves to the end of the next window. A nearer end would admit the limit again when the clock passes the same
+    /// boundary twice. A later end would lock clients out for longer than two windows.
+    fn open_window(&self, state: WindowState, now: Timestamp) -> WindowState {
         let fresh_end = self.window.end(now);
-        // A window of which everything was given back is as if it had never been opened.
+        // A window whose units were all given back is as if it had never been opened.
         if state.end <= now.as_nanos() || state.count == 0 {
             return WindowState {
                 end: fresh_end,
@@ -133,7 +133,7 @@ impl FixedWindow {
     }
 }
 
-fn spent(open: WindowState, now: Timestamp, cost: u64) -> Transition<WindowState> {
+fn charge(open: WindowState, now: Timestamp, cost: u64) -> Transition<WindowState> {
     let next = WindowState {
         end: open.end,
         count: open.count.saturating_add(cost),
@@ -150,7 +150,7 @@ fn spent(open: WindowState, now: Timestamp, cost: u64) -> Transition<WindowState
     }
 }
 
-fn lowered(open: WindowState, now: Timestamp, surplus: u64) -> Transition<WindowState> {
+fn reduce_count(open: WindowState, now: Timestamp, surplus: u64) -> Transition<WindowState> {
     let next = WindowState {
         end: open.end,
         count: open.count.saturating_sub(surplus),
@@ -163,18 +163,18 @@ fn lowered(open: WindowState, now: Timestamp, surplus: u64) -> Transition<Window
     }
 }
 
-/// Nothing is charged; the state is stored only if the end of a live window had to move.
-fn unspent(
+/// Charges nothing; stores the state only if the end of an open window had to move.
+fn charge_nothing(
     stored: WindowState,
     open: WindowState,
     now: Timestamp,
     outcome: Outcome,
 ) -> Transition<WindowState> {
-    let moved = open.end < stored.end && open.count > 0;
+    let is_moved = open.end < stored.end && open.count > 0;
     let receipt = Receipt::empty(now);
     Transition {
         outcome,
-        next: moved.then_some(open),
+        next: is_moved.then_some(open),
         receipt,
     }
 }
@@ -223,10 +223,10 @@ mod tests {
         );
     }
 
-    /// Found by a property: a day's limit is spent at midnight, and the clock steps back by a second. Yesterday's end
-    /// used to replace today's, so that a second later, at midnight again, the whole day's limit was there again.
+    /// Regression, found by a property: a day's limit is spent at midnight, and the clock steps back by a second. Yesterday's end
+    /// replaced today's, so that at midnight, a second later, the whole limit was left again.
     #[test]
-    fn a_step_back_over_midnight_does_not_give_the_day_twice() {
+    fn a_step_back_over_midnight_does_not_admit_the_limit_twice() {
         for window in [
             Window::Epoch(Nanos::DAY),
             Window::Calendar(Calendar::Day, UtcOffset::UTC),
@@ -237,7 +237,7 @@ mod tests {
             let state = spent.next.unwrap();
             let back = Timestamp::from_secs(86_399);
             let denied = quota.decide(state, back, 1);
-            assert_eq!(denied.next, None, "the end that was told stays");
+            assert_eq!(denied.next, None, "the end that clients have seen stays");
             let retry_after = Nanos::from_secs(86_401);
             assert_eq!(denied.outcome, Outcome::Deny { retry_after });
             let again = Timestamp::from_secs(86_401);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_far_back_locks_nobody_out_for_longer_than_two_windows() {
+    fn a_clock_that_goes_far_back_locks_no_client_out_for_longer_than_two_windows() {
         let quota = quota(10, HOUR);
         let spent = quota.decide(WindowState::default(), Timestamp::from_secs(360_000), 10);
         let back = Timestamp::from_secs(5_400);
@@ -270,9 +270,9 @@ mod tests {
         assert_eq!(late.next, None, "the minute it was charged to is over");
     }
 
-    /// A window that was refunded to nothing says that it resets at once; so the next request opens a new one.
+    /// A window refunded to zero reports an immediate reset, so the next request opens a new one.
     #[test]
-    fn a_window_refunded_to_nothing_is_as_if_never_opened() {
+    fn a_window_refunded_to_zero_is_as_if_never_opened() {
         let quota = quota(10, Window::FirstHit(Nanos::MINUTE));
         let spent = quota.decide(WindowState::default(), Timestamp::from_secs(0), 5);
         let now = Timestamp::from_secs(50);

@@ -1,4 +1,4 @@
-//! Building a fixed window: how much, and where windows begin and end.
+//! Builds a fixed window: the limit, and where windows begin and end.
 
 use super::calendar::{Calendar, UtcOffset};
 use crate::error::{InvalidQuota, InvalidReason};
@@ -8,9 +8,9 @@ use crate::time::{MAX_CAPACITY, Nanos, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Window {
-    /// On multiples of this length since 1970, for everyone at once.
+    /// On multiples of this length since 1970, the same for every key.
     Epoch(Nanos),
-    /// This long from the first request that finds no window open.
+    /// This long from the first request that finds no open window.
     FirstHit(Nanos),
     /// With the calendar, at a fixed offset from UTC.
     Calendar(Calendar, UtcOffset),
@@ -34,9 +34,8 @@ impl Window {
 
     /// The latest end that a window can still have at `now`, given the end of a window opened now.
     ///
-    /// A clock that steps back over a boundary leaves the end of the window after this one in the state. It is kept:
-    /// clients were told that end, and a nearer one would give a whole window's limit anew as soon as the clock has
-    /// passed the same boundary a second time.
+    /// A clock that steps back over a boundary leaves the end of the next window in the state. That end is kept: clients have seen it,
+    /// and a nearer end would admit a whole limit again when the clock passes the boundary a second time.
     pub(super) fn latest_end(self, fresh_end: u64) -> u64 {
         match self {
             Self::Epoch(length) => fresh_end.saturating_add(length.as_nanos()),
@@ -60,11 +59,11 @@ impl Window {
 /// ```
 /// use tollgate_core::{FixedWindow, Nanos, Outcome, Timestamp, WindowState, Window};
 ///
-/// let quota = FixedWindow::of(100, Window::Epoch(Nanos::MINUTE)).build()?;
+/// let quota = FixedWindow::builder(100, Window::Epoch(Nanos::MINUTE)).build()?;
 /// let now = Timestamp::from_secs(59);
 /// let full = WindowState { end: 60_000_000_000, count: 100 };
-/// let answer = quota.decide(full, now, 1);
-/// assert_eq!(answer.outcome, Outcome::Deny { retry_after: Nanos::SECOND });
+/// let transition = quota.decide(full, now, 1);
+/// assert_eq!(transition.outcome, Outcome::Deny { retry_after: Nanos::SECOND });
 /// # Ok::<(), tollgate_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +122,7 @@ impl FixedWindowBuilder {
     /// Checks the fields and compiles the quota.
     ///
     /// # Errors
-    /// A window of no length or longer than 146 years, or an overdraft that cannot be counted.
+    /// A window of zero length or longer than 146 years, or an overdraft that cannot be counted.
     pub const fn build(self) -> Result<FixedWindow, InvalidQuota> {
         if let Some(length) = self.window.length() {
             if length.is_zero() {
@@ -164,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_that_cannot_be_kept_are_refused() {
+    fn invalid_windows_and_overdrafts_are_rejected() {
         let field = |b: FixedWindowBuilder| b.build().unwrap_err().field;
         assert_eq!(
             field(FixedWindow::builder(1, Window::Epoch(Nanos::ZERO))),

@@ -1,6 +1,6 @@
-//! What the rest of the workspace asks of a leaky bucket.
+//! The [`Algorithm`] implementation of the leaky bucket.
 //!
-//! Must not know: who asks, other algorithms than the token bucket whose arithmetic it has.
+//! Must not know: callers, other algorithms than the token bucket, whose arithmetic it uses.
 
 use super::LeakyBucket;
 use crate::limit::algorithm::{Algorithm, decide_charge};
@@ -41,7 +41,7 @@ impl Algorithm for LeakyBucket {
 
     fn usage_scale(&self) -> UsageScale {
         let full = self.limit().saturating_mul(self.interval().as_nanos());
-        UsageScale::of_debt(full, self.interval())
+        UsageScale::from_debt(full, self.interval())
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {

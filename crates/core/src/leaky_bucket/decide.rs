@@ -1,4 +1,4 @@
-//! Deciding on a leaky bucket: the token bucket's answer, and how long the queue ahead takes to leak.
+//! Decides on a leaky bucket: the token bucket's decision, and the time until the queue ahead has leaked.
 
 use super::LeakyBucket;
 use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
@@ -8,30 +8,29 @@ use crate::token_bucket::Tat;
 impl LeakyBucket {
     /// Decides on `cost` units arriving at `now`. A cost of zero is a peek and is always allowed.
     ///
-    /// A queue answers [`Outcome::Wait`] with the time until what stands before the request has leaked down to the
-    /// delay; the place is charged at once and the promise holds whatever arrives later.
+    /// A queue returns [`Outcome::Wait`] with the time until the units ahead of the request have leaked down to the delay. The place is
+    /// charged at once, and later arrivals do not change the wait.
     pub fn decide(&self, tat: Tat, now: Timestamp, cost: u64) -> Transition<Tat> {
         let ahead = self.bucket.debt(tat, now);
-        self.queued(ahead, self.bucket.decide(tat, now, cost))
+        self.add_wait(ahead, self.bucket.decide(tat, now, cost))
     }
 
-    /// Admits as much of `most` units as fits, down to one; denies only where not even that fits.
+    /// Admits as many of `most` units as fit, at least one; denies if not even one fits.
     pub fn decide_up_to(&self, tat: Tat, now: Timestamp, most: u64) -> Transition<Tat> {
         let ahead = self.bucket.debt(tat, now);
-        self.queued(ahead, self.bucket.decide_up_to(tat, now, most))
+        self.add_wait(ahead, self.bucket.decide_up_to(tat, now, most))
     }
 
-    /// Adds `cost` units whether or not they fit, up to the overdraft, without waiting.
+    /// Adds `cost` units even if they do not fit, up to the overdraft, without waiting.
     pub fn charge_always(&self, tat: Tat, now: Timestamp, cost: u64) -> Transition<Tat> {
         self.bucket.charge_always(tat, now, cost)
     }
 
-    /// Corrects an earlier charge to what the work turned out to cost.
+    /// Corrects an earlier charge to the real cost.
     ///
-    /// From a meter, a surplus comes back as from a token bucket. From a queue it comes back only while nobody
-    /// stands behind: whoever came later was promised an instant that counts this place, and a newcomer let into
-    /// the gap would leave together with them. A place at the end of the queue comes back whole until its turn,
-    /// for what has leaked since stood before it.
+    /// A meter refunds a surplus as a token bucket does. A queue refunds it only while no request stands behind: the waits of later
+    /// requests count this place, and a new request in the gap would leave together with one of them. The last place of the queue is
+    /// refunded whole until its turn, because what has leaked since stood ahead of it.
     pub fn settle(
         &self,
         tat: Tat,
@@ -45,28 +44,28 @@ impl LeakyBucket {
         let surplus = self.bucket.price(receipt.cost.saturating_sub(actual));
         let is_last = tat == receipt.mark;
         self.bucket
-            .lowered(tat, now, if is_last { surplus } else { 0 })
+            .reduce_debt(tat, now, if is_last { surplus } else { 0 })
     }
 
-    /// Gives a place back: a wait that is cancelled, or work that did not happen.
+    /// Refunds a place: a wait was cancelled, or the work did not happen.
     pub fn refund(&self, tat: Tat, now: Timestamp, receipt: &Receipt) -> Transition<Tat> {
         self.settle(tat, now, receipt, 0)
     }
 
-    /// Takes `amount` units out that nobody can show a receipt for; see [`TokenBucket::credit`].
+    /// Takes out `amount` units without a receipt; see [`TokenBucket::credit`].
     ///
     /// [`TokenBucket::credit`]: crate::TokenBucket::credit
     pub fn credit(&self, tat: Tat, now: Timestamp, amount: u64) -> Transition<Tat> {
         self.bucket.credit(tat, now, amount)
     }
 
-    /// What a client may be told about this state.
+    /// The status of this state for a client.
     #[must_use]
     pub fn status(&self, tat: Tat, now: Timestamp) -> QuotaStatus {
         self.bucket.status(tat, now)
     }
 
-    /// The same number of units in the bucket under this quota as under `old`; see [`TokenBucket::rescale`].
+    /// The state with the same number of units in the bucket as `tat` has under `old`; see [`TokenBucket::rescale`].
     ///
     /// [`TokenBucket::rescale`]: crate::TokenBucket::rescale
     #[must_use]
@@ -74,11 +73,11 @@ impl LeakyBucket {
         self.bucket.rescale(&old.bucket, tat, now)
     }
 
-    fn queued(&self, ahead: u64, mut transition: Transition<Tat>) -> Transition<Tat> {
-        let Some(grace) = self.grace else {
+    fn add_wait(&self, ahead: u64, mut transition: Transition<Tat>) -> Transition<Tat> {
+        let Some(delay) = self.delay else {
             return transition;
         };
-        let wait = ahead.saturating_sub(grace);
+        let wait = ahead.saturating_sub(delay);
         if wait > 0 && transition.receipt.cost > 0 {
             transition.outcome = Outcome::Wait(Nanos::from_nanos(wait));
         }

@@ -1,4 +1,4 @@
-//! Building a leaky bucket from a rate, a burst and a way to delay.
+//! Builds a leaky bucket from a rate, a burst and a delay.
 
 use crate::error::{InvalidQuota, InvalidReason};
 use crate::rate::Rate;
@@ -30,14 +30,14 @@ use crate::token_bucket::{TokenBucket, TokenBucketBuilder};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeakyBucket {
-    /// The same bucket as tokens: one more than the burst, for the request being served.
+    /// The same as a token bucket: one more token than the burst, for the request being served.
     pub(super) bucket: TokenBucket,
-    /// How full the bucket may be, in nanoseconds of leaking, before a request has to wait. `None`: never waits.
-    pub(super) grace: Option<u64>,
+    /// How full the bucket may be, in nanoseconds of leaking, before a request has to wait. `None`: no request waits.
+    pub(super) delay: Option<u64>,
 }
 
 impl LeakyBucket {
-    /// A meter: what fits is admitted at once (`nodelay`), the rest is refused.
+    /// A meter: it admits what fits at once (`nodelay`) and denies what does not fit.
     pub const fn meter(rate: Rate) -> LeakyBucketBuilder {
         LeakyBucketBuilder {
             rate,
@@ -47,7 +47,7 @@ impl LeakyBucket {
         }
     }
 
-    /// A queue: what fits is admitted, each request in its turn, the rest is refused.
+    /// A queue: it admits what fits, each request in its turn, and denies what does not fit.
     pub const fn queue(rate: Rate) -> LeakyBucketBuilder {
         LeakyBucketBuilder {
             rate,
@@ -69,26 +69,25 @@ impl LeakyBucket {
         self.bucket.interval()
     }
 
-    /// The furthest that state may reach ahead of now.
+    /// The furthest that the state may lie ahead of now.
     #[must_use]
     pub const fn ceiling(&self) -> Nanos {
         self.bucket.ceiling()
     }
 
-    /// The same bucket seen as tokens: what a store that ports the arithmetic needs to know.
+    /// The same as a token bucket, for stores that implement the arithmetic themselves.
     #[must_use]
     pub const fn as_token_bucket(&self) -> &TokenBucket {
         &self.bucket
     }
 
-    /// Whether requests are ever asked to wait.
+    /// Whether requests may have to wait.
     #[must_use]
     pub const fn is_queue(&self) -> bool {
-        self.grace.is_some()
+        self.delay.is_some()
     }
 
-    /// The same quota, accepting as much in the state as `other` does; see
-    /// [`TokenBucket::sharing_state_with`].
+    /// The same quota, which accepts as much in its state as `other` does; see [`TokenBucket::sharing_state_with`].
     #[must_use]
     pub const fn sharing_state_with(mut self, other: &Self) -> Self {
         self.bucket = self.bucket.sharing_state_with(&other.bucket);
@@ -107,25 +106,25 @@ pub struct LeakyBucketBuilder {
 }
 
 impl LeakyBucketBuilder {
-    /// What may stand in the bucket beside the request being served. None unless said otherwise.
+    /// Units that may stand in the bucket beside the request being served. Zero by default.
     pub const fn burst(mut self, units: u64) -> Self {
         self.burst = units;
         self
     }
 
-    /// Lets requests through without waiting while no more than this stands before them.
+    /// Admits requests without waiting while no more than this many units stand ahead of them.
     pub const fn delay(mut self, units: u64) -> Self {
         self.delay = Some(units);
         self
     }
 
-    /// Lets everything that fits through without waiting: a meter.
+    /// Admits everything that fits without waiting: a meter.
     pub const fn nodelay(mut self) -> Self {
         self.delay = None;
         self
     }
 
-    /// How far `charge: always` may fill beyond the brim, in units.
+    /// How far `charge: always` may overfill the bucket, in units.
     pub const fn overdraft(mut self, units: u64) -> Self {
         self.overdraft = units;
         self
@@ -152,8 +151,8 @@ impl LeakyBucketBuilder {
         } else {
             bucket.burst(self.burst).build_with_extra(1)?
         };
-        let grace = self.delay.map(|delay| bucket.price(delay));
-        Ok(LeakyBucket { bucket, grace })
+        let delay = self.delay.map(|units| bucket.price(units));
+        Ok(LeakyBucket { bucket, delay })
     }
 }
 
@@ -193,11 +192,11 @@ mod tests {
                 .limit(),
             21
         );
-        let longest = LeakyBucket::meter(Rate::per_year(1))
+        let too_large = LeakyBucket::meter(Rate::per_year(1))
             .burst(200)
             .build()
             .unwrap_err();
-        assert_eq!((longest.field, longest.nearest), ("burst", Some(145)));
+        assert_eq!((too_large.field, too_large.nearest), ("burst", Some(145)));
         assert!(
             LeakyBucket::meter(Rate::per_year(1))
                 .burst(145)

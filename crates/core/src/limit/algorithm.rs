@@ -1,8 +1,9 @@
-//! Everything that stores, engines and transports ask of an algorithm, as one trait.
+//! Everything that stores, engines and transports need to know about an algorithm, as one trait.
 //!
-//! Each algorithm answers in `algorithm.rs` of its own folder, and [`Limit`](super::Limit) calls the one that its quota is
-//! of. So no other crate matches on algorithms to learn these facts. Must not know: any one algorithm, except by the
-//! names in [`AlgorithmKind`].
+//! Each algorithm implements it in `algorithm.rs` of its own folder, and [`Limit`](super::Limit) calls the algorithm of its quota. So no
+//! other crate matches on algorithms to learn these facts.
+//!
+//! Must not know: any one algorithm, except by the names in [`AlgorithmKind`].
 
 use super::op::{Op, OpError};
 use super::state::{Edit, State};
@@ -11,17 +12,17 @@ use crate::outcome::{QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
-/// The algorithms by name. States of different kinds cannot be read as each other.
+/// The algorithms by name. A state of one kind cannot be read as another.
 ///
-/// The order is part of the promise: limits that want the same number get it in this order.
+/// The order is part of the contract: limits whose ids collide get them in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AlgorithmKind {
     /// See [`token_bucket`](crate::token_bucket).
     TokenBucket,
-    /// A [`leaky_bucket`](crate::leaky_bucket) that refuses what overflows.
+    /// A [`leaky_bucket`](crate::leaky_bucket) that denies what overflows.
     LeakyBucket,
-    /// A [`leaky_bucket`](crate::leaky_bucket) that asks to wait.
+    /// A [`leaky_bucket`](crate::leaky_bucket) that delays requests.
     LeakyQueue,
     /// See [`fixed_window`](crate::fixed_window).
     FixedWindow,
@@ -34,25 +35,25 @@ pub enum AlgorithmKind {
 }
 
 impl AlgorithmKind {
-    /// Whether counts made in windows of one length mean nothing in windows of another, so that a state has to be carried
-    /// over when the length changes.
+    /// Whether counts of one window length mean nothing in windows of another length, so that a state has to be carried over when the
+    /// length changes.
     #[must_use]
     pub const fn is_tied_to_window_length(self) -> bool {
         matches!(self, Self::SlidingCounter)
     }
 }
 
-/// The time in which all of a quota comes back.
+/// The time in which a quota refills completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefillPeriod {
-    /// Always the same.
+    /// A fixed length.
     Span(Nanos),
     /// The calendar's days, weeks, months or years.
     Calendar,
 }
 
 impl RefillPeriod {
-    /// The period, where one of the calendar is taken for this long.
+    /// The period, with `calendar` as the length of a calendar period.
     #[must_use]
     pub const fn span_or(self, calendar: Nanos) -> Nanos {
         match self {
@@ -62,35 +63,34 @@ impl RefillPeriod {
     }
 }
 
-/// How much room a state takes.
+/// How much memory a state takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateSize {
     /// One word: [`State::Bucket`].
     Word,
     /// Two words: see [`Limit::state_from_pair`](super::Limit::state_from_pair) and [`Edit::to_pair`].
     Pair,
-    /// As many entries as were charged.
+    /// One entry per charge.
     Collection,
 }
 
-/// How a store tells from the words of a state how much of the quota is used, without deciding anything.
+/// How a store reads from the words of a state how much of the quota is used, without deciding anything.
 ///
-/// A state of one word uses the time from now until its instant. One of two words uses its second word, or, where the
-/// scale has a `tail`, the sum of that word's halves. Neither uses anything once `tail` has passed since its first word's
-/// instant.
+/// The use of a state of one word is the time from now until its instant. The use of a state of two words is its second word or, if the
+/// scale has a `tail`, the sum of that word's halves. Once `tail` has passed since the instant in the first word, the use is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageScale {
-    /// The use that is a full quota.
+    /// The use that equals the whole quota.
     pub full: u64,
     /// The use above which not even one more unit is admitted.
     pub denied_above: u64,
-    /// How long after its first word's instant a state still counts, in nanoseconds.
+    /// How long after the instant in its first word a state still counts, in nanoseconds.
     pub tail: u64,
 }
 
 impl UsageScale {
-    /// Of a quota that counts units.
-    pub(crate) const fn of_units(units: u64, tail: Nanos) -> Self {
+    /// The scale of a quota that counts units.
+    pub(crate) const fn from_units(units: u64, tail: Nanos) -> Self {
         Self {
             full: units,
             denied_above: units.saturating_sub(1),
@@ -98,8 +98,8 @@ impl UsageScale {
         }
     }
 
-    /// Of a quota that counts nanoseconds of debt.
-    pub(crate) const fn of_debt(full: u64, interval: Nanos) -> Self {
+    /// The scale of a quota that counts nanoseconds of debt.
+    pub(crate) const fn from_debt(full: u64, interval: Nanos) -> Self {
         Self {
             full,
             denied_above: full.saturating_sub(interval.as_nanos()),
@@ -108,9 +108,9 @@ impl UsageScale {
     }
 }
 
-/// What outsiders ask of an algorithm. [`Limit`](super::Limit) documents every question.
+/// What other crates need of an algorithm. [`Limit`](super::Limit) documents every method.
 pub(crate) trait Algorithm: Copy {
-    /// Where its states are kept.
+    /// How much memory its states take.
     const STATE: StateSize;
 
     fn kind(&self) -> AlgorithmKind;
@@ -130,8 +130,8 @@ pub(crate) trait Algorithm: Copy {
 
     fn stricter_bucket(&self) -> Option<TokenBucket>;
 
-    /// Only those whose states are a [`Pair`](StateSize::Pair) are asked. Two words are a window unless they are
-    /// something else, so that reading them is one comparison.
+    /// Called only if the states are a [`Pair`](StateSize::Pair). Two words are a window unless the algorithm says otherwise, so that
+    /// reading them is one comparison.
     fn state_from_pair(&self, [end, count]: [u64; 2]) -> State {
         State::Window(WindowState { end, count })
     }
@@ -140,7 +140,7 @@ pub(crate) trait Algorithm: Copy {
         None
     }
 
-    fn lease(&self) -> Option<Nanos> {
+    fn lease_duration(&self) -> Option<Nanos> {
         None
     }
 
@@ -157,9 +157,8 @@ pub(crate) trait Algorithm: Copy {
     }
 }
 
-/// The operations that every algorithm but concurrency has, called alike on each: on the state that the method `$of` reads
-/// out of any state, answered with an edit of the variant `$edit`. Spending is what nearly everybody does, so it shares no
-/// registers and no stack with the others.
+/// Implements `decide_op` for every algorithm but concurrency. The method `$of` reads the algorithm's state out of any state; `$edit` is
+/// the variant of its edits. `Op::Spend` is by far the most frequent operation, so it shares no registers and no stack with the others.
 macro_rules! decide_charge {
     ($algorithm:ty, $of:ident, $edit:path) => {
         fn decide_op(
@@ -183,7 +182,7 @@ macro_rules! decide_charge {
                     Op::Settle { receipt, actual } => quota.settle(state, now, &receipt, actual),
                     Op::Credit(amount) => quota.credit(state, now, amount),
                     Op::Peek(cost) => {
-                        $crate::limit::algorithm::peeked(quota.decide(state, now, cost))
+                        $crate::limit::algorithm::to_peek(quota.decide(state, now, cost))
                     }
                     Op::Reserve { .. }
                     | Op::SettleReserved { .. }
@@ -203,8 +202,8 @@ macro_rules! decide_charge {
 }
 pub(crate) use decide_charge;
 
-/// The transition of a spend that is only looked at.
-pub(crate) fn peeked<S: Copy>(transition: Transition<S>) -> Transition<S> {
+/// Turns the transition of a spend into that of a peek.
+pub(crate) fn to_peek<S: Copy>(transition: Transition<S>) -> Transition<S> {
     Transition {
         next: None,
         receipt: Receipt {

@@ -1,4 +1,4 @@
-//! Several limits decided together on states in hand: all are charged or none is.
+//! Decides on several limits whose states are at hand: all are charged or none is.
 //!
 //! Must not know: keys, stores.
 
@@ -11,25 +11,25 @@ use crate::compose::BatchOutcome;
 use crate::outcome::{Outcome, QuotaStatus, Receipt};
 use crate::time::Timestamp;
 
-/// One limit's part in a request, with the state in hand. A store's `Check` has the key of the state instead.
+/// One limit of a request, with its state. A store's `QuotaCheck` has the key of the state instead.
 #[derive(Debug)]
 pub struct StateCheck<'a> {
     /// The limit.
     pub limit: &'a Limit,
     /// The state of the request's key under it.
     pub state: &'a mut State,
-    /// What is asked of it.
+    /// The operation.
     pub op: Op,
 }
 
-/// What one limit answers as part of a request. A store's `Answer` says in a note what else there is to know.
+/// The reply of one limit of a request. A store's `StoreReply` has a note in addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitReply {
-    /// What this limit says by itself.
+    /// The outcome of this limit alone.
     pub outcome: Outcome,
-    /// Where it stands after the request, charged or not.
+    /// The status of the limit after the request, charged or not.
     pub status: QuotaStatus,
-    /// What it was charged: nothing, unless all admitted.
+    /// What was charged: nothing, unless all limits admit.
     pub receipt: Receipt,
 }
 
@@ -39,26 +39,26 @@ pub struct LimitReply {
 /// use tollgate_core::limit::{Limit, Op, State, StateCheck, decide_all};
 /// use tollgate_core::{Outcome, Rate, Timestamp, TokenBucket};
 ///
-/// let limit = |n| Ok::<_, tollgate_core::InvalidQuota>(Limit::new(TokenBucket::at(Rate::per_second(n)).build()?));
+/// let limit = |n| Ok::<_, tollgate_core::InvalidQuota>(Limit::new(TokenBucket::builder(Rate::per_second(n)).build()?));
 /// let (user, everyone) = (limit(1)?, limit(100)?);
-/// let (mut of_user, mut of_all) = (State::default(), State::default());
+/// let (mut user_state, mut everyone_state) = (State::default(), State::default());
 /// let now = Timestamp::from_secs(1);
 /// let mut request = || {
 ///     let mut checks = [
-///         StateCheck { limit: &everyone, state: &mut of_all, op: Op::Spend(1) },
-///         StateCheck { limit: &user, state: &mut of_user, op: Op::Spend(1) },
+///         StateCheck { limit: &everyone, state: &mut everyone_state, op: Op::Spend(1) },
+///         StateCheck { limit: &user, state: &mut user_state, op: Op::Spend(1) },
 ///     ];
 ///     decide_all(&mut checks, now).unwrap()
 /// };
 /// assert_eq!(request().0.outcome(), Outcome::Allow);
 /// let (outcome, replies) = request();
 /// assert_eq!(outcome.binding(), Some(1));
-/// assert_eq!(replies[0].status.remaining, 99, "what one refuses, the other is not charged for");
+/// assert_eq!(replies[0].status.remaining, 99, "a denied request charges no limit");
 /// # Ok::<(), tollgate_core::InvalidQuota>(())
 /// ```
 ///
 /// # Errors
-/// The first check that cannot be carried out at all, by its position; then nothing has changed.
+/// The position of the first check that cannot be carried out, and why. Then nothing has changed.
 pub fn decide_all(
     checks: &mut [StateCheck<'_>],
     now: Timestamp,
@@ -69,7 +69,7 @@ pub fn decide_all(
         let transition = check
             .limit
             .decide(check.state, now, check.op)
-            .map_err(|refused| (position, refused))?;
+            .map_err(|error| (position, error))?;
         outcome.add(transition.outcome);
         transitions.push(transition);
     }
@@ -77,7 +77,7 @@ pub fn decide_all(
         .iter_mut()
         .zip(transitions)
         .map(|(check, transition)| {
-            // An edit without an admission is a correction, which is due whatever the others say.
+            // An edit without an admission is a correction, which is stored whatever the other limits decide.
             let is_stored = outcome.is_admitted() || !transition.outcome.is_admitted();
             if let Some(edit) = transition.next.filter(|_| is_stored) {
                 check.state.apply(edit);

@@ -1,7 +1,7 @@
-//! Any algorithm behind one face: a limit, its state, an operation, an answer.
+//! Any algorithm behind one interface: a limit, its state, an operation, a transition.
 //!
-//! Stores keep [`State`] and carry out [`Edit`]s; transports and policies speak of [`Limit`]s and [`Op`]s. Nothing
-//! here decides: each call goes to the algorithm that does.
+//! Stores keep [`State`] and apply [`Edit`]s; transports and policies use [`Limit`]s and [`Op`]s. Nothing here decides: each call goes to
+//! the algorithm.
 //!
 //! Must not know: clocks, keys, stores.
 
@@ -17,9 +17,11 @@ pub use op::{Op, OpError};
 pub use quota::{Limit, Quota};
 pub use state::{Edit, State};
 
-/// The former name of [`StateCheck`]. It goes with the next release.
+/// The former name of [`StateCheck`]. The next release removes it.
 #[doc(hidden)]
+#[deprecated(note = "renamed to `StateCheck`")]
 pub type Check<'a> = StateCheck<'a>;
-/// The former name of [`LimitReply`]. It goes with the next release.
+/// The former name of [`LimitReply`]. The next release removes it.
 #[doc(hidden)]
+#[deprecated(note = "renamed to `LimitReply`")]
 pub type Answer = LimitReply;

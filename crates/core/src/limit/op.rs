@@ -1,4 +1,4 @@
-//! What may be asked of a limit, as data: the one definition that core, every store and every caller use.
+//! The operations on a limit, as data: the one definition that core, every store and every caller use.
 //!
 //! Must not know: how any operation is decided, where state is kept.
 
@@ -11,21 +11,21 @@ use crate::time::Nanos;
 
 /// One operation on one key of one limit.
 ///
-/// [`Limit::decide`](super::Limit::decide) carries out all but the operations on reservations: those need a ledger of
-/// ids beside the state, which only stores keep.
+/// [`Limit::decide`](super::Limit::decide) carries out all operations except those on reservations. These need a ledger of ids beside the
+/// state, which only stores have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Op {
     /// Spend this much, or nothing. A cost of zero is a peek.
     Spend(u64),
-    /// Spend as much of this as there is.
+    /// Spend as many of these units as are left.
     SpendUpTo(u64),
-    /// Say whether this much would be admitted; change nothing.
+    /// Report whether this cost would be admitted; change nothing.
     Peek(u64),
-    /// Spend this much whether or not it is there, down to the overdraft. Never denies.
+    /// Spend this much even if it is not left, down to the overdraft. Never denies.
     ChargeAlways(u64),
-    /// Spend this much and remember it under an id until it is settled, cancelled or expires after `hold`.
-    /// Repeating it under the same id answers as before and spends nothing.
+    /// Spend this much and record it under an id until it is settled, cancelled or expires after `hold`. Repeating it under the same id
+    /// replies as before and spends nothing.
     Reserve {
         /// The reservation.
         id: ReservationId,
@@ -34,27 +34,27 @@ pub enum Op {
         /// How long it may be settled downwards or cancelled.
         hold: Nanos,
     },
-    /// Correct a reservation to what it turned out to cost, once.
+    /// Correct a reservation to its real cost, once.
     SettleReserved {
         /// The reservation.
         id: ReservationId,
         /// The real cost.
         actual: u64,
     },
-    /// Give a reservation back, once.
+    /// Cancel a reservation, once.
     CancelReserved(ReservationId),
-    /// Correct a charge that the caller has the receipt of; zero gives it back.
+    /// Correct a charge by its receipt; zero refunds it.
     Settle {
         /// The charge.
         receipt: Receipt,
-        /// What it is to become.
+        /// The new cost.
         actual: u64,
     },
-    /// Give back units that nobody can show a receipt for.
+    /// Give back units without a receipt.
     Credit(u64),
-    /// Hold places of a concurrency limit under an id.
+    /// Acquire places of a concurrency limit under an id.
     Acquire {
-        /// Who holds them.
+        /// The id of the lease.
         id: LeaseId,
         /// How many.
         weight: u64,
@@ -65,12 +65,12 @@ pub enum Op {
     Release(LeaseId),
 }
 
-/// Why an operation cannot be carried out at all. It is not a denial: nothing was decided.
+/// Why an operation cannot be carried out. It is not a denial: nothing was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpError {
-    /// The algorithm does not know this operation: leases belong to concurrency limits, charges to all others, and
-    /// reservations to stores.
+    /// The algorithm does not have this operation. Leases belong to concurrency limits, charges to all other limits, and reservations to
+    /// stores.
     Unsupported,
     /// The lease to renew is not held: it was released, or it has expired.
     NotHeld,

@@ -1,6 +1,6 @@
-//! A compiled limit: one of the algorithms, and what its numbers count.
+//! A compiled limit: the quota of one algorithm, and the unit that it counts.
 //!
-//! Everything goes to the algorithm through one `match`. Must not know: how any of them answers.
+//! Every call goes to the algorithm through one `match`. Must not know: how any algorithm decides.
 
 use super::algorithm::{Algorithm, AlgorithmKind, RefillPeriod, StateSize, UsageScale};
 use super::op::{Op, OpError};
@@ -32,23 +32,23 @@ pub enum Quota {
     Concurrency(Concurrency),
 }
 
-/// Asks the algorithm that a quota is of: the only place where all of them are told apart.
+/// Calls the algorithm of a quota. This is the only place that matches on all of them.
 macro_rules! each {
-    ($quota:expr, $algorithm:ident => $answer:expr) => {
+    ($quota:expr, $algorithm:ident => $call:expr) => {
         match $quota {
-            Quota::TokenBucket($algorithm) => $answer,
-            Quota::LeakyBucket($algorithm) => $answer,
-            Quota::FixedWindow($algorithm) => $answer,
-            Quota::SlidingLog($algorithm) => $answer,
-            Quota::SlidingCounter($algorithm) => $answer,
-            Quota::Concurrency($algorithm) => $answer,
+            Quota::TokenBucket($algorithm) => $call,
+            Quota::LeakyBucket($algorithm) => $call,
+            Quota::FixedWindow($algorithm) => $call,
+            Quota::SlidingLog($algorithm) => $call,
+            Quota::SlidingCounter($algorithm) => $call,
+            Quota::Concurrency($algorithm) => $call,
         }
     };
 }
 
-/// A quota that may be of this algorithm.
+/// An algorithm whose quota can be taken out of a [`Quota`].
 trait Variant: Sized {
-    fn of(quota: &Quota) -> Option<&Self>;
+    fn from_quota(quota: &Quota) -> Option<&Self>;
 }
 
 macro_rules! variants {
@@ -64,7 +64,7 @@ macro_rules! variants {
             }
         }
         impl Variant for $algorithm {
-            fn of(quota: &Quota) -> Option<&Self> {
+            fn from_quota(quota: &Quota) -> Option<&Self> {
                 match quota {
                     Quota::$algorithm(quota) => Some(quota),
                     _ => None,
@@ -82,18 +82,18 @@ variants!(
     Concurrency
 );
 
-/// A quota and what it counts.
+/// A quota and the unit that it counts.
 ///
 /// ```
 /// use tollgate_core::limit::{Limit, Op, State};
-/// use tollgate_core::{Outcome, Rate, Timestamp, TokenBucket, QuotaUnit};
+/// use tollgate_core::{Outcome, QuotaUnit, Rate, Timestamp, TokenBucket};
 ///
-/// let limit = Limit::new(TokenBucket::at(Rate::per_minute(60_000)).build()?).counting(QuotaUnit::Bytes);
+/// let limit = Limit::new(TokenBucket::builder(Rate::per_minute(60_000)).build()?).with_unit(QuotaUnit::Bytes);
 /// let mut state = State::default();
 /// let now = Timestamp::from_secs(1);
-/// let answer = limit.decide(&state, now, Op::Spend(50_000)).unwrap();
-/// assert_eq!(answer.outcome, Outcome::Allow);
-/// state.apply(answer.next.unwrap());
+/// let transition = limit.decide(&state, now, Op::Spend(50_000)).unwrap();
+/// assert_eq!(transition.outcome, Outcome::Allow);
+/// state.apply(transition.next.unwrap());
 /// assert_eq!(limit.status(&state, now).remaining, 10_000);
 /// # Ok::<(), tollgate_core::InvalidQuota>(())
 /// ```
@@ -120,7 +120,7 @@ impl Limit {
         self
     }
 
-    /// What the limit's numbers count.
+    /// The unit that the limit counts.
     #[must_use]
     pub const fn unit(&self) -> QuotaUnit {
         self.unit
@@ -132,10 +132,10 @@ impl Limit {
         &self.quota
     }
 
-    /// Decides on an operation at `now`. Nothing changes until the answer's edit is applied to the state.
+    /// Decides on an operation at `now`. Nothing changes until the edit of the transition is applied to the state.
     ///
     /// # Errors
-    /// The algorithm does not know the operation, or the lease to renew is not held.
+    /// The algorithm does not have the operation, or the lease to renew is not held.
     pub fn decide(
         &self,
         state: &State,
@@ -145,66 +145,66 @@ impl Limit {
         each!(&self.quota, quota => quota.decide_op(state, now, op))
     }
 
-    /// What a client may be told about this state.
+    /// The status of this state for a client.
     #[must_use]
     pub fn status(&self, state: &State, now: Timestamp) -> QuotaStatus {
         each!(&self.quota, quota => quota.status_of(state, now))
     }
 }
 
-/// What stores, engines and transports ask beside decisions.
+/// Facts that stores, engines and transports need beside decisions.
 impl Limit {
-    /// Which algorithm it is.
+    /// The algorithm of the limit.
     #[must_use]
     pub fn algorithm_kind(&self) -> AlgorithmKind {
         each!(&self.quota, quota => quota.kind())
     }
 
-    /// The most units that it ever admits at once.
+    /// The most units that it admits at once.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         each!(&self.quota, quota => quota.capacity())
     }
 
-    /// The time in which all of it comes back; `None` for places, which come back when they are released.
+    /// The time in which the quota refills completely; `None` for concurrency limits, whose places come back on release.
     #[must_use]
     pub fn refill_period(&self) -> Option<RefillPeriod> {
         each!(&self.quota, quota => quota.refill_period())
     }
 
-    /// How long a state may matter after it was last charged.
+    /// How long a state still counts after its last charge.
     #[must_use]
     pub fn state_lifetime(&self) -> Nanos {
         each!(&self.quota, quota => quota.lifetime())
     }
 
-    /// How long a place is held that nobody releases; only concurrency limits have places.
+    /// How long a lease lasts that is not released; only concurrency limits have leases.
     #[must_use]
     pub fn lease_duration(&self) -> Option<Nanos> {
-        each!(&self.quota, quota => Algorithm::lease(quota))
+        each!(&self.quota, quota => Algorithm::lease_duration(quota))
     }
 
-    /// The token bucket whose arithmetic decides, where it is one: token buckets, leaky buckets and queues.
+    /// The token bucket whose arithmetic decides, if there is one: for token buckets, leaky buckets and queues.
     #[must_use]
     #[inline]
     pub fn bucket(&self) -> Option<&TokenBucket> {
         each!(&self.quota, quota => quota.bucket())
     }
 
-    /// The same, where what does not fit is denied. A queue asks to wait instead, so its future depends on who waits.
+    /// The same, if the limit denies what does not fit. A queue delays requests instead, so its future depends on the requests that wait.
     #[must_use]
     #[inline]
     pub fn denying_bucket(&self) -> Option<&TokenBucket> {
         each!(&self.quota, quota => quota.bucket().filter(|_| quota.kind() != AlgorithmKind::LeakyQueue))
     }
 
-    /// A bucket that admits no more than this limit, at once and in the long run. `None` where there is no such thing.
+    /// A bucket that admits no more than this limit, at once and in the long run. `None` if there is no such bucket.
     #[must_use]
     pub fn stricter_bucket(&self) -> Option<TokenBucket> {
         each!(&self.quota, quota => quota.stricter_bucket())
     }
 
-    /// How much room a state takes.
+    /// How much memory a state takes.
     #[must_use]
     #[inline]
     pub const fn state_size(&self) -> StateSize {
@@ -221,38 +221,38 @@ impl Limit {
         each!(&self.quota, quota => quota.state_from_pair(words))
     }
 
-    /// How the words of a state are read as use.
+    /// How a store reads the use of the quota from the words of a state.
     #[must_use]
     pub fn usage_scale(&self) -> UsageScale {
         each!(&self.quota, quota => quota.usage_scale())
     }
 
-    /// The same limit, accepting as much in a state that it shares with `other` as that does. One of another algorithm
-    /// shares nothing.
+    /// The same limit, which accepts as much in its state as `other` does, so that both can share it. Limits of different algorithms
+    /// share nothing.
     #[must_use]
     pub fn sharing_state_with(self, other: &Self) -> Self {
-        let quota = each!(self.quota, quota => match Variant::of(&other.quota) {
+        let quota = each!(self.quota, quota => match Variant::from_quota(&other.quota) {
             Some(other) => quota.share_state(other).into(),
             None => self.quota,
         });
         Self { quota, ..self }
     }
 
-    /// Whether it can decide on states that `old` has left: both are of one algorithm.
+    /// Whether it can decide on states that `old` has written: both have the same algorithm.
     #[must_use]
     pub fn can_read_state_of(&self, old: &Self) -> bool {
         core::mem::discriminant(&self.quota) == core::mem::discriminant(&old.quota)
     }
 
-    /// Whether states that `old` has left have to be [carried over](Self::carry_over) first.
+    /// Whether states that `old` has written have to be [carried over](Self::carry_over) first.
     #[must_use]
     pub fn has_to_carry_over(&self, old: &Self) -> bool {
-        each!(&self.quota, quota => Variant::of(&old.quota).is_some_and(|old| quota.has_to_carry_over(old)))
+        each!(&self.quota, quota => Variant::from_quota(&old.quota).is_some_and(|old| quota.has_to_carry_over(old)))
     }
 
-    /// How a state that `old` has left is changed for this limit to decide on. `None` if it stays as it is.
+    /// The edit that converts a state that `old` has written for this limit. `None` if the state stays as it is.
     #[must_use]
     pub fn carry_over(&self, old: &Self, state: &State, now: Timestamp) -> Option<Edit> {
-        each!(&self.quota, quota => quota.carry_over(Variant::of(&old.quota)?, state, now))
+        each!(&self.quota, quota => quota.carry_over(Variant::from_quota(&old.quota)?, state, now))
     }
 }

@@ -1,6 +1,6 @@
 //! The state of any algorithm, and how a decision changes it.
 //!
-//! Must not know: quotas, where states are kept.
+//! Must not know: quotas, where states are stored.
 
 use crate::concurrency::{LeaseEdit, LeaseSet};
 use crate::fixed_window::WindowState;
@@ -8,13 +8,13 @@ use crate::sliding_counter::CounterState;
 use crate::sliding_log::{Log, LogEdit};
 use crate::token_bucket::Tat;
 
-/// What one key of one limit has used. It comes in three sizes: a word, two words, or a collection.
+/// What one key has used of one limit. It has one of three sizes: a word, two words, or a collection.
 ///
-/// State of another algorithm than the limit's counts as none: changing the algorithm starts afresh.
+/// A state of another algorithm than the limit's counts as empty: changing the algorithm starts from zero.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum State {
-    /// Nothing is known: as if never used.
+    /// Never used.
     #[default]
     Empty,
     /// A token bucket or a leaky bucket: one word.
@@ -29,7 +29,7 @@ pub enum State {
     Leases(LeaseSet),
 }
 
-/// How a decision changes a state: replaces it, or edits a collection.
+/// How a decision changes a state: it replaces a state of words, or edits a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edit {
@@ -46,7 +46,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// What a state of two words becomes, in words. Nothing else is a pair of words, and becomes zeros.
+    /// The two words of the new state, if it has two words; zeros otherwise.
     #[must_use]
     #[inline]
     pub fn to_pair(self) -> [u64; 2] {
@@ -59,7 +59,7 @@ impl Edit {
 }
 
 impl State {
-    /// How many entries a collection has; none in a state of words.
+    /// The number of entries of a collection; zero for a state of words.
     #[must_use]
     pub fn entries(&self) -> usize {
         match self {
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Carries an edit out.
+    /// Applies an edit.
     pub fn apply(&mut self, edit: Edit) {
         match edit {
             Edit::Bucket(tat) => *self = Self::Bucket(tat),

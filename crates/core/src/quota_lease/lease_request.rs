@@ -1,97 +1,99 @@
-//! What a borrower asks of a lender in one call, and what it is answered. Must not know: how it is sent, who sends it, what is
-//! borrowed for.
+//! A lease request and the grant that answers it.
+//!
+//! Must not know: how a request is sent, who sends it, what the units are for.
 
 use super::leased_bucket::LeasedBucket;
 use crate::outcome::{Outcome, QuotaStatus};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
-/// The name of one slice, chosen by the node that asks for it. No two slices of one bucket ever have the same.
+/// The id of one lease, chosen by the node that requests it. No two leases of one bucket have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct QuotaLeaseId(pub u128);
 
-/// What has become of a slice.
+/// What a node has spent from a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseReport {
-    /// Which slice.
+    /// The lease.
     pub id: QuotaLeaseId,
-    /// Units of it that have been spent in all, whether or not they were reported before.
+    /// Total units spent from it, including those reported before.
     pub spent: u64,
-    /// How long ago the last of them was spent, at least. The way to the lender only adds to it.
+    /// The least time since the last of them was spent. The delay of the message only adds to it.
     pub last_spend_age: Nanos,
-    /// Nothing more will be spent of it: the rest goes back.
+    /// Whether nothing more will be spent from it, so that its unspent units go back.
     pub is_last: bool,
 }
 
-/// A wish for a slice.
+/// The lease that a node requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseSpec {
-    /// What to call it. Asking again under the same id lends nothing more.
+    /// Its id. A repeated request under the same id grants nothing more.
     pub id: QuotaLeaseId,
-    /// With less than this nothing is lent. Nothing is less than one block.
+    /// The broker grants nothing if it has fewer units than this, or less than one block.
     pub min_units: u64,
-    /// The most units that are of use.
+    /// The most units that the node can use.
     pub max_units: u64,
-    /// When the lender may write it off, counted from the grant.
+    /// Time from the grant to the expiry at the broker.
     pub duration: Nanos,
 }
 
-/// One call: reports first, then a decision on the spot, then a new slice.
+/// One call to a broker, which applies the reports, then decides on the direct cost, then grants the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LeaseRequest<'a> {
-    /// What has become of earlier slices.
+    /// Reports of earlier leases.
     pub reports: &'a [LeaseReport],
-    /// Units to be spent at once, at the lender and from no slice. Zero asks for nothing. If they are denied, nothing is lent.
+    /// Units to spend from the bucket itself and from no lease. Zero spends nothing. If they are denied, no lease is granted.
     pub direct_cost: u64,
-    /// A slice to be lent.
+    /// The lease to grant, if any.
     pub lease: Option<LeaseSpec>,
 }
 
-/// What came of an errand.
+/// The reply to a [`LeaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// What was decided on the spot; [`Outcome::Allow`] if nothing was asked.
+    /// The decision on the direct cost; [`Outcome::Allow`] if that is zero.
     pub direct_outcome: Outcome,
-    /// Units that were lent, whole blocks. Under an id that is known, what was lent then.
+    /// Units granted, in whole blocks. For a known id, the units of the first grant.
     pub units: u64,
-    /// How long they are lent for, counted from when the errand was first sent.
+    /// How long the lease lasts, counted from when the request was first sent.
     pub duration: Nanos,
-    /// If nothing was lent: time until the least would be there, if nobody reports or returns anything meanwhile; zero if it
-    /// never will be. If something was: time until there is another block, should that be spent at once; zero if it is there.
+    /// Time after which another request makes sense. If nothing was granted: until `min_units` are left, provided that no node reports or
+    /// returns units meanwhile; zero if that never happens. If units were granted: until another block is left, provided that they are
+    /// spent at once; zero if it is left now.
     pub retry_after: Nanos,
-    /// Where the lender stands afterwards.
+    /// The status of the bucket after the call.
     pub status: QuotaStatus,
 }
 
 impl LeasedBucket {
-    /// Runs an errand at `now`.
+    /// Handles a request at `now`.
     pub fn handle(
         &mut self,
         quota: &TokenBucket,
         now: Timestamp,
-        errand: &LeaseRequest<'_>,
+        request: &LeaseRequest<'_>,
     ) -> LeaseGrant {
-        self.write_off(quota, now);
-        for report in errand.reports {
+        self.charge_expired(quota, now);
+        for report in request.reports {
             self.apply_report(quota, now, report);
         }
-        let spend = match errand.direct_cost {
+        let direct_outcome = match request.direct_cost {
             0 => Outcome::Allow,
             cost => self.decide(quota, now, cost),
         };
         let (mut units, mut retry_after) = (0, Nanos::ZERO);
-        let wanted = errand.lease.filter(|_| spend.is_admitted());
-        if let Some(want) = wanted {
-            units = self.grant(quota, now, &want);
+        let lease = request.lease.filter(|_| direct_outcome.is_admitted());
+        if let Some(spec) = lease {
+            units = self.grant(quota, now, &spec);
             retry_after = match units {
-                0 => self.time_until_fits(quota, now, want.min_units.max(quota.block())),
-                _ => self.next_block(quota, now),
+                0 => self.time_until_fits(quota, now, spec.min_units.max(quota.block())),
+                _ => self.time_until_next_block(quota, now),
             };
         }
         LeaseGrant {
-            direct_outcome: spend,
+            direct_outcome,
             units,
-            duration: wanted.map_or(Nanos::ZERO, |want| want.duration),
+            duration: lease.map_or(Nanos::ZERO, |spec| spec.duration),
             retry_after,
             status: self.status(quota, now),
         }

@@ -1,22 +1,22 @@
-//! Lending parts of one token bucket to nodes that then decide by themselves.
+//! Leases of parts of one token bucket, so that nodes can decide locally.
 //!
-//! A node takes a *slice* in advance and spends it without asking. What is out on loan is taken off the bucket's
-//! capacity, so what the bucket itself admits and what all slices hold never exceed the quota together, whatever is
-//! lost, late, repeated or dead; the price is that a slice nobody spends admits less. [`Book`] is the lender's side, kept
-//! where the bucket is kept. [`Slice`] is the borrower's. An [`Errand`] is what one of them sends to the other.
+//! A node takes a *lease* of units and spends them without asking again. The bucket subtracts leased units from its capacity. So what the
+//! bucket admits and what all leases hold never exceed the quota together, even if messages are lost, late or repeated, or nodes crash.
+//! The price: units of a lease that are not spent are admitted nowhere. [`LeasedBucket`] is the broker's side, stored where the bucket
+//! is. [`LocalLease`] is the node's side. A node sends a [`LeaseRequest`] and gets a [`LeaseGrant`].
 //!
-//! - A grant changes only what is outstanding.
-//! - A report says how much of a slice has been spent in all, and how long ago at least; what the lender had not yet heard
-//!   of moves from what is outstanding to the bucket's debt, as if spent then. Saying it again changes nothing, so a report
-//!   that may have been lost is simply repeated.
-//! - The last report of a slice also gives its rest back.
-//! - A slice that expires counts as spent at its expiry, for its holder may have spent it and died.
+//! - A grant changes only the outstanding units.
+//! - A report carries the total units spent from a lease, and the least time since the last of them was spent. The broker moves units
+//!   that are new to it from the outstanding units to the debt of the bucket, as if spent at that time. Repeating a report changes
+//!   nothing, so a node simply repeats a report that may be lost.
+//! - The last report of a lease also returns its unspent units.
+//! - A lease that expires counts as spent at its expiry, because the node may have spent it and crashed.
 //!
-//! The borrower counts its slice's life from before it first asked, less a margin for clocks that run at different speeds,
-//! so it always stops before the lender has written the slice off. Reports carry spans of time and never instants, so it
-//! does not matter what time it is anywhere.
+//! The node counts the duration of its lease from before it first sent the request, less a margin for clocks that run at different
+//! speeds. So it always stops before the broker charges the lease as expired. Reports carry spans of time and no instants, so clocks need
+//! not agree.
 //!
-//! Must not know: networks, Redis, clocks, how much a node should ask for (see [`share`](crate::share)).
+//! Must not know: networks, Redis, clocks, how many units a node should request (see [`fair_share`](crate::fair_share)).
 
 mod lease_request;
 mod leased_bucket;

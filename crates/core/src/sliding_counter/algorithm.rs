@@ -1,6 +1,6 @@
-//! What the rest of the workspace asks of a sliding window counter.
+//! The [`Algorithm`] implementation of the sliding window counter.
 //!
-//! Must not know: who asks, other algorithms.
+//! Must not know: callers, other algorithms.
 
 use super::{CounterState, SlidingCounter};
 use crate::limit::algorithm::{Algorithm, decide_charge};
@@ -30,14 +30,14 @@ impl Algorithm for SlidingCounter {
         Some(RefillPeriod::Span(self.window()))
     }
 
-    /// The window before the current one counts too.
+    /// The previous window counts too.
     fn lifetime(&self) -> Nanos {
         self.window().saturating_add(self.window())
     }
 
-    /// The state stores when its window began, so it counts for two windows after that.
+    /// The state holds the start of its window, so it counts for two windows after that.
     fn usage_scale(&self) -> UsageScale {
-        UsageScale::of_units(self.limit(), self.lifetime())
+        UsageScale::from_units(self.limit(), self.lifetime())
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {
@@ -61,7 +61,7 @@ impl Algorithm for SlidingCounter {
 }
 
 impl CounterState {
-    /// The state in two words: when the window began, and both counts.
+    /// The state in two words: the start of the window, and both counts.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 2] {
         let counts = (u64::from(self.previous) << 32) | u64::from(self.current);

@@ -1,5 +1,5 @@
-//! Deciding on two counters. With e ticks gone of a window of W, a cost n is admitted while
-//! `prev · (W − e) + (cur + n) · W ≤ L · W`, and the wait until it is follows by solving the same line for e.
+//! Decides on two counters. With e ticks of a window of W elapsed, a cost n is admitted while `prev · (W − e) + (cur + n) · W ≤ L · W`.
+//! Solving the same inequality for e gives the wait.
 
 use super::{CounterState, SlidingCounter};
 use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
@@ -15,30 +15,30 @@ impl SlidingCounter {
     ) -> Transition<CounterState> {
         let rolled = self.roll(state, now);
         let Some(cost32) = u32::try_from(cost).ok().filter(|cost| *cost <= self.limit) else {
-            return self.unspent(state, now, Outcome::Never);
+            return self.charge_nothing(state, now, Outcome::Never);
         };
         if cost32 == 0 {
-            return self.unspent(state, now, Outcome::Allow);
+            return self.charge_nothing(state, now, Outcome::Allow);
         }
         if self.fits(rolled, now, cost32) {
-            return spent(rolled, now, cost32);
+            return charge(rolled, now, cost32);
         }
         let retry_after = self.time_until_fits(rolled, now, cost32);
-        self.unspent(state, now, Outcome::Deny { retry_after })
+        self.charge_nothing(state, now, Outcome::Deny { retry_after })
     }
 
-    /// Spends as much of `most` units as there is, down to one; denies only where there is not even that.
+    /// Spends as many of `most` units as are left, at least one; denies if not even one is left.
     pub fn decide_up_to(
         &self,
         state: CounterState,
         now: Timestamp,
         most: u64,
     ) -> Transition<CounterState> {
-        let there = self.status(state, now).remaining;
-        self.decide(state, now, most.min(there.max(1)))
+        let available = self.status(state, now).remaining;
+        self.decide(state, now, most.min(available.max(1)))
     }
 
-    /// Spends `cost` units whether or not they are there, up to the overdraft.
+    /// Spends `cost` units even if they are not left, up to the overdraft.
     pub fn charge_always(
         &self,
         state: CounterState,
@@ -48,13 +48,13 @@ impl SlidingCounter {
         let rolled = self.roll(state, now);
         let room = u64::from(self.saturation).saturating_sub(self.estimate(rolled, now));
         match u32::try_from(cost.min(room)) {
-            Ok(charged) if charged > 0 => spent(rolled, now, charged),
-            _ => self.unspent(state, now, Outcome::Allow),
+            Ok(charged) if charged > 0 => charge(rolled, now, charged),
+            _ => self.charge_nothing(state, now, Outcome::Allow),
         }
     }
 
-    /// Corrects an earlier charge to what the work turned out to cost. More is charged now; less comes back into
-    /// the window it was charged to, where it weighs what it weighs now, and nowhere else.
+    /// Corrects an earlier charge to the real cost. A higher cost is charged now. A lower cost is refunded to the window of the charge
+    /// and to no other, at the weight that this window has now.
     pub fn settle(
         &self,
         state: CounterState,
@@ -73,10 +73,10 @@ impl SlidingCounter {
         } else if receipt.mark.saturating_add(self.length()) == rolled.start {
             next.previous = rolled.previous.saturating_sub(surplus);
         }
-        self.lowered(state, now, rolled, next)
+        self.reduce_count(state, now, rolled, next)
     }
 
-    /// Gives a charge back: settles it at nothing.
+    /// Refunds a charge: settles it at zero.
     pub fn refund(
         &self,
         state: CounterState,
@@ -86,7 +86,7 @@ impl SlidingCounter {
         self.settle(state, now, receipt, 0)
     }
 
-    /// Gives back `amount` units that nobody can show a receipt for: from the current window, then the previous.
+    /// Gives back `amount` units without a receipt: from the current window, then from the previous one.
     pub fn credit(
         &self,
         state: CounterState,
@@ -103,10 +103,10 @@ impl SlidingCounter {
                 .saturating_sub(amount.saturating_sub(from_current)),
             current: rolled.current.saturating_sub(from_current),
         };
-        self.lowered(state, now, rolled, next)
+        self.reduce_count(state, now, rolled, next)
     }
 
-    /// What a client may be told about this state.
+    /// The status of this state for a client.
     #[must_use]
     pub fn status(&self, state: CounterState, now: Timestamp) -> QuotaStatus {
         let rolled = self.roll(state, now);
@@ -131,8 +131,8 @@ impl SlidingCounter {
         }
     }
 
-    /// The state to continue with when `old` is replaced by this quota. A window of another length cannot weigh
-    /// the old counters, so what they estimate now, rounded up, becomes the current count.
+    /// Converts a state when this quota replaces `old`. A window of another length cannot weight the old counters, so their estimate at
+    /// `now`, rounded up, becomes the current count.
     #[must_use]
     pub fn convert_state(&self, old: &Self, state: CounterState, now: Timestamp) -> CounterState {
         let rolled = old.roll(state, now);
@@ -140,16 +140,17 @@ impl SlidingCounter {
             return rolled;
         }
         CounterState {
-            start: self.start_of(now),
+            start: self.window_start(now),
             previous: 0,
             current: saturate(old.estimate(rolled, now)),
         }
     }
 
-    /// The state as it stands at `now`: windows that have passed moved along, counts within the ceiling. A start
-    /// that lies ahead means that the clock went back: the counts are kept and the window starts anew at `now`, so
-    /// that the previous one weighs in full. Were the start moved to a whole multiple of the window, a step back over
-    /// its edge would find the previous window almost faded, and mint what it held.
+    /// The state at `now`: elapsed windows moved along, counts within the ceiling.
+    ///
+    /// A start that lies ahead means that the clock went back. Then the counts are kept and the window starts anew at `now`, so that the
+    /// previous window has its full weight. If the start moved to a multiple of the window instead, a step back over the edge of a window
+    /// would find the previous window almost faded and admit its count again.
     fn roll(&self, state: CounterState, now: Timestamp) -> CounterState {
         let previous = state.previous.min(self.ceiling);
         let current = state.current.min(self.ceiling);
@@ -176,19 +177,19 @@ impl SlidingCounter {
             }
         } else {
             CounterState {
-                start: self.start_of(now),
+                start: self.window_start(now),
                 previous: 0,
                 current: 0,
             }
         }
     }
 
-    fn start_of(&self, now: Timestamp) -> u64 {
+    fn window_start(&self, now: Timestamp) -> u64 {
         let begun = now.as_nanos().checked_rem(self.length()).unwrap_or(0);
         now.as_nanos().saturating_sub(begun)
     }
 
-    /// Ticks of the current window that are still to come.
+    /// The remaining ticks of the current window.
     fn ticks_left(&self, rolled: CounterState, now: Timestamp) -> u64 {
         let gone = now.as_nanos().saturating_sub(rolled.start) / self.tick;
         self.window.get().saturating_sub(gone)
@@ -207,7 +208,7 @@ impl SlidingCounter {
         weighted <= product(room, self.window.get())
     }
 
-    /// What has been spent in the last window's length, as estimated, rounded up.
+    /// The estimated units spent in the last window length, rounded up.
     fn estimate(&self, rolled: CounterState, now: Timestamp) -> u64 {
         let weighted = product(rolled.previous, self.ticks_left(rolled, now));
         weighted
@@ -215,8 +216,8 @@ impl SlidingCounter {
             .saturating_add(u64::from(rolled.current))
     }
 
-    /// Time until the cost fits if nothing else arrives: in this window as the previous one fades, else in the
-    /// next as this one does.
+    /// Time until the cost fits if nothing else arrives: in this window as the previous one fades, otherwise in the next as this one
+    /// fades.
     fn time_until_fits(&self, rolled: CounterState, now: Timestamp, cost: u32) -> Nanos {
         let room = self.limit.saturating_sub(cost);
         let (fading, allowed, from) = match room.checked_sub(rolled.current) {
@@ -233,8 +234,8 @@ impl SlidingCounter {
         Nanos::from_nanos(at.saturating_sub(now.as_nanos()))
     }
 
-    /// Nothing is charged; the state is stored only if it had to be corrected.
-    fn unspent(
+    /// Charges nothing; stores the state only if it had to be corrected.
+    fn charge_nothing(
         &self,
         state: CounterState,
         now: Timestamp,
@@ -250,7 +251,7 @@ impl SlidingCounter {
         }
     }
 
-    fn lowered(
+    fn reduce_count(
         &self,
         state: CounterState,
         now: Timestamp,
@@ -258,7 +259,7 @@ impl SlidingCounter {
         next: CounterState,
     ) -> Transition<CounterState> {
         if next == rolled {
-            return self.unspent(state, now, Outcome::Allow);
+            return self.charge_nothing(state, now, Outcome::Allow);
         }
         let receipt = Receipt::empty(now);
         Transition {
@@ -269,7 +270,7 @@ impl SlidingCounter {
     }
 }
 
-fn spent(rolled: CounterState, now: Timestamp, cost: u32) -> Transition<CounterState> {
+fn charge(rolled: CounterState, now: Timestamp, cost: u32) -> Transition<CounterState> {
     let next = CounterState {
         current: rolled.current.saturating_add(cost),
         ..rolled
@@ -340,10 +341,10 @@ mod tests {
         assert_eq!(denied.next, Some(moved));
     }
 
-    /// Found by a property: 100 in one minute, one more early in the next, then the clock steps back by less than a
-    /// second, over the edge between them. The previous minute used to count as faded, and 99 more were admitted.
+    /// Regression, found by a property: 100 in one minute, one more early in the next, then the clock steps back by less than a second
+    /// over the edge between them. The previous minute counted as faded, and 99 more were admitted.
     #[test]
-    fn a_small_step_back_over_the_edge_of_a_window_mints_nothing() {
+    fn a_small_step_back_over_the_edge_of_a_window_admits_nothing_more() {
         let quota = quota(100);
         let full = quota.decide(
             CounterState::default(),
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_window_length_inherits_the_estimate() {
+    fn a_new_window_length_takes_over_the_estimate() {
         let state = CounterState {
             start: MINUTE,
             previous: 80,
@@ -369,9 +370,9 @@ mod tests {
         };
         let now = Timestamp::from_nanos(MINUTE + 42_000_000_000);
         let hourly = SlidingCounter::builder(1_000, Nanos::HOUR).build().unwrap();
-        let inherited = hourly.convert_state(&quota(100), state, now);
+        let converted = hourly.convert_state(&quota(100), state, now);
         assert_eq!(
-            inherited,
+            converted,
             CounterState {
                 start: 0,
                 previous: 0,

@@ -1,12 +1,11 @@
-//! Sliding window counter: two counters that estimate a log.
+//! Sliding window counter: two counters that estimate a sliding log.
 //!
-//! The previous window's count is weighted by how much of it still overlaps the last window's length, the current
-//! one counts in full: `prev · (W − e) / W + cur`. Constant memory and no boundary to exploit. It assumes that the
-//! previous window's traffic was evenly spread; how wrong that is on real traffic is measured in
-//! `docs/accuracy.md`.
+//! The previous window's count is weighted by how much of it still overlaps the last window length; the current count has full weight:
+//! `prev · (W − e) / W + cur`. It needs constant memory and has no boundary to exploit. It assumes that the traffic of the previous
+//! window was evenly spread; `docs/accuracy.md` measures the error on real traffic.
 //!
-//! Pure integers: both sides of the comparison are multiplied by the window, and the clock is coarse enough that
-//! their products stay below 2^52, which a Redis script can compute as exactly as this code.
+//! All arithmetic is on integers: both sides of the comparison are multiplied by the window. The tick is coarse enough that the products
+//! stay below 2^52, so that a Redis script computes them as exactly as this code.
 //!
 //! Must not know: clocks, keys, stores.
 
@@ -16,13 +15,13 @@ mod quota;
 
 pub use quota::{SlidingCounter, SlidingCounterBuilder};
 
-/// The state of a sliding window counter. The default is a window that passed long ago: nothing spent.
+/// The state of a sliding window counter. The default is a window that ended long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CounterState {
     /// When the current window began, in nanoseconds since 1970.
     pub start: u64,
-    /// What was spent in the window before it, in units.
+    /// Units spent in the window before it.
     pub previous: u32,
-    /// What has been spent in the current window, in units.
+    /// Units spent in the current window.
     pub current: u32,
 }

@@ -1,4 +1,4 @@
-//! Building a sliding window counter: the limit, the window, and a clock coarse enough to multiply them.
+//! Builds a sliding window counter: the limit, the window, and a tick coarse enough to multiply them.
 
 use core::num::NonZeroU64;
 
@@ -14,7 +14,7 @@ const MAX_PRODUCT: u64 = 1 << 52;
 /// use tollgate_core::{CounterState, Nanos, Outcome, SlidingCounter, Timestamp};
 ///
 /// // 70 % into the window, 80 before and 30 now: 80 · 0.30 + 30 = 54 of 100.
-/// let quota = SlidingCounter::of(100, Nanos::MINUTE).build()?;
+/// let quota = SlidingCounter::builder(100, Nanos::MINUTE).build()?;
 /// let state = CounterState { start: 60_000_000_000, previous: 80, current: 30 };
 /// let now = Timestamp::from_secs(102);
 /// assert_eq!(quota.status(state, now).remaining, 46);
@@ -57,7 +57,7 @@ impl SlidingCounter {
         self.saturation
     }
 
-    /// The window in force: the asked one, rounded up to whole ticks.
+    /// The window in force: the requested one, rounded up to whole ticks.
     #[must_use]
     pub const fn window(&self) -> Nanos {
         Nanos::from_nanos(self.length())
@@ -69,7 +69,7 @@ impl SlidingCounter {
         Nanos::from_nanos(self.tick.get())
     }
 
-    /// The largest count that state may hold. Anything beyond is brought back to it.
+    /// The largest count that a state may hold. Larger counts are lowered to it.
     #[must_use]
     pub const fn ceiling(&self) -> u32 {
         self.ceiling
@@ -98,9 +98,8 @@ impl SlidingCounterBuilder {
         self
     }
 
-    /// Accepts counts in the state up to this many units even if that is beyond the limit and the overdraft: the
-    /// largest over all quotas that decide on the same state. They also share a resolution then, because it
-    /// follows from the ceiling.
+    /// Accepts counts in the state up to this many units, even beyond the limit and the overdraft. Pass the largest over all quotas that
+    /// decide on the same state. They then share a resolution too, because it follows from the ceiling.
     pub const fn ceiling(mut self, units: u64) -> Self {
         self.ceiling = units;
         self
@@ -150,8 +149,8 @@ impl SlidingCounterBuilder {
     }
 }
 
-/// The window in ticks of the smallest power of ten of nanoseconds with which no product can exceed the most. Counts
-/// have 32 bits, so at least a million ticks remain and rounding the window up adds at most a millionth.
+/// The window in ticks, and the tick: the smallest power of ten of nanoseconds with which no product exceeds [`MAX_PRODUCT`]. Counts have
+/// 32 bits, so at least a million ticks remain, and rounding the window up adds at most a millionth.
 fn ticks(window: Nanos, ceiling: u32) -> (NonZeroU64, NonZeroU64) {
     let most_ticks = MAX_PRODUCT / NonZeroU64::from(non_zero(ceiling));
     let mut tick = 1_u64;

@@ -1,6 +1,6 @@
-//! What the rest of the workspace asks of a sliding window log.
+//! The [`Algorithm`] implementation of the sliding window log.
 //!
-//! Must not know: who asks, other algorithms.
+//! Must not know: callers, other algorithms.
 
 use super::SlidingLog;
 use crate::limit::algorithm::{Algorithm, decide_charge};
@@ -35,7 +35,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn usage_scale(&self) -> UsageScale {
-        UsageScale::of_units(self.limit(), Nanos::ZERO)
+        UsageScale::from_units(self.limit(), Nanos::ZERO)
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {

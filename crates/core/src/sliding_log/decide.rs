@@ -1,22 +1,22 @@
-//! Deciding on a log: count what is still in the window; if too much, find the entry whose leaving makes room.
+//! Decides on a log: counts the entries in the window. If available are too many, it finds the entry whose leaving makes room.
 
 use super::SlidingLog;
-use super::log::{Change, Log, LogEdit};
+use super::log::{Log, LogChange, LogEdit};
 use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 /// A log as one decision sees it.
-struct View {
+struct LogView {
     /// Now, in microseconds.
     now: u64,
     /// How many of the oldest entries no window needs any more.
-    forget: usize,
+    drop_count: usize,
     /// How many of the oldest entries have left this window.
-    gone: usize,
+    expired: usize,
     /// Blocks in this window.
     used: u64,
     /// Whether entries lie ahead of now.
-    ahead: bool,
+    is_ahead: bool,
 }
 
 impl SlidingLog {
@@ -25,35 +25,35 @@ impl SlidingLog {
         let blocks = self.blocks(cost);
         let view = self.view(log, now);
         if blocks > self.limit {
-            return unspent(&view, now, Outcome::Never);
+            return charge_nothing(&view, now, Outcome::Never);
         }
         if blocks == 0 {
-            return unspent(&view, now, Outcome::Allow);
+            return charge_nothing(&view, now, Outcome::Allow);
         }
         let excess = view.used.saturating_add(blocks).saturating_sub(self.limit);
         if excess > 0 {
-            let retry_after = self.time_until_gone(log, &view, now, excess);
-            return unspent(&view, now, Outcome::Deny { retry_after });
+            let retry_after = self.time_until_room(log, &view, now, excess);
+            return charge_nothing(&view, now, Outcome::Deny { retry_after });
         }
-        spent(&view, now, blocks, cost)
+        charge(&view, now, blocks, cost)
     }
 
-    /// Spends as much of `most` units as there is, down to one block; denies only where there is not even that.
+    /// Spends as many of `most` units as are left, at least one block; denies if not even one block is left.
     pub fn decide_up_to(&self, log: &Log, now: Timestamp, most: u64) -> Transition<LogEdit> {
-        let there = self.status(log, now).remaining;
-        self.decide(log, now, most.min(there.max(self.block.get())))
+        let available = self.status(log, now).remaining;
+        self.decide(log, now, most.min(available.max(self.block.get())))
     }
 
-    /// Spends `cost` units whether or not they are there, up to the overdraft.
+    /// Spends `cost` units even if they are not left, up to the overdraft.
     pub fn charge_always(&self, log: &Log, now: Timestamp, cost: u64) -> Transition<LogEdit> {
         let view = self.view(log, now);
         let blocks = self
             .blocks(cost)
             .min(self.saturation.saturating_sub(view.used));
         if blocks == 0 {
-            return unspent(&view, now, Outcome::Allow);
+            return charge_nothing(&view, now, Outcome::Allow);
         }
-        spent(
+        charge(
             &view,
             now,
             blocks,
@@ -61,8 +61,8 @@ impl SlidingLog {
         )
     }
 
-    /// Corrects an earlier charge to what the work turned out to cost. More is charged now; less comes back from
-    /// the entry that was charged, if it is still there.
+    /// Corrects an earlier charge to the real cost. A higher cost is charged now. A lower cost is refunded from the entry of the charge,
+    /// if it is still available.
     pub fn settle(
         &self,
         log: &Log,
@@ -70,37 +70,37 @@ impl SlidingLog {
         receipt: &Receipt,
         actual: u64,
     ) -> Transition<LogEdit> {
-        let (charged, owed) = (self.blocks(receipt.cost), self.blocks(actual));
-        if owed > charged {
-            let more = owed
-                .saturating_sub(charged)
+        let (charged_blocks, actual_blocks) = (self.blocks(receipt.cost), self.blocks(actual));
+        if actual_blocks > charged_blocks {
+            let more = actual_blocks
+                .saturating_sub(charged_blocks)
                 .saturating_mul(self.block.get());
             return self.charge_always(log, now, more);
         }
-        let blocks = charged.saturating_sub(owed);
-        self.taken_back(
+        let blocks = charged_blocks.saturating_sub(actual_blocks);
+        self.refund_blocks(
             log,
             now,
             blocks,
-            Change::TakeBackAt {
+            LogChange::TakeBackAt {
                 at: receipt.mark,
                 blocks,
             },
         )
     }
 
-    /// Gives a charge back: settles it at nothing.
+    /// Refunds a charge: settles it at zero.
     pub fn refund(&self, log: &Log, now: Timestamp, receipt: &Receipt) -> Transition<LogEdit> {
         self.settle(log, now, receipt, 0)
     }
 
-    /// Gives back `amount` units that nobody can show a receipt for, from the newest entries.
+    /// Gives back `amount` units without a receipt, from the newest entries.
     pub fn credit(&self, log: &Log, now: Timestamp, amount: u64) -> Transition<LogEdit> {
         let blocks = amount / self.block;
-        self.taken_back(log, now, blocks, Change::TakeNewest(blocks))
+        self.refund_blocks(log, now, blocks, LogChange::TakeNewest(blocks))
     }
 
-    /// What a client may be told about this log.
+    /// The status of this log for a client.
     #[must_use]
     pub fn status(&self, log: &Log, now: Timestamp) -> QuotaStatus {
         let view = self.view(log, now);
@@ -127,33 +127,33 @@ impl SlidingLog {
         }
     }
 
-    fn view(&self, log: &Log, now: Timestamp) -> View {
+    fn view(&self, log: &Log, now: Timestamp) -> LogView {
         let now = now.as_nanos() / 1_000;
-        let mut view = View {
+        let mut view = LogView {
             now,
-            forget: 0,
-            gone: 0,
+            drop_count: 0,
+            expired: 0,
             used: log.total(),
-            ahead: log.is_ahead_of(now),
+            is_ahead: log.is_ahead_of(now),
         };
         for entry in log.entries() {
             if entry.at.saturating_add(self.window) > now {
                 break;
             }
             view.used = view.used.saturating_sub(entry.blocks);
-            view.gone = view.gone.saturating_add(1);
+            view.expired = view.expired.saturating_add(1);
             if entry.at.saturating_add(self.retention) <= now {
-                view.forget = view.forget.saturating_add(1);
+                view.drop_count = view.drop_count.saturating_add(1);
             }
         }
         view
     }
 
     /// Time until entries of at least `excess` blocks have left the window.
-    fn time_until_gone(&self, log: &Log, view: &View, now: Timestamp, excess: u64) -> Nanos {
+    fn time_until_room(&self, log: &Log, view: &LogView, now: Timestamp, excess: u64) -> Nanos {
         let mut left = 0_u64;
         let mut leaves = Nanos::ZERO;
-        for entry in log.entries().skip(view.gone) {
+        for entry in log.entries().skip(view.expired) {
             left = left.saturating_add(entry.blocks);
             leaves = self.leaves_after(entry.at, view, now);
             if left >= excess {
@@ -163,25 +163,25 @@ impl SlidingLog {
         leaves
     }
 
-    /// Time until an entry charged at this microsecond leaves. One that lies ahead of now counts as charged now.
-    fn leaves_after(&self, at: u64, view: &View, now: Timestamp) -> Nanos {
+    /// Time until an entry of this microsecond leaves. An entry ahead of now counts as charged now.
+    fn leaves_after(&self, at: u64, view: &LogView, now: Timestamp) -> Nanos {
         let leaves = Nanos::from_micros(at.min(view.now).saturating_add(self.window));
         leaves.saturating_sub(Nanos::from_nanos(now.as_nanos()))
     }
 
-    fn taken_back(
+    fn refund_blocks(
         &self,
         log: &Log,
         now: Timestamp,
         blocks: u64,
-        change: Change,
+        change: LogChange,
     ) -> Transition<LogEdit> {
         let view = self.view(log, now);
         if blocks == 0 || view.used == 0 {
-            return unspent(&view, now, Outcome::Allow);
+            return charge_nothing(&view, now, Outcome::Allow);
         }
         let edit = LogEdit {
-            forget: view.forget,
+            drop_count: view.drop_count,
             now: view.now,
             change,
         };
@@ -194,11 +194,11 @@ impl SlidingLog {
     }
 }
 
-fn spent(view: &View, now: Timestamp, blocks: u64, cost: u64) -> Transition<LogEdit> {
+fn charge(view: &LogView, now: Timestamp, blocks: u64, cost: u64) -> Transition<LogEdit> {
     let edit = LogEdit {
-        forget: view.forget,
+        drop_count: view.drop_count,
         now: view.now,
-        change: Change::Charge(blocks),
+        change: LogChange::Charge(blocks),
     };
     let receipt = Receipt {
         cost,
@@ -212,17 +212,17 @@ fn spent(view: &View, now: Timestamp, blocks: u64, cost: u64) -> Transition<LogE
     }
 }
 
-/// Nothing is charged; the log is edited only if entries lie ahead of now.
-fn unspent(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LogEdit> {
+/// Charges nothing; edits the log only if entries lie ahead of now.
+fn charge_nothing(view: &LogView, now: Timestamp, outcome: Outcome) -> Transition<LogEdit> {
     let edit = LogEdit {
-        forget: view.forget,
+        drop_count: view.drop_count,
         now: view.now,
-        change: Change::Nothing,
+        change: LogChange::Nothing,
     };
     let receipt = Receipt::empty(now);
     Transition {
         outcome,
-        next: view.ahead.then_some(edit),
+        next: view.is_ahead.then_some(edit),
         receipt,
     }
 }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_keeps_the_count_and_locks_nobody_out() {
+    fn a_clock_that_goes_back_keeps_the_count_and_locks_no_client_out() {
         let quota = SlidingLog::builder(1, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();
         charge(&quota, &mut log, Timestamp::from_secs(1_000), 1);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_clock_gone_back_left_ahead_becomes_one_entry() {
+    fn entries_ahead_of_a_clock_that_went_back_become_one() {
         let quota = SlidingLog::builder(10, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();
         for (second, cost) in [(10, 1), (20, 2), (30, 3)] {
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(
             long.status(&log, Timestamp::from_secs(20)).remaining,
             0,
-            "nothing was forgotten"
+            "no entry was dropped"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The log itself: bounded entries in order of time, and the one way to change them.
+//! The log: bounded entries in order of time, with one way to change them.
 
 use alloc::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub struct LogEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Log {
     entries: VecDeque<LogEntry>,
-    /// The sum over all entries, kept so that a decision need not add them up.
+    /// The sum over all entries, so that a decision need not add them up.
     total: u64,
 }
 
@@ -25,29 +25,29 @@ pub struct Log {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEdit {
     /// How many of the oldest entries no window needs any more.
-    pub(super) forget: usize,
-    /// The instant of the decision, in microseconds: entries that lie ahead of it are brought back to it.
+    pub(super) drop_count: usize,
+    /// The instant of the decision, in microseconds. Entries that lie ahead of it are moved back to it.
     pub(super) now: u64,
-    pub(super) change: Change,
+    pub(super) change: LogChange,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum LogChange {
     Nothing,
-    /// Remember so many blocks at the instant of the decision.
+    /// Add this many blocks at the instant of the decision.
     Charge(u64),
-    /// Take back up to so many blocks of what was charged at that instant.
+    /// Take back up to `blocks` blocks of what was charged at `at`.
     TakeBackAt {
         at: u64,
         blocks: u64,
     },
-    /// Take back up to so many blocks, the newest first: a refund follows its charge closely.
+    /// Take back up to this many blocks, the newest first: a refund follows its charge closely.
     TakeNewest(u64),
 }
 
 impl FromIterator<LogEntry> for Log {
-    /// The log of these entries, which must be in order of time, oldest first: how a store that keeps logs in a form
-    /// of its own shows one to the algorithm.
+    /// Builds a log from entries, which must be in order of time, oldest first. A store that keeps logs in its own form restores them
+    /// with it.
     fn from_iter<I: IntoIterator<Item = LogEntry>>(entries: I) -> Self {
         let entries: VecDeque<LogEntry> = entries.into_iter().collect();
         let total = entries
@@ -78,7 +78,7 @@ impl Log {
         self.entries.len()
     }
 
-    /// Whether nothing is remembered.
+    /// Whether the log has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -94,17 +94,17 @@ impl Log {
         self.entries.back().is_some_and(|newest| newest.at > now)
     }
 
-    /// Carries an edit out.
+    /// Applies an edit.
     pub fn apply(&mut self, edit: LogEdit) {
-        for _ in 0..edit.forget {
-            self.forget_oldest();
+        for _ in 0..edit.drop_count {
+            self.drop_oldest();
         }
-        self.bring_back_to(edit.now);
+        self.merge_entries_after(edit.now);
         match edit.change {
-            Change::Nothing => {}
-            Change::Charge(blocks) => self.charge(edit.now, blocks),
-            Change::TakeBackAt { at, blocks } => self.take_back(at, blocks),
-            Change::TakeNewest(blocks) => self.take_newest(blocks),
+            LogChange::Nothing => {}
+            LogChange::Charge(blocks) => self.charge(edit.now, blocks),
+            LogChange::TakeBackAt { at, blocks } => self.take_back(at, blocks),
+            LogChange::TakeNewest(blocks) => self.take_newest(blocks),
         }
     }
 
@@ -112,10 +112,10 @@ impl Log {
         match self.entries.back_mut() {
             Some(newest) if newest.at == at => newest.blocks = newest.blocks.saturating_add(blocks),
             _ => {
-                // Only entries kept for a longer window than this one's can be in the way: what counts in this
-                // window is at most the limit and the overdraft, which fit.
+                // Only entries kept for a longer window than this one can exceed the bound: the entries of this window are at most the
+                // limit and the overdraft, which fit.
                 if usize::try_from(MAX_LOG_ENTRIES).is_ok_and(|most| self.entries.len() >= most) {
-                    self.forget_oldest();
+                    self.drop_oldest();
                 }
                 self.entries.push_back(LogEntry { at, blocks });
             }
@@ -123,9 +123,9 @@ impl Log {
         self.total = self.total.saturating_add(blocks);
     }
 
-    /// Entries that lie ahead become one at `now`. One instant is one entry, or taking back from an instant would
-    /// depend on which of several it finds.
-    fn bring_back_to(&mut self, now: u64) {
+    /// Merges the entries ahead of `now` into one at `now`. One instant has one entry; otherwise a refund would depend on which of
+    /// several entries it finds.
+    fn merge_entries_after(&mut self, now: u64) {
         let mut ahead = 0_u64;
         while let Some(newest) = self.entries.pop_back_if(|newest| newest.at > now) {
             ahead = ahead.saturating_add(newest.blocks);
@@ -140,7 +140,7 @@ impl Log {
         }
     }
 
-    fn forget_oldest(&mut self) {
+    fn drop_oldest(&mut self) {
         if let Some(oldest) = self.entries.pop_front() {
             self.total = self.total.saturating_sub(oldest.blocks);
         }

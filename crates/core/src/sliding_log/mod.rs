@@ -1,11 +1,11 @@
-//! Sliding window log: exact, because it remembers every charge until it leaves the window.
+//! Sliding window log: exact, because it stores every charge until it leaves the window.
 //!
-//! The most accurate algorithm and the one that costs memory: one entry for each distinct microsecond in which
-//! something was charged, so the limit is bounded by what a log may hold. Time is read in whole microseconds (a
-//! Redis server's resolution), and an entry leaves at exactly its instant plus the window.
+//! It is the most accurate algorithm and needs the most memory: one entry for each distinct microsecond with a charge. So the size of a
+//! log bounds the limit. Time is in whole microseconds, the resolution of a Redis server, and an entry leaves at exactly its instant plus
+//! the window.
 //!
-//! A decision reads the log and answers with an edit; the log changes only when the edit is applied. That is what
-//! lets several limits be decided together and none be charged if one refuses.
+//! A decision reads the log and returns an edit; the log changes only when the edit is applied. So several limits can be decided
+//! together, and none is charged if one denies.
 //!
 //! Must not know: clocks, keys, stores.
 

@@ -1,4 +1,4 @@
-//! Building a sliding window log: how much in how long, within what a log may hold.
+//! Builds a sliding window log: the limit and the window, within what a log may hold.
 
 use core::num::NonZeroU64;
 
@@ -14,12 +14,12 @@ pub const MAX_LOG_ENTRIES: u64 = 10_000;
 /// use tollgate_core::{Nanos, Outcome, SlidingLog, Timestamp};
 /// use tollgate_core::sliding_log::Log;
 ///
-/// let quota = SlidingLog::of(2, Nanos::MINUTE).build()?;
+/// let quota = SlidingLog::builder(2, Nanos::MINUTE).build()?;
 /// let mut log = Log::default();
 /// for second in [10, 20] {
-///     let answer = quota.decide(&log, Timestamp::from_secs(second), 1);
-///     assert_eq!(answer.outcome, Outcome::Allow);
-///     log.apply(answer.next.unwrap());
+///     let transition = quota.decide(&log, Timestamp::from_secs(second), 1);
+///     assert_eq!(transition.outcome, Outcome::Allow);
+///     log.apply(transition.next.unwrap());
 /// }
 /// let denied = quota.decide(&log, Timestamp::from_secs(30), 1);
 /// assert_eq!(denied.outcome, Outcome::Deny { retry_after: Nanos::from_secs(40) });
@@ -86,8 +86,8 @@ impl SlidingLog {
         Nanos::from_micros(self.retention)
     }
 
-    /// The same quota, keeping entries as long as `other` needs them. Quotas that decide on the same log must keep
-    /// it for the longest of their windows, or alternating between them forgets what was charged.
+    /// The same quota, which keeps entries as long as `other` needs them. Quotas that decide on the same log must keep it for the longest
+    /// of their windows. Otherwise alternating between them drops charges.
     #[must_use]
     pub const fn sharing_state_with(mut self, other: &Self) -> Self {
         if other.retention > self.retention {
@@ -114,8 +114,8 @@ impl SlidingLogBuilder {
         self
     }
 
-    /// Charge in blocks of this many units, rounded up, so that a limit in bytes fits a log. Entries count blocks, so a
-    /// log must not be shared with, or handed on to, a quota of another block: that is another limit.
+    /// Charges in blocks of this many units, rounded up, so that a limit in bytes fits a log. Entries count blocks, so a log must not be
+    /// shared with, or handed on to, a quota with another block: that is another limit.
     pub const fn block(mut self, units: u64) -> Self {
         self.block = units;
         self
@@ -124,7 +124,7 @@ impl SlidingLogBuilder {
     /// Checks the fields and compiles the quota.
     ///
     /// # Errors
-    /// A window of no length or longer than 146 years, or more than [`MAX_LOG_ENTRIES`] blocks.
+    /// A window of zero length or longer than 146 years, or more than [`MAX_LOG_ENTRIES`] blocks.
     pub fn build(self) -> Result<SlidingLog, InvalidQuota> {
         let invalid = |field, value, reason, nearest| InvalidQuota {
             field,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_beyond_what_a_log_holds_is_refused_until_it_is_charged_in_blocks() {
+    fn a_limit_beyond_what_a_log_holds_is_rejected_until_it_is_charged_in_blocks() {
         let error = SlidingLog::builder(1_000_000, Nanos::MINUTE)
             .build()
             .unwrap_err();

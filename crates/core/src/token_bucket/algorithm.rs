@@ -1,6 +1,6 @@
-//! What the rest of the workspace asks of a token bucket.
+//! The [`Algorithm`] implementation of the token bucket.
 //!
-//! Must not know: who asks, other algorithms.
+//! Must not know: callers, other algorithms.
 
 use super::TokenBucket;
 use crate::limit::algorithm::{Algorithm, decide_charge};
@@ -35,7 +35,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn usage_scale(&self) -> UsageScale {
-        UsageScale::of_debt(self.refill_time().as_nanos(), self.interval())
+        UsageScale::from_debt(self.refill_time().as_nanos(), self.interval())
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {
@@ -52,8 +52,8 @@ impl Algorithm for TokenBucket {
 }
 
 impl TokenBucket {
-    /// A bucket that admits no more than a window of so many units does. Half at once and half over the window: together
-    /// never more than the limit in any window. A whole burst beside a whole rate would admit it twice.
+    /// A bucket that admits no more than a window of `units` does. Half of the units are its burst and half refill over the window,
+    /// together at most `units` in any window. A burst of `units` with a rate of `units` would admit twice as many.
     pub(crate) fn stricter_than_window(units: u64, window: Nanos) -> Option<Self> {
         let half = if units == 0 { 0 } else { (units / 2).max(1) };
         Self::builder(Rate::new(half, window))
@@ -69,7 +69,7 @@ mod tests {
     use crate::fixed_window::{FixedWindow, Window};
     use crate::limit::Limit;
 
-    /// A window's bucket used to have the whole limit as its burst and refill it within the window: twice the limit.
+    /// Regression: the bucket had the whole limit as its burst and refilled it within the window, twice the limit.
     #[test]
     fn a_bucket_stricter_than_a_window_never_admits_more_than_its_limit() {
         for units in [0, 1, 2, 3, 10, 101] {

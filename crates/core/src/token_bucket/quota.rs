@@ -1,4 +1,4 @@
-//! Building a token bucket: a rate as people say it becomes whole nanoseconds, once, with every error named.
+//! Builds a token bucket: converts a rate to whole nanoseconds, once, and names every error.
 
 use core::num::NonZeroU64;
 
@@ -8,14 +8,14 @@ use crate::time::{MAX_CAPACITY, Nanos};
 
 /// A compiled token bucket quota.
 ///
-/// One token is one emission interval of time, `ceil(period / limit)`; the capacity is `burst` of them. Rounding
-/// happens once and upwards, so a burst of B is exactly B and the rate is never above what was asked. The rate in
-/// force is [`interval`](Self::interval); it is below the asked one by at most 0.1 %, or the quota cannot be built.
+/// One token is one emission interval of time, `ceil(period / limit)`; the capacity is `burst` of them. The interval is rounded once and
+/// upwards, so a burst of B is exactly B and the rate is never above the requested one. The rate in force is
+/// [`interval`](Self::interval). If it would be more than 0.1 % below the requested rate, the quota cannot be built.
 ///
 /// ```
 /// use tollgate_core::{Nanos, Outcome, Rate, Timestamp, TokenBucket};
 ///
-/// let bucket = TokenBucket::at(Rate::per_second(10)).burst(2).build()?;
+/// let bucket = TokenBucket::builder(Rate::per_second(10)).burst(2).build()?;
 /// let now = Timestamp::from_secs(1_700_000_000);
 ///
 /// let first = bucket.decide(0, now, 2);
@@ -31,7 +31,7 @@ use crate::time::{MAX_CAPACITY, Nanos};
 pub struct TokenBucket {
     /// Debt of one block, in nanoseconds.
     pub(super) interval: NonZeroU64,
-    /// What a 64-bit word divided by the interval comes to, so that a decision multiplies instead of dividing.
+    /// `u64::MAX` divided by the interval, so that a decision multiplies instead of dividing.
     reciprocal: u64,
     /// Units that are charged together; one unless the rate is too fine for whole nanoseconds.
     pub(super) block: NonZeroU64,
@@ -46,7 +46,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Starts a quota that refills at `rate`. The burst is the rate's units unless said otherwise.
+    /// Starts a quota that refills at `rate`. The default burst is the units of the rate.
     pub const fn builder(rate: Rate) -> TokenBucketBuilder {
         TokenBucketBuilder {
             rate,
@@ -81,8 +81,8 @@ impl TokenBucket {
 
     /// How many whole blocks of debt fit into a span: the span divided by the interval, rounded down.
     ///
-    /// The reciprocal m is the largest with m · interval < 2^64, so the high half of span · m is the quotient or one
-    /// less; comparing the rest tells which. A division would cost more than the rest of a decision.
+    /// The reciprocal m is the largest with m · interval < 2^64, so the high half of span · m is the quotient or one less; comparing the
+    /// remainder tells which. A division would cost more than all other steps of a decision.
     #[inline]
     pub(crate) fn whole_blocks(&self, span: u64) -> u64 {
         let product = u128::from(span).wrapping_mul(u128::from(self.reciprocal));
@@ -96,8 +96,8 @@ impl TokenBucket {
         self.block
     }
 
-    /// This quota with so many blocks of its capacity held elsewhere. State may still hold what it held.
-    pub(crate) const fn less(mut self, blocks: u64) -> Self {
+    /// This quota with `blocks` blocks less capacity, because they are leased. The ceiling of the state stays.
+    pub(crate) const fn without_blocks(mut self, blocks: u64) -> Self {
         self.burst = self.burst.saturating_sub(blocks);
         self.capacity = self.burst.saturating_mul(self.interval.get());
         self
@@ -115,13 +115,13 @@ impl TokenBucket {
         Nanos::from_nanos(self.saturation)
     }
 
-    /// The furthest that state may reach ahead of now. Anything beyond is brought back to it.
+    /// The furthest that the state may lie ahead of now. Anything beyond is lowered to it.
     #[must_use]
     pub const fn ceiling(&self) -> Nanos {
         Nanos::from_nanos(self.ceiling)
     }
 
-    /// The same quota with so much more of an overdraft: for charges that others have admitted, and that must not be forgotten.
+    /// The same quota with `more` overdraft in addition, for charges that other nodes have admitted and that must count.
     #[must_use]
     pub const fn with_extra_overdraft(mut self, more: Nanos) -> Self {
         let most = MAX_CAPACITY.as_nanos();
@@ -133,11 +133,10 @@ impl TokenBucket {
         self
     }
 
-    /// The same quota, accepting as much debt in the state as `other` does.
+    /// The same quota, which accepts as much debt in its state as `other` does.
     ///
-    /// Quotas that decide on the same state (the tiers of one limit, or a quota and the one it replaces) must share
-    /// the largest ceiling. Otherwise the smaller one forgives debt that the larger one has lent, and a client that
-    /// alternates between them mints tokens.
+    /// Quotas that decide on the same state (the tiers of one limit, or a quota and its replacement) must share the largest ceiling.
+    /// Otherwise the smaller one forgives debt that the larger one has allowed, and a client that alternates between them gains tokens.
     #[must_use]
     pub const fn sharing_state_with(mut self, other: &Self) -> Self {
         if other.ceiling > self.ceiling {
@@ -185,7 +184,7 @@ impl TokenBucketBuilder {
         self.build_with_extra(0)
     }
 
-    /// Like [`build`](Self::build) with `extra` more blocks of capacity; the leaky bucket's first request is free.
+    /// Like [`build`](Self::build) with `extra` more blocks of capacity, for the request that a leaky bucket is serving.
     pub(crate) fn build_with_extra(self, extra: u64) -> Result<TokenBucket, InvalidQuota> {
         let invalid = |field, value, reason, nearest| InvalidQuota {
             field,
@@ -252,7 +251,7 @@ impl TokenBucketBuilder {
         })
     }
 
-    /// Nothing per period: every cost is above the capacity of zero.
+    /// A rate of zero: every cost is above the capacity of zero.
     fn deny_all(self, block: NonZeroU64) -> Result<TokenBucket, InvalidQuota> {
         let unused = |field, value| InvalidQuota {
             field,
@@ -275,17 +274,17 @@ impl TokenBucketBuilder {
         }
     }
 
-    /// The emission interval of one block: rounded up once, within 0.1 % of what was asked.
+    /// The emission interval of one block: rounded up once, within 0.1 % of the requested one.
     fn interval(self, block: NonZeroU64) -> Result<NonZeroU64, InvalidQuota> {
         let Some(exact) = emission_interval(self.rate.units, self.rate.period, block) else {
             return Err(InvalidQuota {
                 field: "limit",
                 value: self.rate.units,
                 reason: InvalidReason::RefillTooLong,
-                nearest: slowest(self.rate.period, block),
+                nearest: slowest_rate(self.rate.period, block),
             });
         };
-        if within_a_thousandth(exact, self.rate.units, self.rate.period, block) {
+        if is_within_tolerance(exact, self.rate.units, self.rate.period, block) {
             return Ok(exact);
         }
         Err(InvalidQuota {
@@ -297,7 +296,7 @@ impl TokenBucketBuilder {
     }
 }
 
-/// `ceil(period · block / units)`, or `None` where that is longer than state can express.
+/// `ceil(period · block / units)`, or `None` if that is longer than a state can express.
 fn emission_interval(units: u64, period: Nanos, block: NonZeroU64) -> Option<NonZeroU64> {
     let span = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
     let interval = span.div_ceil(u128::from(units.max(1)));
@@ -307,11 +306,11 @@ fn emission_interval(units: u64, period: Nanos, block: NonZeroU64) -> Option<Non
     NonZeroU64::new(interval)
 }
 
-/// Whether the rate in force is within 0.1 % of the asked one: `1 − (period · block) / (interval · units) ≤ 1/1000`.
-fn within_a_thousandth(interval: NonZeroU64, units: u64, period: Nanos, block: NonZeroU64) -> bool {
-    let asked = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
+/// Whether the rate in force is within 0.1 % of the requested one: `1 − (period · block) / (interval · units) ≤ 1/1000`.
+fn is_within_tolerance(interval: NonZeroU64, units: u64, period: Nanos, block: NonZeroU64) -> bool {
+    let requested = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
     let in_force = u128::from(interval.get()).saturating_mul(u128::from(units));
-    in_force.saturating_sub(asked) <= in_force / 1_000
+    in_force.saturating_sub(requested) <= in_force / 1_000
 }
 
 /// The rate nearest to `units` that whole nanoseconds can express.
@@ -321,7 +320,7 @@ fn nearest_rate(units: u64, period: Nanos, block: NonZeroU64, interval: NonZeroU
         let interval = NonZeroU64::new(interval)?;
         let units = u64::try_from(span.div_ceil(u128::from(interval.get()))).ok()?;
         let rounded = emission_interval(units, period, block)?;
-        within_a_thousandth(rounded, units, period, block).then_some(units)
+        is_within_tolerance(rounded, units, period, block).then_some(units)
     };
     let below = at(interval.get());
     let above = at(interval.get().saturating_sub(1));
@@ -332,202 +331,11 @@ fn nearest_rate(units: u64, period: Nanos, block: NonZeroU64, interval: NonZeroU
     }
 }
 
-/// The slowest rate whose interval still fits, for a period so long that the asked one does not.
-fn slowest(period: Nanos, block: NonZeroU64) -> Option<u64> {
+/// The slowest_rate rate whose interval still fits, for a period so long that the interval of the requested rate does not.
+fn slowest_rate(period: Nanos, block: NonZeroU64) -> Option<u64> {
     let span = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
     u64::try_from(span.div_ceil(u128::from(MAX_CAPACITY.as_nanos()))).ok()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_interval_is_rounded_up_once_and_the_burst_is_kept() {
-        let third = TokenBucket::builder(Rate::per_second(3))
-            .burst(1)
-            .build()
-            .unwrap();
-        assert_eq!(third.interval(), Nanos::from_nanos(333_333_334));
-        assert_eq!(
-            third.refill_time(),
-            third.interval(),
-            "a burst of one is one interval, not less"
-        );
-        let minute = TokenBucket::builder(Rate::per_minute(900))
-            .burst(900)
-            .build()
-            .unwrap();
-        assert_eq!(
-            minute.refill_time().as_nanos(),
-            900 * minute.interval().as_nanos()
-        );
-        assert_eq!(minute.limit(), 900);
-    }
-
-    #[test]
-    fn the_burst_defaults_to_the_limit() {
-        assert_eq!(
-            TokenBucket::builder(Rate::per_minute(30))
-                .build()
-                .unwrap()
-                .limit(),
-            30
-        );
-    }
-
-    #[test]
-    fn a_rate_that_nanoseconds_cannot_express_names_the_nearest_one() {
-        let error = TokenBucket::builder(Rate::per_second(700_000_000))
-            .build()
-            .unwrap_err();
-        assert_eq!(
-            (error.field, error.reason),
-            ("limit", InvalidReason::RateTooFine)
-        );
-        assert_eq!(error.nearest, Some(500_000_000));
-        assert!(
-            TokenBucket::builder(Rate::per_second(500_000_000))
-                .build()
-                .is_ok()
-        );
-        assert!(
-            TokenBucket::builder(Rate::per_second(1_000_000_000))
-                .build()
-                .is_ok()
-        );
-    }
-
-    #[test]
-    fn blocks_make_byte_rates_expressible() {
-        // 10 Gbit/s is 1.25 bytes a nanosecond: no whole interval for one byte, an exact one for 1,250.
-        let rate = Rate::per_second(1_250_000_000);
-        assert!(TokenBucket::builder(rate).build().is_err());
-        let bucket = TokenBucket::builder(rate)
-            .block(1_250)
-            .burst(12_500)
-            .build()
-            .unwrap();
-        assert_eq!(bucket.interval(), Nanos::from_nanos(1_000));
-        assert_eq!(bucket.limit(), 12_500);
-    }
-
-    #[test]
-    fn every_rate_up_to_a_million_a_second_can_be_built() {
-        for units in [1, 2, 3, 7, 999, 65_537, 777_777, 999_999, 1_000_000] {
-            assert!(
-                TokenBucket::builder(Rate::per_second(units))
-                    .build()
-                    .is_ok(),
-                "{units}/s"
-            );
-        }
-        assert!(TokenBucket::builder(Rate::per_year(1)).build().is_ok());
-    }
-
-    #[test]
-    fn errors_name_the_field_and_a_value_that_works() {
-        let cases = [
-            (
-                TokenBucket::builder(Rate::per_second(5)).burst(0),
-                "burst",
-                Some(1),
-            ),
-            (
-                TokenBucket::builder(Rate::per_second(5)).block(0),
-                "block",
-                Some(1),
-            ),
-            (
-                TokenBucket::builder(Rate::new(5, Nanos::ZERO)),
-                "period",
-                Some(1),
-            ),
-            (
-                TokenBucket::builder(Rate::per_second(0)).burst(3),
-                "burst",
-                Some(0),
-            ),
-            (
-                TokenBucket::builder(Rate::per_second(0)).overdraft(3),
-                "overdraft",
-                Some(0),
-            ),
-            (
-                TokenBucket::builder(Rate::per_second(5)).block(10).burst(9),
-                "burst",
-                Some(10),
-            ),
-            (
-                TokenBucket::builder(Rate::per_year(1)).burst(u64::MAX),
-                "burst",
-                Some(146),
-            ),
-            (
-                TokenBucket::builder(Rate::per_year(1))
-                    .burst(1)
-                    .overdraft(200),
-                "overdraft",
-                Some(145),
-            ),
-            (
-                TokenBucket::builder(Rate::new(1, Nanos::MAX)),
-                "limit",
-                Some(4),
-            ),
-        ];
-        for (builder, field, nearest) in cases {
-            let error = builder.build().unwrap_err();
-            assert_eq!((error.field, error.nearest), (field, nearest), "{error}");
-        }
-        assert!(
-            TokenBucket::builder(Rate::new(4, Nanos::MAX))
-                .burst(1)
-                .build()
-                .is_ok()
-        );
-    }
-
-    #[test]
-    fn multiplying_by_the_reciprocal_divides_exactly() {
-        for interval in [
-            1,
-            2,
-            3,
-            7,
-            1_000,
-            333_333_334,
-            1 << 40,
-            (1 << 61) + 1,
-            1 << 62,
-        ] {
-            let rate = Rate::new(1, Nanos::from_nanos(interval));
-            let bucket = TokenBucket::builder(rate).burst(1).build().unwrap();
-            let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
-            let multiples = [0, 1, 2, 3, 1_000, u64::MAX / interval];
-            let spans = multiples.map(|n| near(n.saturating_mul(interval)));
-            for span in spans
-                .into_iter()
-                .flatten()
-                .chain([u64::MAX, 1 << 62, (1 << 63) - 1])
-            {
-                assert_eq!(
-                    bucket.whole_blocks(span),
-                    span / interval,
-                    "{span} / {interval}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_rate_of_zero_is_a_quota_that_admits_nothing() {
-        assert_eq!(
-            TokenBucket::builder(Rate::per_second(0))
-                .build()
-                .unwrap()
-                .limit(),
-            0
-        );
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
-//! The proofs of `tollgate-core`: published behaviours, test vectors, properties against oracles, and for each checker
-//! a wrong variant that it must catch. One binary, so that it links once.
+//! Tests of `tollgate-core`: published behaviours, test vectors, properties against oracles, and for each checker a wrong variant that it
+//! must catch. One binary, so that it links once.
 
-mod boundaries;
 mod fuzz_smoke;
 mod properties;
+mod published_behaviours;
 mod vectors;

@@ -1,4 +1,4 @@
-//! Core against the test vectors, the same files that every store has to pass.
+//! Core against the test vectors that every store has to pass.
 //!
 //! Must not know: what the cases are. `testdata/vectors/README.md` describes them.
 #![allow(
@@ -8,15 +8,15 @@
 
 use std::path::Path;
 
-use tollgate_testkit::vectors::{PlainCore, Suite, run};
+use tollgate_testkit::vectors::{CoreSubject, Suite, run};
 
-/// Fewer cases than this cannot cover an algorithm; it also keeps a file from becoming empty unnoticed.
+/// Fewer cases than this cannot cover an algorithm. The bound also fails a file that has become empty.
 const AT_LEAST: usize = 10;
 
 fn passes(file: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vectors");
     let suite = Suite::load(&folder.join(file), AT_LEAST).unwrap_or_else(|bad| panic!("{bad}"));
-    let ran = run(&suite, &mut PlainCore::default()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let ran = run(&suite, &mut CoreSubject::default()).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert!(ran >= AT_LEAST, "{file}: {ran} cases ran");
 }
 

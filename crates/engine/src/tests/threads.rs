@@ -1,4 +1,4 @@
-//! Many threads on one engine: exactly the limit is admitted, and nothing is charged for what is refused.
+//! Many threads on one engine: exactly the limit is admitted, and denied requests are not charged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use tollgate_core::Nanos;
 use tollgate_policy::model::{Algorithm, LimitRule, Located, QuotaSpec};
 
-use crate::testing::{Caller, TestEngine, engine, limit, quota};
+use crate::testing::{TestCaller, TestEngine, engine, limit, quota};
 
 const THREADS: usize = 64;
 const LIMIT: u64 = 500;
@@ -15,13 +15,13 @@ fn day(algorithm: Algorithm, units: u64) -> Located<QuotaSpec> {
     quota(algorithm, &[(units, Nanos::from_secs(86_401))])
 }
 
-/// How many of 64 threads' requests, 20 each, are admitted.
-fn admitted(engine: &TestEngine, decide: impl Fn(&TestEngine, &Caller) -> bool + Sync) -> u64 {
+/// How many of the requests of 64 threads, 20 each, are admitted.
+fn admitted(engine: &TestEngine, decide: impl Fn(&TestEngine, &TestCaller) -> bool + Sync) -> u64 {
     let admitted = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let caller = Caller::named("alice");
+                let caller = TestCaller::named("alice");
                 for _ in 0..20 {
                     let one = u64::from(decide(engine, &caller));
                     admitted.fetch_add(one, Ordering::Relaxed);
@@ -41,11 +41,11 @@ fn three_limits() -> Vec<LimitRule> {
 }
 
 #[test]
-fn sixty_four_threads_are_admitted_exactly_to_the_narrowest_limit_and_the_others_pay_for_no_more() {
+fn sixty_four_threads_use_exactly_the_narrowest_limit_and_the_other_limits_are_charged_no_more() {
     let (engine, _clock) = engine(three_limits());
-    let decide = |engine: &TestEngine, caller: &Caller| engine.decide(caller).is_admitted();
+    let decide = |engine: &TestEngine, caller: &TestCaller| engine.decide(caller).is_admitted();
     assert_eq!(admitted(&engine, decide), LIMIT);
-    let verdict = engine.peek(&Caller::named("alice"));
+    let verdict = engine.peek(&TestCaller::named("alice"));
     let left: Vec<u64> = verdict
         .limits()
         .iter()
@@ -60,8 +60,9 @@ fn sixty_four_threads_are_admitted_exactly_to_the_narrowest_limit_and_the_others
 }
 
 #[test]
-fn control_looking_before_charging_is_not_enough() {
-    // What is looked at first and charged after lets more through than there is: 500 are there, and 1,280 ask.
+fn control_peek_then_charge_admits_too_much() {
+    // Negative control: peek first and charge afterwards admits too much, since 500 units are there and 1,280 requests
+    // ask.
     let (engine, _clock) = engine(vec![
         LimitRule {
             charge_always: true,
@@ -75,7 +76,7 @@ fn control_looking_before_charging_is_not_enough() {
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let caller = Caller::named("alice");
+                let caller = TestCaller::named("alice");
                 for _ in 0..20 {
                     let left = engine.peek(&caller).limits()[0].status.remaining;
                     barrier.wait();
@@ -92,7 +93,7 @@ fn control_looking_before_charging_is_not_enough() {
 }
 
 #[test]
-fn different_values_are_counted_once_however_many_threads_show_them() {
+fn distinct_values_are_counted_once_however_many_threads_send_them() {
     let mut paths = limit("paths", day(Algorithm::TokenBucket, 10));
     paths.distinct = Some(tollgate_policy::attributes::Attribute::Path.into());
     let (engine, _clock) = engine(vec![paths]);
@@ -103,7 +104,7 @@ fn different_values_are_counted_once_however_many_threads_show_them() {
             scope.spawn(move || {
                 for n in 0..20 {
                     let path = format!("/{}", (n + thread) % 8);
-                    let caller = Caller::named("alice").with("path", &path);
+                    let caller = TestCaller::named("alice").with("path", &path);
                     let verdict = engine.decide(&caller);
                     admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
                 }
@@ -115,6 +116,6 @@ fn different_values_are_counted_once_however_many_threads_show_them() {
         64 * 20,
         "eight values are fewer than ten"
     );
-    let verdict = engine.peek(&Caller::named("alice").with("path", "/0"));
+    let verdict = engine.peek(&TestCaller::named("alice").with("path", "/0"));
     assert_eq!(verdict.limits()[0].status.remaining, 2);
 }

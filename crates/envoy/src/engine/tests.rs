@@ -11,8 +11,8 @@ use tollgate_store::{ManualClock, MemoryStore};
 use tollgate_testkit::allocation::calls;
 
 use tollgate_engine::{Engine, LimitIdAllocator};
-use tollgate_testkit::dice::Dice;
-use tollgate_testkit::requests::{Caller, limit, per_second, rules};
+use tollgate_testkit::seeded_rng::SeededRng;
+use tollgate_testkit::test_requests::{TestCaller, limit, per_second, rules};
 
 use super::{DecideError, EnvoyEngine};
 use crate::config::{
@@ -125,8 +125,8 @@ type DescriptorSample = (
 );
 
 /// A random request of one to five descriptors, some of them alike.
-fn random(dice: &mut Dice) -> Vec<DescriptorSample> {
-    let one = |dice: &mut Dice| {
+fn random(dice: &mut SeededRng) -> Vec<DescriptorSample> {
+    let one = |dice: &mut SeededRng| {
         let ips = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
         let users = ["ada", "bob"];
         let entries = match dice.below(4) {
@@ -152,7 +152,7 @@ fn random(dice: &mut Dice) -> Vec<DescriptorSample> {
 fn difference(seed: u64, mut naive: ReferenceEngine) -> Option<String> {
     let (engine, clock) = engine_of(FILE);
     let policy = load(FILE);
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRng::new(seed);
     let mut now = START;
     for step in 0..3_000 {
         let span = Nanos::from_millis(dice.below(600));
@@ -378,7 +378,7 @@ fn both_engines_share_a_store_without_taking_each_others_counters() {
     let native = || rules(vec![limit("api", per_second(4))]);
     let engine = Engine::with_limit_ids(native(), Arc::clone(&store), &numbering).unwrap();
     let envoys = EnvoyEngine::new(load(FILE), [7; 16], store, &numbering).unwrap();
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     for _ in 0..4 {
         assert!(engine.decide(&alice).is_admitted());
         assert_eq!(code(&envoys, &[("user", "alice")]).0, RlsCode::Ok);

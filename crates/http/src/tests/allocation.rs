@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use tollgate_core::Nanos;
-use tollgate_testkit::allocation::{Counting, calls};
+use tollgate_testkit::allocation::{CountingAllocator, calls};
 
 use super::support::{NOW, Sample, denied};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn the_allocator_counts() {

@@ -9,7 +9,7 @@ use tollgate_core::{Receipt, Timestamp};
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::BLANK;
@@ -173,7 +173,7 @@ fn compare(
 
 #[test]
 fn batches_are_all_or_nothing_as_in_core() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     for which in ScriptKind::DECIDING {
         let load = redis::cmd("SCRIPT")

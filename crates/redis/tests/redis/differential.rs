@@ -10,7 +10,7 @@ use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Window};
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::model::Model;
@@ -211,8 +211,8 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn compare(kind: Kind, family: Family, steps: usize, must_occur: &[&str]) {
-    let server = Server::start(kind);
+fn compare(kind: ServerProgram, family: Family, steps: usize, must_occur: &[&str]) {
+    let server = RedisServer::start(kind);
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     let digests = load(&mut connection, str::to_owned);
@@ -270,7 +270,7 @@ fn must_occur(family: Family) -> Vec<&'static str> {
 #[test]
 fn token_bucket_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Token,
         STEPS,
         &must_occur(Family::Token),
@@ -280,7 +280,7 @@ fn token_bucket_decides_as_core() {
 #[test]
 fn leaky_bucket_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Leaky,
         STEPS,
         &must_occur(Family::Leaky),
@@ -290,7 +290,7 @@ fn leaky_bucket_decides_as_core() {
 #[test]
 fn fixed_window_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Window,
         STEPS,
         &must_occur(Family::Window),
@@ -299,13 +299,18 @@ fn fixed_window_decides_as_core() {
 
 #[test]
 fn sliding_log_decides_as_core() {
-    compare(Kind::Redis, Family::Log, STEPS, &must_occur(Family::Log));
+    compare(
+        ServerProgram::Redis,
+        Family::Log,
+        STEPS,
+        &must_occur(Family::Log),
+    );
 }
 
 #[test]
 fn sliding_counter_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Counter,
         STEPS,
         &must_occur(Family::Counter),
@@ -315,7 +320,7 @@ fn sliding_counter_decides_as_core() {
 #[test]
 fn concurrency_decides_as_core() {
     compare(
-        Kind::Redis,
+        ServerProgram::Redis,
         Family::Leases,
         STEPS,
         &must_occur(Family::Leases),
@@ -324,8 +329,8 @@ fn concurrency_decides_as_core() {
 
 #[test]
 fn every_promised_server_decides_as_core() {
-    let others = Kind::under_test().into_iter();
-    for kind in others.filter(|kind| *kind != Kind::Redis) {
+    let others = ServerProgram::under_test().into_iter();
+    for kind in others.filter(|kind| *kind != ServerProgram::Redis) {
         for family in Family::EACH {
             compare(kind, family, STEPS / 10, &must_occur(family));
         }
@@ -334,7 +339,7 @@ fn every_promised_server_decides_as_core() {
 
 /// How many of twenty traces notice a wrong line in the scripts.
 fn traces_that_catch(family: Family, right: &str, wrong: &str) -> u64 {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     let has_line = |kind: &ScriptKind| kind.script().text.contains(right);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_core::Outcome;
 use tollgate_redis::{RedisOptions, RedisStore};
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::fake_server::{FakeServer, LossyRelay};
@@ -32,7 +32,7 @@ async fn until_answered(store: &RedisStore) -> Outcome {
 #[tokio::test]
 async fn s_08_a_lost_reply_may_have_charged_and_is_not_repeated() {
     for ends in [true, false] {
-        let server = Server::start(Kind::Redis);
+        let server = RedisServer::start(ServerProgram::Redis);
         let relay = LossyRelay::to(server.address(), ends).await;
         let mut options = RedisOptions::new(format!("redis://{}", relay.address), SECRET);
         options.deadline = if ends {
@@ -92,14 +92,14 @@ async fn s_03_a_server_that_starts_later_is_found() {
         .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
     assert!(error.is_safe_to_retry() && !store.is_connected());
-    let _server = Server::start_at(Kind::Redis, address);
+    let _server = RedisServer::start_at(ServerProgram::Redis, address);
     assert_eq!(until_answered(&store).await, Outcome::Allow);
     assert!(store.is_connected());
 }
 
 #[tokio::test]
 async fn s_02_a_restarted_server_is_found_again() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let address = server.address();
     let store = long_timeout_store(server.url()).await;
     assert_eq!(until_answered(&store).await, Outcome::Allow);
@@ -116,7 +116,7 @@ async fn s_02_a_restarted_server_is_found_again() {
         }
     };
     tokio::time::timeout(LONG_TIMEOUT, gone).await.unwrap();
-    let server = Server::start_at(Kind::Redis, address);
+    let server = RedisServer::start_at(ServerProgram::Redis, address);
     assert_eq!(until_answered(&store).await, Outcome::Allow);
     let mut connection = connection(&server);
     let keys: u64 = redis::cmd("DBSIZE").query(&mut connection).unwrap();

@@ -6,7 +6,7 @@ use tollgate_core::{Nanos, SlidingLog, Timestamp};
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::ScriptCall;
 use tollgate_store::{Op, QuotaCheck, StoreKey};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::{ExpectedStep, first_limit, load, run};
@@ -42,7 +42,7 @@ fn a_full_log_drops_entries_as_core_does() {
         .build()
         .unwrap()
         .sharing_state_with(&long);
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let digests = load(&mut connection, str::to_owned);
     let retention = ReservationRetention::default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tollgate_store::Op;
-use tollgate_testkit::redis::{Kind, Server, info};
+use tollgate_testkit::redis::{RedisServer, ServerProgram, info};
 
 use crate::server_time::{connection, decide_one, long_timeout_store, numbered_limit, slow_bucket};
 
@@ -22,7 +22,7 @@ fn counted(connection: &mut redis::Connection) -> (f64, f64) {
 
 /// All callers on one thread, like those of a server's worker. Each waits for its reply before the next call.
 async fn calls_per_read(callers: u32) -> f64 {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut watching = connection(&server);
     let store = Arc::new(long_timeout_store(server.url()).await);
     let before = counted(&mut watching);

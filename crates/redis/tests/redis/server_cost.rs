@@ -6,7 +6,7 @@ use tollgate_core::{Rate, TokenBucket};
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, ScriptKind};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey};
-use tollgate_testkit::redis::{Kind, Server, article, info};
+use tollgate_testkit::redis::{RedisServer, ServerProgram, article_script, info};
 
 use crate::SECRET;
 use crate::server_time::{connection, numbered_limit, slow_bucket};
@@ -47,8 +47,8 @@ fn ours(digest: &str, key: u64, limit: &IdentifiedLimit) -> redis::Cmd {
 
 fn published(digest: &str, key: u64, burst: u64) -> redis::Cmd {
     let mut call = redis::cmd("EVALSHA");
-    call.arg(digest).arg(1).arg(article::key(key));
-    call.arg(&article::arguments(10.0, burst, 1));
+    call.arg(digest).arg(1).arg(article_script::key(key));
+    call.arg(&article_script::arguments(10.0, burst, 1));
     call
 }
 
@@ -68,8 +68,8 @@ fn run(connection: &mut Connection, calls: impl Iterator<Item = redis::Cmd>) {
     }
 }
 
-fn bytes_per_key(kind: Kind, is_ours: bool) -> f64 {
-    let server = Server::start(kind);
+fn bytes_per_key(kind: ServerProgram, is_ours: bool) -> f64 {
+    let server = RedisServer::start(kind);
     let mut connection = connection(&server);
     let limit = numbered_limit(1, slow_bucket(100));
     let digest = load(
@@ -77,7 +77,7 @@ fn bytes_per_key(kind: Kind, is_ours: bool) -> f64 {
         if is_ours {
             ScriptKind::Spend.script().text
         } else {
-            article::SCRIPT
+            article_script::SCRIPT
         },
     );
     let call = |key| {
@@ -96,13 +96,13 @@ fn bytes_per_key(kind: Kind, is_ours: bool) -> f64 {
 #[test]
 fn a_token_bucket_takes_at_most_135_bytes() {
     let mut of_redis = f64::MAX;
-    for kind in Kind::under_test() {
+    for kind in ServerProgram::under_test() {
         let (ours, published) = (bytes_per_key(kind, true), bytes_per_key(kind, false));
         println!(
             "{kind:?}: {ours:.0} bytes per token bucket, {published:.0} by the published script"
         );
         assert!(ours < published);
-        if kind == Kind::Redis {
+        if kind == ServerProgram::Redis {
             of_redis = ours;
         }
     }
@@ -119,12 +119,12 @@ fn commands_per_call(connection: &mut Connection, calls: u64) -> f64 {
 
 /// Commands that one call of our script and one of the published script run.
 fn commands(burst: u64) -> [f64; 2] {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let bucket = TokenBucket::builder(Rate::per_second(10));
     let limit = numbered_limit(1, bucket.burst(burst).build().unwrap());
     let our_digest = load(&mut connection, ScriptKind::Spend.script().text);
-    let their_digest = load(&mut connection, article::SCRIPT);
+    let their_digest = load(&mut connection, article_script::SCRIPT);
     [true, false].map(|is_ours| {
         // Once to fill or use up, once to count.
         for _ in 0..2 {

@@ -18,7 +18,7 @@ use tollgate_store::{
     IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreKey,
     StoreReply,
 };
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::BLANK;
@@ -33,7 +33,7 @@ pub(crate) async fn long_timeout_store(url: String) -> RedisStore {
     RedisStore::connect(options).await.unwrap()
 }
 
-pub(crate) fn connection(server: &Server) -> Connection {
+pub(crate) fn connection(server: &RedisServer) -> Connection {
     let client = redis::Client::open(server.url()).unwrap();
     client.get_connection().unwrap()
 }
@@ -71,8 +71,8 @@ pub(crate) async fn decide_one(
 
 #[tokio::test]
 async fn every_key_has_a_time_to_live() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let store = long_timeout_store(server.url()).await;
         let rate = Rate::per_minute(10);
         let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
@@ -126,7 +126,7 @@ async fn every_key_has_a_time_to_live() {
 
 #[tokio::test]
 async fn a_full_bucket_is_an_absent_key() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(
         1,
@@ -162,8 +162,8 @@ async fn a_full_bucket_is_an_absent_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_tasks_on_two_clients_admit_exactly_the_limit() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
-        let server = Server::start(kind);
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
+        let server = RedisServer::start(kind);
         let stores = [
             Arc::new(long_timeout_store(server.url()).await),
             Arc::new(long_timeout_store(server.url()).await),
@@ -190,8 +190,8 @@ async fn sixty_four_tasks_on_two_clients_admit_exactly_the_limit() {
 
 #[tokio::test]
 async fn s_12_a_flushed_script_is_loaded_within_the_decision() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let store = long_timeout_store(server.url()).await;
         let limits = [
             numbered_limit(1, slow_bucket(100)),
@@ -215,7 +215,7 @@ async fn s_12_a_flushed_script_is_loaded_within_the_decision() {
 
 #[tokio::test]
 async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
     let limits = [
@@ -278,7 +278,7 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
 
 #[tokio::test]
 async fn s_31_a_key_of_another_type_is_overwritten_and_a_state_far_ahead_is_corrected() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
     let limit = numbered_limit(1, slow_bucket(2));
@@ -317,7 +317,7 @@ async fn s_31_a_key_of_another_type_is_overwritten_and_a_state_far_ahead_is_corr
 
 #[tokio::test]
 async fn reservations_are_settled_once_on_the_servers_clock() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(1, slow_bucket(1_000));
     let id = ReservationId(7);
@@ -352,7 +352,7 @@ async fn reservations_are_settled_once_on_the_servers_clock() {
 
 #[tokio::test]
 async fn an_invalid_batch_is_the_callers_fault() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(1, slow_bucket(10));
     let check = QuotaCheck {

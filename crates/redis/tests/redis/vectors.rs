@@ -10,8 +10,8 @@ use tollgate_core::reservation::ReservationOptions;
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey, StoreReply};
-use tollgate_testkit::redis::{Kind, Server};
-use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
+use tollgate_testkit::vectors::{Batches, Suite, VectorBatch, run};
 
 use crate::SECRET;
 use crate::differential::{BLANK, first_limit};
@@ -25,7 +25,7 @@ impl Batches for ScriptSubject {
         &mut self,
         now: Timestamp,
         options: Option<&ReservationOptions>,
-        checks_asked: &[Asked<'_>],
+        checks_asked: &[VectorBatch<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
         let retention = options.map_or_else(ReservationRetention::default, |options| {
             ReservationRetention {
@@ -68,7 +68,7 @@ impl Batches for ScriptSubject {
     }
 }
 
-fn passes(kind: Kind) {
+fn passes(kind: ServerProgram) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vectors");
     let mut files: Vec<_> = std::fs::read_dir(&folder)
         .unwrap()
@@ -79,7 +79,7 @@ fn passes(kind: Kind) {
         })
         .collect();
     files.sort();
-    let server = Server::start(kind);
+    let server = RedisServer::start(kind);
     let mut scripts = ScriptSubject(connection(&server));
     for which in ScriptKind::DECIDING {
         let load = redis::cmd("SCRIPT")
@@ -102,7 +102,7 @@ fn passes(kind: Kind) {
 
 #[test]
 fn every_vector_passes_on_every_promised_server() {
-    for kind in Kind::under_test() {
+    for kind in ServerProgram::under_test() {
         passes(kind);
     }
 }

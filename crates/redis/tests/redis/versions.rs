@@ -14,7 +14,7 @@ use tollgate_core::{
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::{BLANK, first_limit};
@@ -130,12 +130,12 @@ fn collections() -> Vec<Case> {
 
 struct ScriptHarness {
     connection: Connection,
-    _server: Server,
+    _server: RedisServer,
 }
 
 impl ScriptHarness {
     fn start() -> Self {
-        let server = Server::start(Kind::Redis);
+        let server = RedisServer::start(ServerProgram::Redis);
         let mut connection = connection(&server);
         for which in ScriptKind::DECIDING {
             let load = redis::cmd("SCRIPT")

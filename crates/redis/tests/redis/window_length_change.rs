@@ -5,7 +5,7 @@ use tollgate_core::{Nanos, Outcome, SlidingCounter, Timestamp};
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::{BLANK, first_limit};
@@ -15,12 +15,12 @@ const START: Timestamp = Timestamp::from_secs(1_799_996_400);
 
 struct CounterHarness {
     connection: Connection,
-    _server: Server,
+    _server: RedisServer,
 }
 
 impl CounterHarness {
     fn start() -> Self {
-        let server = Server::start(Kind::Redis);
+        let server = RedisServer::start(ServerProgram::Redis);
         let mut connection = connection(&server);
         let text = ScriptKind::Counters.script().text;
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).take();

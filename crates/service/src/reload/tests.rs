@@ -18,7 +18,7 @@ use super::{
     ChangeEvents, FileWatcher, Fingerprint, PolicyReloader, ReloadOutcome, WatchEvent, WatchTiming,
     run_debounced,
 };
-use tollgate_testkit::requests::Caller;
+use tollgate_testkit::test_requests::TestCaller;
 
 /// When tests begin.
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -73,7 +73,10 @@ fn policy(units: u64) -> String {
 
 /// The limit that is in force.
 fn in_force(reloader: &TestReloader) -> u64 {
-    let verdict = reloader.engine().engine().peek(&Caller::named("nobody"));
+    let verdict = reloader
+        .engine()
+        .engine()
+        .peek(&TestCaller::named("nobody"));
     verdict.limits()[0].status.limit
 }
 
@@ -285,7 +288,7 @@ fn s40_a_file_that_is_cut_at_any_length_never_drops_to_nothing() {
             !reloader
                 .engine()
                 .engine()
-                .peek(&Caller::named("x"))
+                .peek(&TestCaller::named("x"))
                 .limits()
                 .is_empty()
         );
@@ -330,7 +333,7 @@ fn s41_a_limit_is_raised_lowered_and_counted_otherwise_while_it_is_hot() {
     let dir = Dir::new("hot");
     dir.write("policy.yaml", &policy(10));
     let (reloader, clock) = open(&dir.path("policy.yaml"));
-    let alice = Caller::named("alice");
+    let alice = TestCaller::named("alice");
     let ask = || reloader.engine().engine().decide(&alice);
     while ask().is_admitted() {}
     let change = |text: &str| {
@@ -390,7 +393,7 @@ fn switches_hold_whatever_the_file_becomes() {
             reloader
                 .engine()
                 .engine()
-                .decide(&Caller::named("alice"))
+                .decide(&TestCaller::named("alice"))
                 .is_admitted()
         );
     }
@@ -429,7 +432,7 @@ fn i09_every_verdict_under_reloads_of_right_and_wrong_files_is_explained_by_one_
         for index in 0..4 {
             let (reloader, done, decided, seen) = (&reloader, &done, &decided, &seen);
             scope.spawn(move || {
-                let caller = Caller::named(&format!("user-{index}"));
+                let caller = TestCaller::named(&format!("user-{index}"));
                 while !done.load(Ordering::Relaxed) {
                     let verdict = reloader.engine().engine().decide(&caller);
                     assert!(is_of_one_version(&verdict), "{verdict:?}");
@@ -470,7 +473,10 @@ fn control_a_verdict_of_two_versions_is_noticed() {
     dir.write("policy.yaml", &version(2).replacen("\"2\"", "\"3\"", 1));
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     assert!(!is_of_one_version(
-        &reloader.engine().engine().decide(&Caller::named("alice"))
+        &reloader
+            .engine()
+            .engine()
+            .decide(&TestCaller::named("alice"))
     ));
 }
 

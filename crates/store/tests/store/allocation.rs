@@ -2,12 +2,12 @@
 
 use tollgate_core::{FixedWindow, Nanos, SlidingCounter, Window};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey};
-use tollgate_testkit::allocation::{Counting, calls};
+use tollgate_testkit::allocation::{CountingAllocator, calls};
 
 use crate::support::{bucket, id, numbered_limit, store};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn the_allocator_counts() {

@@ -12,7 +12,7 @@ use tollgate_core::limit::{Limit, OpError};
 use tollgate_core::reservation::ReservationOptions;
 use tollgate_store::contract::StoreReply;
 use tollgate_store::{IdentifiedLimit, ManualClock, QuotaCheck, Store as Contract, StoreKey};
-use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
+use tollgate_testkit::vectors::{Batches, Suite, VectorBatch, run};
 
 use crate::support::{TestStore, numbered_limit, store};
 
@@ -57,7 +57,7 @@ impl Batches for MemorySubject {
         &mut self,
         now: Timestamp,
         options: Option<&ReservationOptions>,
-        checks_asked: &[Asked<'_>],
+        checks_asked: &[VectorBatch<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
         if let Some(options) = options {
             let store = self.store.take().unwrap();

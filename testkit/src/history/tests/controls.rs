@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use super::simulated::{BUCKET, Ran, Wrong, run};
-use crate::dice::Dice;
+use super::simulated::{BUCKET, LimiterBug, SimulatedRun, run};
 use crate::history::bound::{worst_window_by_looking_at_all, worst_window_by_sweeping};
 use crate::history::{
-    Act, Allowance, Broken, History, Places, Promise, Record, Told, Verdict, all_or_nothing,
-    availability, bound, bound_of_log, coherence, coherence_of_each, conservation,
-    degraded_throughout, denials, not_too_far_ahead, recovery, spends, spends_exactly,
-    times_to_live,
+    Allowance, History, Operation, PermitLimit, Promise, Record, RecordedVerdict, ReportedQuota,
+    Violation, all_or_nothing, availability, bound, bound_of_log, coherence, coherence_of_each,
+    conservation, degraded_throughout, denials, not_too_far_ahead, recovery, spends,
+    spends_exactly, times_to_live,
 };
+use crate::seeded_rng::SeededRng;
 
 const SEEDS: u64 = 60;
 
-fn record(invoked: u64, completed: u64, verdict: Verdict) -> Record {
+fn record(invoked: u64, completed: u64, verdict: RecordedVerdict) -> Record {
     Record {
         request: invoked,
         key: "alice".to_owned(),
-        act: Act::Spend,
+        act: Operation::Spend,
         cost: 1,
         invoked,
         completed,
         verdict,
         is_degraded: false,
-        retry_after: (verdict == Verdict::Denied).then_some(1),
+        retry_after: (verdict == RecordedVerdict::Denied).then_some(1),
         told: None,
     }
 }
@@ -35,12 +35,12 @@ fn history(records: impl IntoIterator<Item = Record>) -> History {
     }
 }
 
-fn promise<T: std::fmt::Debug>(checked: Result<T, Broken>) -> Option<Promise> {
+fn promise<T: std::fmt::Debug>(checked: Result<T, Violation>) -> Option<Promise> {
     checked.err().map(|broken| broken.promise)
 }
 
 /// Every promise that a run breaks.
-fn check(ran: &Ran) -> Vec<Broken> {
+fn check(ran: &SimulatedRun) -> Vec<Violation> {
     let history = &ran.history;
     let moved: Vec<_> = ran
         .moved
@@ -63,19 +63,19 @@ fn check(ran: &Ran) -> Vec<Broken> {
 fn a_right_limiter_is_never_accused() {
     let (mut denied, mut returned, mut lost) = (0, 0, 0);
     for seed in 0..SEEDS {
-        let ran = run(seed, Wrong::Nothing);
+        let ran = run(seed, LimiterBug::Nothing);
         assert_eq!(check(&ran), [], "seed {seed}");
         let looked = denials(&ran.history, BUCKET, 0).unwrap();
         denied += looked.denied;
         returned += looked.returned;
-        lost += ran.history.count(Verdict::Lost);
+        lost += ran.history.count(RecordedVerdict::Lost);
     }
     assert!(denied > 1_000 && lost > 100, "{denied} {lost}");
     assert!(returned > 0, "somebody came back after a wait");
 }
 
 /// In how many of the seeds the checks find that a limiter which is wrong in this way breaks this promise.
-fn found(wrong: Wrong, promise: Promise) -> usize {
+fn found(wrong: LimiterBug, promise: Promise) -> usize {
     let breaks = |seed: &u64| {
         let broken = check(&run(*seed, wrong));
         broken.iter().any(|broken| broken.promise == promise)
@@ -86,15 +86,15 @@ fn found(wrong: Wrong, promise: Promise) -> usize {
 #[test]
 fn control_every_wrong_limiter_is_found_by_the_check_that_is_meant_for_it() {
     for (wrong, promise, least) in [
-        (Wrong::ChecksThenActs, Promise::Bound, SEEDS * 9 / 10),
-        (Wrong::Retries, Promise::NoDoubleSpend, SEEDS),
-        (Wrong::ForgetsToCharge, Promise::NoDoubleSpend, SEEDS),
-        (Wrong::LosesState, Promise::Bound, SEEDS * 9 / 10),
-        (Wrong::DeniesEarly, Promise::NoFalseDenial, SEEDS),
-        (Wrong::TwoClocks, Promise::Coherence, SEEDS),
-        (Wrong::ChargesInPart, Promise::AllOrNothing, SEEDS),
+        (LimiterBug::ChecksThenActs, Promise::Bound, SEEDS * 9 / 10),
+        (LimiterBug::Retries, Promise::NoDoubleSpend, SEEDS),
+        (LimiterBug::ForgetsToCharge, Promise::NoDoubleSpend, SEEDS),
+        (LimiterBug::LosesState, Promise::Bound, SEEDS * 9 / 10),
+        (LimiterBug::DeniesEarly, Promise::NoFalseDenial, SEEDS),
+        (LimiterBug::TwoClocks, Promise::Coherence, SEEDS),
+        (LimiterBug::ChargesInPart, Promise::AllOrNothing, SEEDS),
         // It takes somebody who comes back after the wait, and nobody in between.
-        (Wrong::TellsHalfTheWait, Promise::NoFalseDenial, 1),
+        (LimiterBug::TellsHalfTheWait, Promise::NoFalseDenial, 1),
     ] {
         let times = found(wrong, promise) as u64;
         assert!(times >= least, "{wrong:?}: {promise:?} {times} of {SEEDS}");
@@ -106,7 +106,7 @@ fn control_a_burst_for_each_loss_excuses_lost_state_and_nothing_else() {
     let allowed = Allowance::of(BUCKET);
     let bursts = |seed, times| {
         bound(
-            &run(seed, Wrong::LosesState).history,
+            &run(seed, LimiterBug::LosesState).history,
             &allowed.losses(times),
         )
     };
@@ -116,19 +116,20 @@ fn control_a_burst_for_each_loss_excuses_lost_state_and_nothing_else() {
 
 #[test]
 fn i01_the_sweep_finds_what_looking_at_every_window_finds() {
-    let mut dice = Dice::new(11);
+    let mut dice = SeededRng::new(11);
     for _ in 0..300 {
         let count = 1 + dice.below(25);
         let records: Vec<Record> = (0..count)
             .map(|_| {
                 let invoked = dice.below(50);
-                let mut record = record(invoked, invoked + dice.below(20), Verdict::Admitted);
+                let mut record =
+                    record(invoked, invoked + dice.below(20), RecordedVerdict::Admitted);
                 record.cost = dice.below(4);
                 if dice.happens(15) {
-                    record.act = Act::GiveBack;
+                    record.act = Operation::GiveBack;
                 }
                 if dice.happens(10) {
-                    record.verdict = Verdict::Denied;
+                    record.verdict = RecordedVerdict::Denied;
                 }
                 record
             })
@@ -145,7 +146,8 @@ fn i01_the_sweep_finds_what_looking_at_every_window_finds() {
 
 #[test]
 fn i01_a_hundred_thousand_records_are_no_trouble() {
-    let records = (0..100_000).map(|n| record(n * 1_000, n * 1_000 + 5_000, Verdict::Admitted));
+    let records =
+        (0..100_000).map(|n| record(n * 1_000, n * 1_000 + 5_000, RecordedVerdict::Admitted));
     let worst = bound(&history(records), &Allowance::of(BUCKET)).unwrap();
     assert_eq!((worst.in_all, worst.admitted), (100_000, 100_000));
     assert_eq!(
@@ -157,7 +159,8 @@ fn i01_a_hundred_thousand_records_are_no_trouble() {
 
 #[test]
 fn control_one_unit_too_many_is_noticed_in_a_bucket_and_in_a_log() {
-    let burst = |count: u64| history((0..count).map(|n| record(n, n + 1, Verdict::Admitted)));
+    let burst =
+        |count: u64| history((0..count).map(|n| record(n, n + 1, RecordedVerdict::Admitted)));
     let worst = bound(&burst(10), &Allowance::of(BUCKET)).unwrap();
     assert_eq!((worst.units, worst.admitted), (0, 10));
     assert_eq!(
@@ -175,8 +178,8 @@ fn control_one_unit_too_many_is_noticed_in_a_bucket_and_in_a_log() {
     assert!(bound_of_log(&burst(2_000), 10, 10, 0).is_ok());
     // What was given back may be admitted again.
     let mut given = burst(11);
-    let mut gift = record(5, 6, Verdict::Admitted);
-    gift.act = Act::GiveBack;
+    let mut gift = record(5, 6, RecordedVerdict::Admitted);
+    gift.act = Operation::GiveBack;
     given.records.push(gift);
     assert!(bound(&given, &Allowance::of(BUCKET)).is_ok());
 }
@@ -184,11 +187,11 @@ fn control_one_unit_too_many_is_noticed_in_a_bucket_and_in_a_log() {
 #[test]
 fn control_a_charge_too_many_or_too_few_is_noticed() {
     let asked = history([
-        record(0, 1, Verdict::Admitted),
-        record(2, 3, Verdict::Admitted),
-        record(4, 5, Verdict::Lost),
-        record(6, 7, Verdict::Denied),
-        record(8, 9, Verdict::Failed),
+        record(0, 1, RecordedVerdict::Admitted),
+        record(2, 3, RecordedVerdict::Admitted),
+        record(4, 5, RecordedVerdict::Lost),
+        record(6, 7, RecordedVerdict::Denied),
+        record(8, 9, RecordedVerdict::Failed),
     ]);
     for (moved, is_right) in [(1_000, false), (2_000, true), (2_500, false), (3_000, true)] {
         let spent = spends(&asked, "alice", BUCKET, moved);
@@ -205,8 +208,8 @@ fn control_a_charge_too_many_or_too_few_is_noticed() {
 #[test]
 fn control_a_request_that_is_admitted_in_part_is_noticed() {
     let mut parts = vec![
-        record(0, 1, Verdict::Admitted),
-        record(0, 1, Verdict::Admitted),
+        record(0, 1, RecordedVerdict::Admitted),
+        record(0, 1, RecordedVerdict::Admitted),
     ];
     "bob".clone_into(&mut parts[1].key);
     let moved = [("alice", BUCKET, 1_000), ("bob", BUCKET, 1_000)];
@@ -214,14 +217,14 @@ fn control_a_request_that_is_admitted_in_part_is_noticed() {
     let uneven = [("alice", BUCKET, 1_000), ("bob", BUCKET, 0)];
     let said = all_or_nothing(&history(parts.clone()), &uneven);
     assert_eq!(promise(said), Some(Promise::AllOrNothing));
-    parts[1].verdict = Verdict::Denied;
+    parts[1].verdict = RecordedVerdict::Denied;
     let said = all_or_nothing(&history(parts), &moved);
     assert_eq!(promise(said), Some(Promise::AllOrNothing));
 }
 
 #[test]
 fn control_answers_that_fail_or_come_late_are_noticed() {
-    let in_time = |n: u64| record(n, n + 10, Verdict::Admitted);
+    let in_time = |n: u64| record(n, n + 10, RecordedVerdict::Admitted);
     let within = Duration::from_nanos(10);
     let quick = history((0..2_000).map(in_time));
     let speed = availability(&quick, within).unwrap();
@@ -237,7 +240,7 @@ fn control_answers_that_fail_or_come_late_are_noticed() {
         promise(availability(&late, within)),
         Some(Promise::Availability)
     );
-    for verdict in [Verdict::Lost, Verdict::Failed] {
+    for verdict in [RecordedVerdict::Lost, RecordedVerdict::Failed] {
         let mut failed = quick.clone();
         failed.records[7].verdict = verdict;
         let said = availability(&failed, within);
@@ -247,7 +250,7 @@ fn control_answers_that_fail_or_come_late_are_noticed() {
 
 #[test]
 fn control_an_outage_that_nobody_was_told_of_and_one_that_does_not_end_are_noticed() {
-    let mut all = history((0..100).map(|n| record(n * 10, n * 10 + 5, Verdict::Admitted)));
+    let mut all = history((0..100).map(|n| record(n * 10, n * 10 + 5, RecordedVerdict::Admitted)));
     for record in &mut all.records[20..60] {
         record.is_degraded = true;
     }
@@ -267,7 +270,7 @@ fn control_an_outage_that_nobody_was_told_of_and_one_that_does_not_end_are_notic
 #[test]
 fn control_numbers_that_do_not_fit_together_are_noticed() {
     let told = |remaining, reset_after| {
-        Some(Told {
+        Some(ReportedQuota {
             limit: 10,
             remaining,
             reset_after,
@@ -276,7 +279,7 @@ fn control_numbers_that_do_not_fit_together_are_noticed() {
     let said = |record: Record, precision| coherence(&history([record]), BUCKET, precision);
     let with = |told| Record {
         told,
-        ..record(0, 10, Verdict::Admitted)
+        ..record(0, 10, RecordedVerdict::Admitted)
     };
     assert_eq!(said(with(told(9, 1_000)), 0), Ok(1));
     assert_eq!(said(with(told(8, 1_001)), 0), Ok(1));
@@ -285,7 +288,7 @@ fn control_numbers_that_do_not_fit_together_are_noticed() {
     }
     assert_eq!(said(with(told(9, 1_500)), 500), Ok(1), "rounded up");
     for wait in [Some(0), None] {
-        let mut denied = record(0, 10, Verdict::Denied);
+        let mut denied = record(0, 10, RecordedVerdict::Denied);
         denied.retry_after = wait;
         assert_eq!(promise(said(denied, 0)), Some(Promise::Coherence));
     }
@@ -316,20 +319,20 @@ fn control_a_place_too_many_and_one_that_never_comes_back_are_noticed() {
         act,
         ..record(invoked, invoked + 10, verdict)
     };
-    let (yes, no) = (Verdict::Admitted, Verdict::Denied);
-    let places = Places {
+    let (yes, no) = (RecordedVerdict::Admitted, RecordedVerdict::Denied);
+    let places = PermitLimit {
         limit: 2,
         lease: Duration::from_nanos(1_000),
     };
     let held = [
-        lease(Act::Acquire(1), 0, yes),
-        lease(Act::Acquire(2), 20, yes),
-        lease(Act::Acquire(3), 40, no),
-        lease(Act::Release(1), 60, yes),
-        lease(Act::Acquire(4), 80, yes),
-        lease(Act::Renew(4), 900, yes),
+        lease(Operation::Acquire(1), 0, yes),
+        lease(Operation::Acquire(2), 20, yes),
+        lease(Operation::Acquire(3), 40, no),
+        lease(Operation::Release(1), 60, yes),
+        lease(Operation::Acquire(4), 80, yes),
+        lease(Operation::Renew(4), 900, yes),
         // The second is lost with its client and comes back by itself.
-        lease(Act::Acquire(5), 1_050, yes),
+        lease(Operation::Acquire(5), 1_050, yes),
     ];
     assert_eq!(conservation(&history(held.clone()), places), Ok(2));
     let mut third = held.clone();

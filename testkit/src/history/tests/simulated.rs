@@ -1,8 +1,8 @@
 //! Limiters in a world of their own: clients ask at random, decisions are made somewhere between question and answer, and the
 //! limiter may be wrong in one way.
 
-use crate::dice::Dice;
-use crate::history::{Act, Bucket, History, Record, Told, Verdict};
+use crate::history::{Bucket, History, Operation, Record, RecordedVerdict, ReportedQuota};
+use crate::seeded_rng::SeededRng;
 
 pub(super) const BUCKET: Bucket = Bucket {
     interval: 1_000,
@@ -11,7 +11,7 @@ pub(super) const BUCKET: Bucket = Bucket {
 
 /// What is wrong with a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum LimiterBug {
     Nothing,
     /// Looks, and charges a moment later what others have charged meanwhile too.
     ChecksThenActs,
@@ -31,14 +31,14 @@ pub(super) enum Wrong {
     ChargesInPart,
 }
 
-pub(super) struct Ran {
+pub(super) struct SimulatedRun {
     pub(super) history: History,
     /// How far each key's state moved while it was never full.
     pub(super) moved: Vec<(&'static str, u64)>,
 }
 
 /// A question, and the instants of its way.
-struct Question {
+struct SimulatedRequest {
     request: u64,
     keys: Vec<usize>,
     cost: u64,
@@ -59,11 +59,11 @@ fn first(key: usize) -> Record {
     Record {
         request: 1_000_000 + key as u64,
         key: KEYS[key].to_owned(),
-        act: Act::Spend,
+        act: Operation::Spend,
         cost: HALF,
         invoked: BEGAN,
         completed: BEGAN,
-        verdict: Verdict::Admitted,
+        verdict: RecordedVerdict::Admitted,
         is_degraded: false,
         retry_after: None,
         told: None,
@@ -71,11 +71,11 @@ fn first(key: usize) -> Record {
 }
 
 /// Runs some questions through a limiter, whose buckets are half empty at first and kept busy, so that they are never full.
-pub(super) fn run(seed: u64, wrong: Wrong) -> Ran {
-    let mut dice = Dice::new(seed);
+pub(super) fn run(seed: u64, wrong: LimiterBug) -> SimulatedRun {
+    let mut dice = SeededRng::new(seed);
     let mut questions = questions(&mut dice, wrong);
     questions.sort_by_key(|question| question.looks);
-    let mut limiter = Limiter {
+    let mut limiter = BuggyLimiter {
         wrong,
         dice,
         states: [BEGAN + HALF * BUCKET.interval; 2],
@@ -87,21 +87,21 @@ pub(super) fn run(seed: u64, wrong: Wrong) -> Ran {
     }
     limiter.charge(u64::MAX);
     let moved = (0..2).map(|key| (KEYS[key], limiter.states[key] - BEGAN));
-    Ran {
+    SimulatedRun {
         moved: moved.collect(),
         history: History { records },
     }
 }
 
-struct Limiter {
-    wrong: Wrong,
-    dice: Dice,
+struct BuggyLimiter {
+    wrong: LimiterBug,
+    dice: SeededRng,
     states: [u64; 2],
     /// Charges that were decided and not yet made: when, on which key, how much.
     later: Vec<(u64, usize, u64)>,
 }
 
-impl Limiter {
+impl BuggyLimiter {
     /// Makes the charges that are due.
     fn charge(&mut self, now: u64) {
         let states = &mut self.states;
@@ -119,15 +119,15 @@ impl Limiter {
 
     const fn burst(&self) -> u64 {
         match self.wrong {
-            Wrong::DeniesEarly => BUCKET.burst / 2,
+            LimiterBug::DeniesEarly => BUCKET.burst / 2,
             _ => BUCKET.burst,
         }
     }
 
-    fn answer(&mut self, question: &Question, records: &mut Vec<Record>) {
+    fn answer(&mut self, question: &SimulatedRequest, records: &mut Vec<Record>) {
         let now = question.looks;
         self.charge(now);
-        if self.wrong == Wrong::LosesState && self.dice.happens(2) {
+        if self.wrong == LimiterBug::LosesState && self.dice.happens(2) {
             self.states = [now; 2];
         }
         let price = question.cost * BUCKET.interval;
@@ -140,48 +140,54 @@ impl Limiter {
         let wait = lacks.iter().copied().max().unwrap_or(0);
         let is_admitted = wait == 0;
         for (key, lack) in question.keys.iter().copied().zip(lacks) {
-            let in_part = self.wrong == Wrong::ChargesInPart && lack == 0 && key == 0;
-            let forgets = self.wrong == Wrong::ForgetsToCharge && self.dice.happens(10);
+            let in_part = self.wrong == LimiterBug::ChargesInPart && lack == 0 && key == 0;
+            let forgets = self.wrong == LimiterBug::ForgetsToCharge && self.dice.happens(10);
             if (is_admitted && !forgets) || in_part {
-                let is_again = self.wrong == Wrong::Retries && question.is_lost;
+                let is_again = self.wrong == LimiterBug::Retries && question.is_lost;
                 let times = if is_again { 2 } else { 1 };
                 self.later.push((question.acts, key, price * times));
             }
         }
         // Where nothing comes between looking and acting, the state is the new one at once.
         self.charge(now);
-        let is_lost = question.is_lost && self.wrong != Wrong::Retries;
+        let is_lost = question.is_lost && self.wrong != LimiterBug::Retries;
         let verdict = match (is_lost, is_admitted) {
-            (true, _) => Verdict::Lost,
-            (false, true) => Verdict::Admitted,
-            (false, false) => Verdict::Denied,
+            (true, _) => RecordedVerdict::Lost,
+            (false, true) => RecordedVerdict::Admitted,
+            (false, false) => RecordedVerdict::Denied,
         };
         records
             .extend((question.keys.iter()).map(|key| self.record(question, *key, verdict, wait)));
     }
 
-    fn record(&self, question: &Question, key: usize, verdict: Verdict, wait: u64) -> Record {
+    fn record(
+        &self,
+        question: &SimulatedRequest,
+        key: usize,
+        verdict: RecordedVerdict,
+        wait: u64,
+    ) -> Record {
         let debt = self.debt(key, question.looks);
         let left = (self.burst() * BUCKET.interval).saturating_sub(debt);
         let skew = match self.wrong {
-            Wrong::TwoClocks => 3 * BUCKET.interval,
+            LimiterBug::TwoClocks => 3 * BUCKET.interval,
             _ => 0,
         };
         let wait = match self.wrong {
-            Wrong::TellsHalfTheWait => wait / 2 + 1,
+            LimiterBug::TellsHalfTheWait => wait / 2 + 1,
             _ => wait,
         };
         Record {
             request: question.request,
             key: KEYS[key].to_owned(),
-            act: Act::Spend,
+            act: Operation::Spend,
             cost: question.cost,
             invoked: question.invoked,
             completed: question.completed,
             verdict,
             is_degraded: false,
-            retry_after: (verdict == Verdict::Denied).then_some(wait),
-            told: (question.keys.len() == 1).then_some(Told {
+            retry_after: (verdict == RecordedVerdict::Denied).then_some(wait),
+            told: (question.keys.len() == 1).then_some(ReportedQuota {
                 limit: self.burst(),
                 remaining: left / BUCKET.interval,
                 reset_after: debt + skew,
@@ -191,7 +197,7 @@ impl Limiter {
 }
 
 /// Questions that keep every bucket busy: twice as many as are refilled, and now and then one that comes back after its wait.
-fn questions(dice: &mut Dice, wrong: Wrong) -> Vec<Question> {
+fn questions(dice: &mut SeededRng, wrong: LimiterBug) -> Vec<SimulatedRequest> {
     let mut at = BEGAN;
     (0..600)
         .map(|request| {
@@ -199,7 +205,7 @@ fn questions(dice: &mut Dice, wrong: Wrong) -> Vec<Question> {
             let invoked = at;
             let looks = invoked + dice.below(BUCKET.interval);
             let acts = match wrong {
-                Wrong::ChecksThenActs => looks + dice.below(BUCKET.interval * 3),
+                LimiterBug::ChecksThenActs => looks + dice.below(BUCKET.interval * 3),
                 _ => looks,
             };
             let keys = match dice.below(3) {
@@ -207,7 +213,7 @@ fn questions(dice: &mut Dice, wrong: Wrong) -> Vec<Question> {
                 1 => vec![1],
                 _ => vec![0, 1],
             };
-            Question {
+            SimulatedRequest {
                 request,
                 keys,
                 cost: 1 + dice.below(2),

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate_testkit::history::{Said, Told, Verdict};
+use tollgate_testkit::history::{RecordedReply, RecordedVerdict, ReportedQuota};
 
 /// A server that says nothing for so long is gone.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,21 +34,21 @@ impl CheckResponse {
     }
 
     /// For the history.
-    pub(super) fn to_recorded(&self) -> Said {
+    pub(super) fn to_recorded(&self) -> RecordedReply {
         let nanos = |millis: &Value| Some(millis.as_u64()? * 1_000_000);
         let limit = &self.body["limits"][0];
         let told = || {
-            Some(Told {
+            Some(ReportedQuota {
                 limit: limit["limit"].as_u64()?,
                 remaining: limit["remaining"].as_u64()?,
                 reset_after: nanos(&limit["reset_after_ms"])?,
             })
         };
-        Said {
+        RecordedReply {
             verdict: match self.status {
-                200 => Verdict::Admitted,
-                429 => Verdict::Denied,
-                _ => Verdict::Failed,
+                200 => RecordedVerdict::Admitted,
+                429 => RecordedVerdict::Denied,
+                _ => RecordedVerdict::Failed,
             },
             is_degraded: self.is_degraded(),
             retry_after: nanos(&self.body["retry_after_ms"]),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::faults::Proxy;
 use tollgate_testkit::history::{Allowance, Recorder, bound, denials, spends_exactly};
-use tollgate_testkit::redis::{Clock, Kind, Node, Server as Redis};
+use tollgate_testkit::redis::{RedisNode, RedisServer as Redis, ServerProgram, ShimmedClock};
 
 use super::client::Client;
 use super::load::ask;
@@ -18,10 +18,10 @@ use super::{
 #[test]
 fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
     let _alone = run_exclusively();
-    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let proxy = Proxy::seeded(node.address(), seed(27));
     let clock = |ahead: i64| {
-        let mut clock = Clock::held_at(Duration::ZERO).unwrap();
+        let mut clock = ShimmedClock::held_at(Duration::ZERO).unwrap();
         let by = Duration::from_secs(ahead.unsigned_abs());
         if ahead < 0 {
             clock.set_back(by);
@@ -52,7 +52,7 @@ fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
     spends_exactly(&history, "alice", bucket(), rig.state() - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     denials(&history, bucket(), 1).unwrap();
-    Outcome::of("S-27 clocks that differ")
+    ScenarioOutcome::of("S-27 clocks that differ")
         .worst(&worst)
         .lost(0)
         .tell();
@@ -72,7 +72,8 @@ fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_minted() {
         .trim()
         .parse()
         .unwrap();
-    let (redis, mut clock) = Redis::start_with_clock(Kind::Redis, Duration::from_secs(now));
+    let (redis, mut clock) =
+        Redis::start_with_clock(ServerProgram::Redis, Duration::from_secs(now));
     let servers: Vec<Server> = (0..2)
         .map(|_| Server::start(&redis.url(), 2, POLICY, &[LONG_DEADLINE]))
         .collect();
@@ -99,7 +100,7 @@ fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_minted() {
     let minted = spend(LIMIT + 10);
     assert!(minted <= LIMIT, "{minted}");
     let worst = bound(&recorder.so_far(), &Allowance::of(bucket()).jumps_ahead(1)).unwrap();
-    Outcome::of("S-26 the clock of Redis jumps")
+    ScenarioOutcome::of("S-26 the clock of Redis jumps")
         .worst(&worst)
         .tell();
 }

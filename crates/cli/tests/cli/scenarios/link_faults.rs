@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
-use tollgate_testkit::faults::{Door, Ending, Silence, Then};
+use tollgate_testkit::faults::{AcceptMode, AfterRewrite, CloseMode, SwallowMode};
 use tollgate_testkit::history::{Allowance, History, recovery, spends};
 use tollgate_testkit::redis::until;
 
@@ -90,7 +90,7 @@ fn s_07_a_black_hole_is_noticed_and_its_connections_replaced() {
         &rig,
         |rig| {
             rig.proxy
-                .change(|toxics| toxics.back.silence = Silence::Lost);
+                .change(|toxics| toxics.back.silence = SwallowMode::Lost);
         },
         |rig| rig.proxy.heal(),
     );
@@ -105,7 +105,7 @@ fn s_08_replies_that_are_lost_are_decided_here_and_charged_once() {
     for _ in 0..6 {
         load.wait_for_answers(30);
         rig.proxy
-            .lose_replies("EVALSHA", 1, Then::End(Ending::Reset));
+            .lose_replies("EVALSHA", 1, AfterRewrite::End(CloseMode::Reset));
     }
     load.wait_for_answers(30);
     load.until_decided_by_the_store(40);
@@ -177,7 +177,7 @@ fn s_15_evicted_states_cost_a_burst_each() {
     assert!(evicted > 50, "{evicted}");
     let allowed = Allowance::of(bucket()).losses(evicted);
     let worst = tollgate_testkit::history::bound(&history, &allowed).unwrap();
-    Outcome::of("S-15 evicted, two servers")
+    ScenarioOutcome::of("S-15 evicted, two servers")
         .worst(&worst)
         .tell();
 }
@@ -191,7 +191,7 @@ fn s_21_servers_that_lost_their_redis_together_do_not_come_back_together() {
     let load = rig.load(1, &["alice", "bob"]);
     load.wait_for_answers(30);
     rig.node.kill();
-    rig.proxy.change(|toxics| toxics.door = Door::Reset);
+    rig.proxy.change(|toxics| toxics.door = AcceptMode::Reset);
     load.until_decided_without(12);
     let tried = rig.proxy.counters().connects;
     until("they try again and again", || {

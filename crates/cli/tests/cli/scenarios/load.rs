@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tollgate_testkit::history::{Act, History, Recorder, Said, Verdict};
+use tollgate_testkit::history::{History, Operation, RecordedReply, RecordedVerdict, Recorder};
 use tollgate_testkit::redis::until;
 
 use super::client::Client;
@@ -100,7 +100,7 @@ pub(super) fn ask(client: &mut Client, key: &str, recorder: &Recorder) {
     let asked = recorder.ask();
     let said = match client.check(key) {
         Some(answer) => answer.to_recorded(),
-        None => Said::only(Verdict::Lost),
+        None => RecordedReply::only(RecordedVerdict::Lost),
     };
-    recorder.answered(&asked, Act::Spend, &[(key, 1)], said);
+    recorder.answered(&asked, Operation::Spend, &[(key, 1)], said);
 }

@@ -18,13 +18,13 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tollgate_testkit::chaos::Outcome;
+use tollgate_testkit::chaos::ScenarioOutcome;
 use tollgate_testkit::faults::Proxy;
 use tollgate_testkit::history::{
-    Allowance, Bucket, History, Speed, Worst, availability, bound, coherence, coherence_of_each,
-    denials,
+    Allowance, AvailabilityBounds, Bucket, History, WorstWindow, availability, bound, coherence,
+    coherence_of_each, denials,
 };
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use self::load::Load;
 use self::server::Server;
@@ -54,7 +54,7 @@ fn run_exclusively() -> MutexGuard<'static, ()> {
 
 /// One Redis, a proxy before it, and servers that share it.
 struct TestFleet {
-    node: Node,
+    node: RedisNode,
     proxy: Proxy,
     servers: Vec<Server>,
 }
@@ -66,8 +66,8 @@ impl TestFleet {
     }
 
     fn start_with_policy(policy: &str, count: usize, settings: &[&str], seed: u64) -> Self {
-        let node = Node::start(
-            Kind::Redis,
+        let node = RedisNode::start(
+            ServerProgram::Redis,
             &[
                 "--save",
                 "",
@@ -115,7 +115,7 @@ fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
 }
 
 /// The state of the only bucket on a server, if it has one.
-fn state(node: &Node) -> Option<u64> {
+fn state(node: &RedisNode) -> Option<u64> {
     let names = node.ask(&["KEYS", "tg1:*"]);
     let states = names.lines().filter_map(|name| {
         let state = node.try_ask(&["GET", name]).ok()?;
@@ -134,7 +134,7 @@ fn bucket() -> Bucket {
 }
 
 /// What holds whatever went wrong: everybody was answered in time, within the bound, and was told what fits together.
-fn judge(history: &History, allowance: &Allowance) -> (Worst, Speed) {
+fn judge(history: &History, allowance: &Allowance) -> (WorstWindow, AvailabilityBounds) {
     let speed = availability(history, DEADLINE + SLACK).unwrap();
     let worst = bound(history, allowance).unwrap();
     denials(history, allowance.bucket(), 0).unwrap();
@@ -146,6 +146,12 @@ fn judge(history: &History, allowance: &Allowance) -> (Worst, Speed) {
     (worst, speed)
 }
 
-fn outcome(scenario: &'static str, (worst, speed): &(Worst, Speed)) -> Outcome {
-    Outcome::of(scenario).worst(worst).speed(*speed).lost(0)
+fn outcome(
+    scenario: &'static str,
+    (worst, speed): &(WorstWindow, AvailabilityBounds),
+) -> ScenarioOutcome {
+    ScenarioOutcome::of(scenario)
+        .worst(worst)
+        .speed(*speed)
+        .lost(0)
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::{monotonic, since};
 use tollgate_testkit::history::{Allowance, degraded_throughout, recovery};
 use tollgate_testkit::process::free_address;
-use tollgate_testkit::redis::{Kind, Server as Redis, until};
+use tollgate_testkit::redis::{RedisServer as Redis, ServerProgram, until};
 
 use super::client::Client;
 use super::{
@@ -84,7 +84,7 @@ fn s_03_a_server_starts_without_redis_and_finds_it_by_itself() {
         let answer = client.check("alice").unwrap();
         assert!(answer.status == 200 && answer.is_degraded(), "{answer:?}");
     }
-    let redis = Redis::start_at(Kind::Redis, address);
+    let redis = Redis::start_at(ServerProgram::Redis, address);
     let came = monotonic();
     until("Redis decides", || {
         !client.check("alice").unwrap().is_degraded()
@@ -96,7 +96,7 @@ fn s_03_a_server_starts_without_redis_and_finds_it_by_itself() {
     let left = client.check("alice").unwrap().to_recorded().told.unwrap();
     assert!(left.remaining + 11 <= left.limit, "{left:?}");
     drop(redis);
-    Outcome::of("S-03 absent at the start")
+    ScenarioOutcome::of("S-03 absent at the start")
         .recovered(took)
         .tell();
 }

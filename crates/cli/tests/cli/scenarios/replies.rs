@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
-use tollgate_testkit::faults::{Ending, Limit, Slices};
+use tollgate_testkit::faults::{CloseMode, DataLimit, Slicer};
 use tollgate_testkit::history::{Allowance, History, bound, recovery, spends, spends_exactly};
 use tollgate_testkit::redis::until;
 
@@ -50,7 +50,7 @@ fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() 
     let rig = TestFleet::start(1, &[LONG_DEADLINE], seed(9));
     let primed = rig.prime("alice");
     rig.proxy.change(|toxics| {
-        toxics.back.slices = Some(Slices {
+        toxics.back.slices = Some(Slicer {
             bytes: NonZeroUsize::MIN,
             pause: Duration::from_millis(1),
         });
@@ -63,8 +63,8 @@ fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() 
     // Every connection ends in the middle of a reply, again and again.
     for bytes in [3, 500, 2_000] {
         rig.proxy.change(|toxics| {
-            let ending = Ending::Close;
-            toxics.back.limit = Some(Limit { bytes, ending });
+            let ending = CloseMode::Close;
+            toxics.back.limit = Some(DataLimit { bytes, ending });
         });
         load.wait_for_answers(20);
     }
@@ -78,7 +78,7 @@ fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() 
     let allowed = Allowance::of(bucket()).replayed_outages(1);
     let worst = bound(&history, &allowed).unwrap();
     println!("{spent:?}");
-    Outcome::of("S-09 sliced replies, one server")
+    ScenarioOutcome::of("S-09 sliced replies, one server")
         .worst(&worst)
         .lost(0)
         .recovered(took)
@@ -140,7 +140,7 @@ fn s_12_flushed_scripts_cost_no_decision() {
     let moved = rig.state() - primed;
     spends_exactly(&history, "alice", bucket(), moved).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    Outcome::of("S-12 scripts flushed, two servers")
+    ScenarioOutcome::of("S-12 scripts flushed, two servers")
         .worst(&worst)
         .lost(0)
         .tell();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_testkit::history::times_to_live;
-use tollgate_testkit::redis::{Cluster, Kind, Node, until};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram, until};
 
 use super::client::Client;
 use super::{LONG_DEADLINE, Server, TestFleet, run_exclusively};
@@ -21,7 +21,7 @@ limits:
   - { name: by-route, key: [header.x-api-key, method], rate: 500/h, colocate: header.x-api-key }
 ";
     let _alone = run_exclusively();
-    let cluster = Cluster::start_with(Kind::Redis, 1_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 1_000, 0);
     let server = Server::start(&cluster.url(), 1, POLICY, &[LONG_DEADLINE]);
     let mut client = Client::new(server.http);
     for number in 0..30 {
@@ -96,7 +96,7 @@ fn the_key_of_a_slow_bucket_lives_until_it_is_full() {
     const POLICY: &str = "limits: [{ name: slow, key: header.x-api-key, rate: 10/day }]";
     const DAY: i64 = 86_400_000;
     let _alone = run_exclusively();
-    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let server = Server::start(&node.url(), 1, POLICY, &[LONG_DEADLINE]);
     let mut client = Client::new(server.http);
     for spent in 1..=10 {

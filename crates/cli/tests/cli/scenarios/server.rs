@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tollgate_testkit::process::{Folder, Process};
-use tollgate_testkit::redis::Clock;
+use tollgate_testkit::process::{Process, TempFolder};
+use tollgate_testkit::redis::ShimmedClock;
 
 use crate::harness::tollgate;
 
@@ -17,7 +17,7 @@ const SECRET: &str = "what the fleet of a test shares";
 #[derive(Clone, Copy, Default)]
 pub(super) struct ServerOverrides<'a> {
     /// A wall clock that the test moves.
-    pub(super) clock: Option<&'a Clock>,
+    pub(super) clock: Option<&'a ShimmedClock>,
     /// Another secret than that of the fleet.
     pub(super) secret: Option<&'a str>,
 }
@@ -43,7 +43,7 @@ impl Server {
         policy: &str,
         settings: &[&str],
     ) -> Self {
-        let folder = Folder::new("fleet").unwrap();
+        let folder = TempFolder::new("fleet").unwrap();
         let policy = folder.write("policy.yaml", policy).unwrap();
         let mut command = tollgate(&["serve", "--config"]);
         command

@@ -3,9 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::history::{
-    Act, Allowance, Places, Recorder, Said, Verdict, conservation, recovery,
+    Allowance, Operation, PermitLimit, RecordedReply, RecordedVerdict, Recorder, conservation,
+    recovery,
 };
 use tollgate_testkit::redis::until;
 
@@ -66,11 +67,11 @@ fn s_25_places_of_a_server_that_is_killed_come_back_with_their_leases() {
         let verdict = answer.to_recorded().verdict;
         recorder.answered(
             &asked,
-            Act::Acquire(lease),
+            Operation::Acquire(lease),
             &[("alice", 1)],
-            Said::only(verdict),
+            RecordedReply::only(verdict),
         );
-        verdict == Verdict::Admitted
+        verdict == RecordedVerdict::Admitted
     };
     for lease in 0..4 {
         assert!(acquire(&mut clients[0], lease));
@@ -86,11 +87,11 @@ fn s_25_places_of_a_server_that_is_killed_come_back_with_their_leases() {
     }
     lease += 1;
     assert!(!acquire(&mut clients[1], lease), "and no more");
-    let places = Places {
+    let places = PermitLimit {
         limit: 4,
         lease: LEASE,
     };
     let most = conservation(&recorder.so_far(), places).unwrap();
     assert_eq!(most, 4);
-    Outcome::of("S-25 places of one that was killed").tell();
+    ScenarioOutcome::of("S-25 places of one that was killed").tell();
 }

@@ -1,13 +1,13 @@
 //! S-16 to S-20 with whole servers: sentinels promote another server, a cluster loses one or moves its slots, and a replica is
 //! never asked.
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
 use tollgate_testkit::faults::Proxy;
 use tollgate_testkit::history::{
     Allowance, availability, bound, coherence_of_each, recovery, spends,
 };
-use tollgate_testkit::redis::{Cluster, Kind, Node, Sentinels, until};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, RedisSentinels, ServerProgram, until};
 
 use super::client::Client;
 use super::{
@@ -32,7 +32,7 @@ const DOWN_AFTER: u32 = 1_000;
 fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
     let _alone = run_exclusively();
     let _unused = seed(16);
-    let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
+    let mut set = RedisSentinels::start(ServerProgram::Redis, DOWN_AFTER);
     let servers = servers(&set.url(), POLICY, 3, &[DEADLINE_SET]);
     let load = Load::start(&addresses(&servers), 2, &["alice", "bob"]);
     load.wait_for_answers(100);
@@ -60,7 +60,7 @@ fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
 fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it() {
     let _alone = run_exclusively();
     let _unused = seed(17);
-    let mut cluster = Cluster::start(Kind::Redis, DOWN_AFTER);
+    let mut cluster = RedisCluster::start(ServerProgram::Redis, DOWN_AFTER);
     let servers = servers(&cluster.url(), POLICY, 2, &[DEADLINE_SET]);
     let names: Vec<String> = (0..12).map(|number| format!("client{number}")).collect();
     let keys: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -94,11 +94,11 @@ fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it()
 fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
     let _alone = run_exclusively();
     let _unused = seed(18);
-    let cluster = Cluster::start_with(Kind::Redis, DOWN_AFTER, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, DOWN_AFTER, 0);
     let servers = servers(&cluster.url(), POLICY, 3, &[LONG_DEADLINE]);
     let answer = Client::new(servers[0].http).check("alice").unwrap();
     assert!(answer.status == 200 && !answer.is_degraded(), "{answer:?}");
-    let found = |cluster: &Cluster| {
+    let found = |cluster: &RedisCluster| {
         let nodes = cluster.nodes.iter().enumerate();
         let mut states = nodes.filter_map(|(index, node)| Some((index, state(node)?)));
         states.next().unwrap()
@@ -129,7 +129,7 @@ fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
     for server in &servers {
         assert!(!server.log().contains("CROSSSLOT"), "{}", server.log());
     }
-    Outcome::of("S-18 slots move, three servers")
+    ScenarioOutcome::of("S-18 slots move, three servers")
         .worst(&worst)
         .speed(speed)
         .lost(0)
@@ -141,10 +141,10 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
     let _alone = run_exclusively();
     let _unused = seed(19);
     let (here, there) = (
-        Node::start(Kind::Redis, &PLAIN),
-        Node::start(Kind::Redis, &PLAIN),
+        RedisNode::start(ServerProgram::Redis, &PLAIN),
+        RedisNode::start(ServerProgram::Redis, &PLAIN),
     );
-    let follow = |one: &Node, other: &Node| {
+    let follow = |one: &RedisNode, other: &RedisNode| {
         let port = other.address().port().to_string();
         one.tell(&["REPLICAOF", "127.0.0.1", &port]);
         until("it follows", || {
@@ -179,7 +179,7 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
     let allowed = Allowance::of(bucket()).losses(1).replayed_outages(1);
     let worst = bound(&history, &allowed).unwrap();
     let speed = availability(&history, super::DEADLINE + SLACK).unwrap();
-    Outcome::of("S-19 a split, two servers")
+    ScenarioOutcome::of("S-19 a split, two servers")
         .worst(&worst)
         .speed(speed)
         .lost(0)
@@ -192,8 +192,8 @@ fn s_20_a_replica_is_never_asked_although_it_would_answer() {
     let _alone = run_exclusively();
     let _unused = seed(20);
     let (primary, replica) = (
-        Node::start(Kind::Redis, &PLAIN),
-        Node::start(Kind::Redis, &PLAIN),
+        RedisNode::start(ServerProgram::Redis, &PLAIN),
+        RedisNode::start(ServerProgram::Redis, &PLAIN),
     );
     let port = primary.address().port().to_string();
     replica.tell(&["REPLICAOF", "127.0.0.1", &port]);
@@ -214,5 +214,5 @@ fn s_20_a_replica_is_never_asked_although_it_would_answer() {
     until("it is asked once it is promoted", || {
         !client.check("alice").unwrap().is_degraded()
     });
-    Outcome::of("S-20 a replica").tell();
+    ScenarioOutcome::of("S-20 a replica").tell();
 }

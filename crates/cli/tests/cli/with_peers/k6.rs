@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 
-use tollgate_testkit::beside;
+use tollgate_testkit::peer_programs;
 
 use super::client::RawRequest;
 use super::server::Server;
@@ -24,7 +24,7 @@ limits:
 /// Runs a script, which expects `limit` admissions.
 fn k6(script: &str, server: SocketAddr, limit: u32) -> Output {
     let folder = repository().join("crates/cli/tests/cli/with_peers");
-    Command::new(beside::file("k6", "bin/k6"))
+    Command::new(peer_programs::file("k6", "bin/k6"))
         .args(["run", "--quiet", "--no-usage-report", "--no-color"])
         // Without an API of its own on a port that others may want.
         .args(["--address", ""])

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use tollgate_testkit::beside;
-use tollgate_testkit::process::Folder;
+use tollgate_testkit::peer_programs;
+use tollgate_testkit::process::TempFolder;
 
 use super::client::RawRequest;
 use super::output;
@@ -16,7 +16,7 @@ const SEED: &str = "20260";
 /// Asks operations whose path is like this or, with `--exclude`, is not.
 fn fuzz(server: &Server, further: &[&str]) -> String {
     // It keeps what it learns where it is started.
-    let folder = Folder::new("schemathesis").unwrap();
+    let folder = TempFolder::new("schemathesis").unwrap();
     let mut command = Command::new("python3");
     command
         .args(["-m", "schemathesis.cli", "run"])
@@ -26,7 +26,7 @@ fn fuzz(server: &Server, further: &[&str]) -> String {
         .args(["--seed", SEED, "--generation-database=none"])
         .args(["--request-timeout=30"])
         .args(further)
-        .env("PYTHONPATH", beside::file("schemathesis", ""))
+        .env("PYTHONPATH", peer_programs::file("schemathesis", ""))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(folder.path());
     output(&mut command)

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tollgate_testkit::process::{Folder, Process};
+use tollgate_testkit::process::{Process, TempFolder};
 
 use super::client::RawRequest;
 use crate::harness::tollgate;
@@ -29,7 +29,7 @@ impl Server {
     /// Starts one with further settings. It takes the word of proxies at 127.0.0.1 and nowhere else, so that clients may have
     /// the other addresses of this machine.
     pub(super) fn start_with(settings: &[&str], policy: &str) -> Self {
-        let folder = Folder::new("server").unwrap();
+        let folder = TempFolder::new("server").unwrap();
         let policy = folder.write("policy.yaml", policy).unwrap();
         let mut command = tollgate(&["serve", "--trusted-proxies=127.0.0.1", "--config"]);
         command

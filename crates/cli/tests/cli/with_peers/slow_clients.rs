@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-use tollgate_testkit::beside;
-use tollgate_testkit::process::{Folder, Process};
+use tollgate_testkit::peer_programs;
+use tollgate_testkit::process::{Process, TempFolder};
 
 use super::server::Server;
 
@@ -29,9 +29,9 @@ struct Attack {
 
 impl Attack {
     fn begin(&self, server: &Server) -> Process {
-        let folder = Folder::new("slowhttptest").unwrap();
+        let folder = TempFolder::new("slowhttptest").unwrap();
         let clients = self.clients.to_string();
-        let mut command = Command::new(beside::program("slowhttptest"));
+        let mut command = Command::new(peer_programs::program("slowhttptest"));
         command
             .args(self.kind)
             .args(["-c", &clients, "-r", &clients])

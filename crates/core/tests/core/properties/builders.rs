@@ -1,5 +1,5 @@
-//! Building quotas: a burst of B is exactly B, the rate in force is never above the asked one nor more than a
-//! thousandth below it, and every error names a value that works.
+//! Building quotas: a burst of B is exactly B, the rate in force is never above the requested one nor more than a thousandth below it,
+//! and every error names a value that works.
 
 use proptest::prelude::*;
 use tollgate_core::{
@@ -7,20 +7,20 @@ use tollgate_core::{
     SlidingLog, Timestamp, TokenBucket, Window,
 };
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::at;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// What a burst test needs of a bucket: spends one unit if it is there.
-trait OneAtATime {
-    fn one(&mut self) -> bool;
+/// What a burst test needs of a bucket: spend one unit if it is left.
+trait UnitSpender {
+    fn spend_one(&mut self) -> bool;
 }
 
-struct Real(TokenBucket, u64);
+struct RealBucket(TokenBucket, u64);
 
-impl OneAtATime for Real {
-    fn one(&mut self) -> bool {
+impl UnitSpender for RealBucket {
+    fn spend_one(&mut self) -> bool {
         let transition = self.0.decide(self.1, NOW, 1);
         self.1 = transition.next.unwrap_or(self.1);
         transition.outcome == Outcome::Allow
@@ -29,12 +29,12 @@ impl OneAtATime for Real {
 
 /// Increment rounded up and capacity rounded down, each by itself: 3/s with a burst of 1 never admits, 900/min with a
 /// burst of 900 admits 899.
-struct RoundedSeparately {
+struct SeparatelyRoundedBucket {
     price: u128,
     room: u128,
 }
 
-impl RoundedSeparately {
+impl SeparatelyRoundedBucket {
     fn new(rate: Rate, burst: u64) -> Self {
         let period = u128::from(rate.period.as_nanos());
         Self {
@@ -44,8 +44,8 @@ impl RoundedSeparately {
     }
 }
 
-impl OneAtATime for RoundedSeparately {
-    fn one(&mut self) -> bool {
+impl UnitSpender for SeparatelyRoundedBucket {
+    fn spend_one(&mut self) -> bool {
         let fits = self.price <= self.room;
         if fits {
             self.room -= self.price;
@@ -55,11 +55,11 @@ impl OneAtATime for RoundedSeparately {
 }
 
 /// A full bucket admits its burst at one instant, one by one, and nothing more.
-fn the_burst_is_exact(mut bucket: impl OneAtATime, burst: u64) -> Checked {
+fn the_burst_is_exact(mut bucket: impl UnitSpender, burst: u64) -> CheckResult {
     for spent in 0..burst {
-        ensure!(bucket.one(), "only {spent} of {burst} admitted");
+        ensure!(bucket.spend_one(), "only {spent} of {burst} admitted");
     }
-    ensure!(!bucket.one(), "more than {burst} admitted");
+    ensure!(!bucket.spend_one(), "more than {burst} admitted");
     Ok(())
 }
 
@@ -86,12 +86,12 @@ fn a_burst_of_b_is_exactly_b() {
     ];
     for (rate, burst) in named {
         let bucket = TokenBucket::builder(rate).burst(burst).build().unwrap();
-        the_burst_is_exact(Real(bucket, 0), burst).unwrap();
+        the_burst_is_exact(RealBucket(bucket, 0), burst).unwrap();
     }
-    holds(
+    assert_holds(
         &(rates(), 1_u64..300),
         |(rate, burst)| match TokenBucket::builder(rate).burst(burst).build() {
-            Ok(bucket) => the_burst_is_exact(Real(bucket, 0), burst),
+            Ok(bucket) => the_burst_is_exact(RealBucket(bucket, 0), burst),
             Err(_) => Ok(()),
         },
     );
@@ -101,24 +101,24 @@ fn a_burst_of_b_is_exactly_b() {
 fn control_rounding_increment_and_capacity_separately_loses_some_of_the_burst() {
     for (rate, burst) in [(Rate::per_second(3), 1), (Rate::per_minute(900), 900)] {
         // 900/min divides; the minute's 66,666,666.67 ns do not.
-        let is_lost = the_burst_is_exact(RoundedSeparately::new(rate, burst), burst).is_err();
+        let is_lost = the_burst_is_exact(SeparatelyRoundedBucket::new(rate, burst), burst).is_err();
         assert!(is_lost, "{rate:?}");
     }
-    caught(&(rates(), 1_u64..300), |(rate, burst)| {
-        the_burst_is_exact(RoundedSeparately::new(rate, burst), burst)
+    assert_caught(&(rates(), 1_u64..300), |(rate, burst)| {
+        the_burst_is_exact(SeparatelyRoundedBucket::new(rate, burst), burst)
     });
 }
 
-/// The interval is never shorter than asked, and in force the rate is at least 999 thousandths of the asked one.
-fn the_rate_is_honest(interval: u64, rate: Rate, block: u64) -> Checked {
-    let asked = i128::from(rate.period.as_nanos()) * i128::from(block);
+/// The interval is never shorter than requested, and the rate in force is at least 999 thousandths of the requested one.
+fn the_rate_is_within_tolerance(interval: u64, rate: Rate, block: u64) -> CheckResult {
+    let requested = i128::from(rate.period.as_nanos()) * i128::from(block);
     let in_force = i128::from(interval) * i128::from(rate.units);
     ensure!(
-        in_force >= asked,
-        "faster than asked: {interval} ns for {rate:?}"
+        in_force >= requested,
+        "faster than requested: {interval} ns for {rate:?}"
     );
     ensure!(
-        (in_force - asked) * 1_000 <= in_force,
+        (in_force - requested) * 1_000 <= in_force,
         "more than 0.1 % slow: {rate:?}"
     );
     Ok(())
@@ -133,9 +133,9 @@ fn any_rates() -> impl Strategy<Value = (Rate, u64)> {
 
 #[test]
 fn the_rate_in_force_is_never_above_the_asked_one_and_at_most_a_thousandth_below() {
-    holds(&any_rates(), |(rate, block)| {
+    assert_holds(&any_rates(), |(rate, block)| {
         match TokenBucket::builder(rate).block(block).burst(block).build() {
-            Ok(bucket) => the_rate_is_honest(bucket.interval().as_nanos(), rate, block),
+            Ok(bucket) => the_rate_is_within_tolerance(bucket.interval().as_nanos(), rate, block),
             Err(_) => Ok(()),
         }
     });
@@ -143,19 +143,19 @@ fn the_rate_in_force_is_never_above_the_asked_one_and_at_most_a_thousandth_below
 
 #[test]
 fn control_an_interval_rounded_down_is_caught() {
-    caught(&any_rates(), |(rate, block)| {
+    assert_caught(&any_rates(), |(rate, block)| {
         match TokenBucket::builder(rate).block(block).burst(block).build() {
             Ok(_) => {
                 let exact = i128::from(rate.period.as_nanos()) * i128::from(block);
                 let down = u64::try_from(exact / i128::from(rate.units)).unwrap();
-                the_rate_is_honest(down, rate, block)
+                the_rate_is_within_tolerance(down, rate, block)
             }
             Err(_) => Ok(()),
         }
     });
 }
 
-/// The fields of any builder by name, so that the nearest value of an error can be put where the error points.
+/// The fields of any builder by name, so that a test can set the field that an error names to its nearest value.
 type Fields = Vec<(&'static str, u64)>;
 type Build = fn(&Fields) -> Result<(), InvalidQuota>;
 
@@ -164,41 +164,43 @@ fn field(fields: &Fields, name: &str) -> u64 {
 }
 
 fn token_bucket(fields: &Fields) -> Result<(), InvalidQuota> {
-    let of = |name| field(fields, name);
-    let rate = Rate::new(of("limit"), Nanos::from_nanos(of("period")));
+    let value = |name| field(fields, name);
+    let rate = Rate::new(value("limit"), Nanos::from_nanos(value("period")));
     let builder = TokenBucket::builder(rate)
-        .burst(of("burst"))
-        .block(of("block"));
-    builder.overdraft(of("overdraft")).build().map(|_| ())
+        .burst(value("burst"))
+        .block(value("block"));
+    builder.overdraft(value("overdraft")).build().map(|_| ())
 }
 
 fn leaky_bucket(fields: &Fields) -> Result<(), InvalidQuota> {
-    let of = |name| field(fields, name);
-    let rate = Rate::new(of("limit"), Nanos::from_nanos(of("period")));
+    let value = |name| field(fields, name);
+    let rate = Rate::new(value("limit"), Nanos::from_nanos(value("period")));
     let builder = LeakyBucket::queue(rate)
-        .burst(of("burst"))
-        .delay(of("delay"));
-    builder.overdraft(of("overdraft")).build().map(|_| ())
+        .burst(value("burst"))
+        .delay(value("delay"));
+    builder.overdraft(value("overdraft")).build().map(|_| ())
 }
 
 fn fixed_window(fields: &Fields) -> Result<(), InvalidQuota> {
-    let of = |name| field(fields, name);
-    let window = Window::Epoch(Nanos::from_nanos(of("window")));
-    let builder = FixedWindow::builder(of("limit"), window).overdraft(of("overdraft"));
+    let value = |name| field(fields, name);
+    let window = Window::Epoch(Nanos::from_nanos(value("window")));
+    let builder = FixedWindow::builder(value("limit"), window).overdraft(value("overdraft"));
     builder.build().map(|_| ())
 }
 
 fn sliding_log(fields: &Fields) -> Result<(), InvalidQuota> {
-    let of = |name| field(fields, name);
-    let builder = SlidingLog::builder(of("limit"), Nanos::from_nanos(of("window")));
-    let builder = builder.overdraft(of("overdraft")).block(of("block"));
+    let value = |name| field(fields, name);
+    let builder = SlidingLog::builder(value("limit"), Nanos::from_nanos(value("window")));
+    let builder = builder.overdraft(value("overdraft")).block(value("block"));
     builder.build().map(|_| ())
 }
 
 fn sliding_counter(fields: &Fields) -> Result<(), InvalidQuota> {
-    let of = |name| field(fields, name);
-    let builder = SlidingCounter::builder(of("limit"), Nanos::from_nanos(of("window")));
-    let builder = builder.overdraft(of("overdraft")).ceiling(of("ceiling"));
+    let value = |name| field(fields, name);
+    let builder = SlidingCounter::builder(value("limit"), Nanos::from_nanos(value("window")));
+    let builder = builder
+        .overdraft(value("overdraft"))
+        .ceiling(value("ceiling"));
     builder.build().map(|_| ())
 }
 
@@ -225,9 +227,9 @@ const BUILDERS: [(Build, &[&str]); 6] = [
     (concurrency, &["concurrency", "lease"]),
 ];
 
-/// Following the advice of each error mends the field it names, and so, field by field, leads to a quota. (Not at once:
-/// an error names the first wrong field, and there may be others.)
-fn advice_leads_to_a_quota(build: Build, mut fields: Fields) -> Checked {
+/// The nearest value of each error fixes the field that it names and so leads, field by field, to a quota. An error names the first
+/// invalid field, and there may be others.
+fn nearest_values_lead_to_a_quota(build: Build, mut fields: Fields) -> CheckResult {
     for _ in 0..=2 * fields.len() {
         let Err(error) = build(&fields) else {
             return Ok(());
@@ -248,7 +250,7 @@ fn advice_leads_to_a_quota(build: Build, mut fields: Fields) -> Checked {
             ensure!(next.field != error.field, "{error} leads to {next}");
         }
     }
-    ensure!(false, "the advice goes in circles: {fields:?}");
+    ensure!(false, "the nearest values go in circles: {fields:?}");
     Ok(())
 }
 
@@ -265,25 +267,25 @@ fn any_fields() -> impl Strategy<Value = (usize, Vec<u64>)> {
 
 #[test]
 fn the_nearest_value_of_every_error_is_accepted() {
-    holds(&any_fields(), |(which, values)| {
+    assert_holds(&any_fields(), |(which, values)| {
         let (build, names) = BUILDERS[which];
         let fields: Fields = names.iter().copied().zip(values).collect();
-        advice_leads_to_a_quota(build, fields)
+        nearest_values_lead_to_a_quota(build, fields)
     });
 }
 
 #[test]
-fn control_advice_that_does_not_work_is_caught() {
-    let stubborn: Build = |fields| {
+fn control_a_nearest_value_that_is_rejected_is_caught() {
+    let wrong: Build = |fields| {
         let error = sliding_log(fields).err();
         error.map_or(Ok(()), |error| {
             let nearest = error.nearest.map(|nearest| nearest.saturating_add(1));
             Err(InvalidQuota { nearest, ..error })
         })
     };
-    caught(&any_fields(), |(_, values)| {
+    assert_caught(&any_fields(), |(_, values)| {
         let fields: Fields = BUILDERS[3].1.iter().copied().zip(values).collect();
-        advice_leads_to_a_quota(stubborn, fields)
+        nearest_values_lead_to_a_quota(wrong, fields)
     });
 }
 

@@ -1,7 +1,7 @@
-//! Clocks that step (I-08): what is admitted in *real* time while the clock that the limiter sees goes back and forth.
+//! Clocks that step (I-08): what is admitted in *real* time while the clock of the limiter goes back and forth.
 //!
-//! Real time only advances. The limiter sees real time plus an offset that steps. The precise statements, with F the
-//! number of forward steps inside the window w, and none of them depending on how often or how far the clock goes back:
+//! RealLimit time only advances. The limiter sees real time plus an offset that steps. These are the exact bounds, with F the number of
+//! forward steps inside the window w. None depends on how often or how far the clock goes back:
 //!
 //! - token and leaky bucket: A(w) ≤ B·(1 + F) + w/T. A forward step of j mints at most min(j, B·T)/T.
 //! - fixed window of length W (the shortest one, for a calendar): A(w) ≤ L·(⌊w/W⌋ + 2 + F), as without steps.
@@ -9,7 +9,7 @@
 //! - sliding counter: A(w) < L·(2 + F) for w < W, as without steps.
 //! - concurrency: held at once ≤ L·(1 + F), each lease counted for its whole length in real time.
 //!
-//! And at every moment, for every algorithm: if the clock steps back, `remaining` does not grow.
+//! At every moment, for every algorithm: if the clock steps back, `remaining` does not grow.
 
 use proptest::prelude::*;
 use tollgate_core::limit::Quota;
@@ -18,9 +18,9 @@ use tollgate_core::{
 };
 use tollgate_testkit::oracle::BucketLog;
 
-use super::harness::{Checked, ensure, holds};
+use super::harness::{CheckResult, assert_holds, ensure};
 use super::subject::{
-    Real, Step, Subject, any_limit, at, bucket, concurrencies, fixed_windows, interval,
+    RealLimit, Step, Subject, any_limit, at, bucket, concurrencies, fixed_windows, interval,
     leaky_buckets, trace,
 };
 
@@ -31,13 +31,13 @@ const DAY: u64 = 86_400_000_000_000;
 /// What happened, in real time.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// When, and how much was admitted.
+    /// RealLimit time and cost of each admission.
     admitted: Vec<(u64, u64)>,
-    /// Before which admission, when, and how far the clock stepped ahead.
+    /// The index of the next admission, the real time and the size of each step ahead.
     ahead: Vec<(usize, u64, u64)>,
 }
 
-/// How the clock steps before a request: mostly not.
+/// How the clock steps before a request; most requests have no step.
 pub(super) type Jump = (u8, u64);
 
 pub(super) fn jumps(may_go_ahead: bool) -> impl Strategy<Value = Vec<Jump>> {
@@ -82,7 +82,7 @@ pub(super) fn run<S: Subject>(
 }
 
 impl History {
-    /// Every window from one admission to another: its length, what it admitted, how often the clock stepped ahead.
+    /// Every window from one admission to another: its length, the units admitted, and the number of steps ahead.
     fn windows(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let firsts = self.admitted.iter().enumerate();
         firsts.flat_map(move |(i, first)| {
@@ -100,7 +100,7 @@ impl History {
         })
     }
 
-    pub(super) fn in_a_bucket(&self, interval: u64, burst: u64) -> Checked {
+    pub(super) fn in_a_bucket(&self, interval: u64, burst: u64) -> CheckResult {
         let capacity = i128::from(interval) * i128::from(burst);
         let mut log = BucketLog::with_capacity(capacity);
         for (index, (real, cost)) in self.admitted.iter().enumerate() {
@@ -113,7 +113,7 @@ impl History {
         Ok(())
     }
 
-    pub(super) fn in_fixed_windows(&self, limit: u64, window: u64) -> Checked {
+    pub(super) fn in_fixed_windows(&self, limit: u64, window: u64) -> CheckResult {
         for (length, sum, ahead) in self.windows() {
             let most = limit * (length / window + 2 + ahead);
             ensure!(sum <= most, "{sum} in {length} ns, at most {most}");
@@ -121,7 +121,7 @@ impl History {
         Ok(())
     }
 
-    pub(super) fn in_any_window(&self, most: impl Fn(u64) -> u64, window: u64) -> Checked {
+    pub(super) fn in_any_window(&self, most: impl Fn(u64) -> u64, window: u64) -> CheckResult {
         for (length, sum, ahead) in self.windows().filter(|each| each.0 < window) {
             ensure!(
                 sum <= most(ahead),
@@ -132,8 +132,8 @@ impl History {
     }
 }
 
-/// The statement that fits the limiter's algorithm.
-fn the_bound_holds_in_real_time(real: &Real, scale: u64, history: &History) -> Checked {
+/// Checks the bound of the limiter's algorithm.
+fn the_bound_holds_in_real_time(real: &RealLimit, scale: u64, history: &History) -> CheckResult {
     let limit = real.status(at(BEGIN)).limit;
     match real.limit.quota() {
         Quota::TokenBucket(quota) => {
@@ -163,23 +163,23 @@ fn shortest(window: Window) -> u64 {
     }
 }
 
-fn check(mut real: Real, scale: u64, steps: &[Step], jumps: &[Jump]) -> Checked {
+fn check(mut real: RealLimit, scale: u64, steps: &[Step], jumps: &[Jump]) -> CheckResult {
     let history = run(&mut real, scale, steps, jumps);
     the_bound_holds_in_real_time(&real, scale, &history)
 }
 
-/// Whole microseconds, as a log reads them: within one, real time and the log's may differ.
-fn logs_in_whole_micros() -> impl Strategy<Value = (Real, u64)> {
+/// Windows of whole microseconds, the resolution of a log: within one, real time and the log's may differ.
+fn logs_in_whole_micros() -> impl Strategy<Value = (RealLimit, u64)> {
     (0_u64..12, 1_u64..5_000_000).prop_map(|(limit, micros)| {
         let window = Nanos::from_micros(micros);
         let quota = SlidingLog::builder(limit, window).build().unwrap();
-        (Real::new(quota), micros)
+        (RealLimit::new(quota), micros)
     })
 }
 
-/// A log's trace has one microsecond for every nanosecond of the others'.
+/// The trace of a log has one microsecond for every nanosecond of the other traces.
 #[derive(Clone, Debug, PartialEq)]
-struct InMicros(Real);
+struct InMicros(RealLimit);
 
 impl Subject for InMicros {
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
@@ -196,14 +196,14 @@ macro_rules! bounded {
     ($($back:ident, $both:ident: $limits:ident),* $(,)?) => {$(
         #[test]
         fn $back() {
-            holds(&($limits(), trace(40, 12), jumps(false)), |((real, scale), steps, jumps)| {
+            assert_holds(&($limits(), trace(40, 12), jumps(false)), |((real, scale), steps, jumps)| {
                 check(real, scale, &steps, &jumps)
             });
         }
 
         #[test]
         fn $both() {
-            holds(&($limits(), trace(40, 12), jumps(true)), |((real, scale), steps, jumps)| {
+            assert_holds(&($limits(), trace(40, 12), jumps(true)), |((real, scale), steps, jumps)| {
                 check(real, scale, &steps, &jumps)
             });
         }
@@ -225,33 +225,33 @@ bounded! {
 #[test]
 fn i08_backwards_time_mints_nothing_in_a_sliding_log() {
     let inputs = (logs_in_whole_micros(), trace(40, 12), jumps(true));
-    holds(&inputs, |((real, micros), steps, jumps)| {
+    assert_holds(&inputs, |((real, micros), steps, jumps)| {
         let mut limiter = InMicros(real.clone());
         let history = run(&mut limiter, micros, &steps, &jumps);
         the_bound_holds_in_real_time(&real, micros, &history)
     });
 }
 
-/// Blocks of one, so that units and intervals are the same thing.
-fn plain_buckets() -> impl Strategy<Value = (Real, u64)> {
-    (interval(), 1_u64..12).prop_map(|(n, burst)| (Real::new(bucket(n, burst)), n))
+/// Blocks of one, so that units and intervals are the same.
+fn plain_buckets() -> impl Strategy<Value = (RealLimit, u64)> {
+    (interval(), 1_u64..12).prop_map(|(n, burst)| (RealLimit::new(bucket(n, burst)), n))
 }
 
 /// Limits that traces can reach.
-fn fine_counters() -> impl Strategy<Value = (Real, u64)> {
+fn fine_counters() -> impl Strategy<Value = (RealLimit, u64)> {
     (1_u64..12, interval()).prop_map(|(limit, window)| {
         let quota = SlidingCounter::builder(limit, Nanos::from_nanos(window));
-        (Real::new(quota.build().unwrap()), window)
+        (RealLimit::new(quota.build().unwrap()), window)
     })
 }
 
-/// If the clock steps back at any moment, nothing more remains than did.
+/// If the clock steps back at any moment, `remaining` does not grow.
 pub(super) fn a_step_back_adds_nothing<S: Subject>(
     mut limiter: S,
     scale: u64,
     steps: &[Step],
     jumps: &[Jump],
-) -> Checked {
+) -> CheckResult {
     let mut now = BEGIN;
     for (step, (_, raw)) in steps.iter().zip(jumps) {
         now += step.advance(scale);
@@ -270,7 +270,7 @@ pub(super) fn a_step_back_adds_nothing<S: Subject>(
 
 #[test]
 fn i08_a_step_back_never_raises_what_remains() {
-    holds(
+    assert_holds(
         &(any_limit(), trace(40, 12), jumps(false)),
         |((real, scale), steps, jumps)| a_step_back_adds_nothing(real, scale, &steps, &jumps),
     );

@@ -1,14 +1,14 @@
-//! Limiters that mistake a clock that steps, each as it has been seen in the field, and caught.
+//! Limiters that handle a stepping clock wrongly, each as seen in the field, and caught.
 
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 
 use super::clock::{History, a_step_back_adds_nothing, jumps, run};
-use super::harness::{Checked, caught};
+use super::harness::{CheckResult, assert_caught};
 use super::subject::{Subject, interval, trace};
 
-/// A limiter of `limit` in `window` nanoseconds that mistakes steps back.
+/// A limiter of `limit` in `window` nanoseconds that handles steps back wrongly.
 #[derive(Clone, Debug, PartialEq)]
-struct Wrong {
+struct WrongLimiter {
     mistake: Mistake,
     limit: u64,
     window: u64,
@@ -23,19 +23,19 @@ struct Wrong {
 enum Mistake {
     /// A bucket that refills by the distance between two readings, whichever is later.
     RefillsBackwards,
-    /// A fixed window whose index is recomputed from the clock, as every `INCR key:{now / window}`.
+    /// A fixed window whose index is recomputed from the clock, as with `INCR key:{now / window}`.
     WindowByIndex,
-    /// A fixed window that is brought back to the boundary the clock will pass again.
+    /// A fixed window whose end moves to the boundary that the clock will pass again.
     WindowEndsTwice,
     /// A sliding counter whose start moves to a multiple of the window.
     CounterStartsAligned,
-    /// A log that takes entries ahead of now for old ones.
+    /// A log that treats entries ahead of now as old ones.
     LogForgetsTheFuture,
-    /// Leases that count only between their beginning and their end.
+    /// Leases that count only between their start and their end.
     LeasesOnlyWhileTheyLast,
 }
 
-impl Wrong {
+impl WrongLimiter {
     const fn new(mistake: Mistake, limit: u64, window: u64) -> Self {
         Self {
             mistake,
@@ -48,7 +48,7 @@ impl Wrong {
         }
     }
 
-    /// Moves the state to `now`, wrongly, and answers what is used.
+    /// Moves the state to `now`, wrongly, and returns the use.
     fn used(&mut self, now: u64) -> u64 {
         let aligned = now - now % self.window;
         match self.mistake {
@@ -100,7 +100,7 @@ impl Wrong {
     }
 }
 
-impl Subject for Wrong {
+impl Subject for WrongLimiter {
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
         let used = self.used(now.as_nanos());
         if used + cost > self.limit {
@@ -123,12 +123,12 @@ impl Subject for Wrong {
     }
 }
 
-/// The mistake breaks the statement of its algorithm under steps back alone.
+/// The mistake breaks the bound of its algorithm under steps back alone.
 #[track_caller]
-fn mints(mistake: Mistake, statement: fn(&History, u64, u64) -> Checked) {
+fn assert_mints(mistake: Mistake, statement: fn(&History, u64, u64) -> CheckResult) {
     let inputs = (1_u64..4, interval(), trace(40, 3), jumps(false));
-    caught(&inputs, |(limit, window, steps, jumps)| {
-        let mut wrong = Wrong::new(mistake, limit, window.max(limit));
+    assert_caught(&inputs, |(limit, window, steps, jumps)| {
+        let mut wrong = WrongLimiter::new(mistake, limit, window.max(limit));
         let history = run(&mut wrong, window.max(limit), &steps, &jumps);
         statement(&history, limit, window.max(limit))
     });
@@ -136,7 +136,7 @@ fn mints(mistake: Mistake, statement: fn(&History, u64, u64) -> Checked) {
 
 #[test]
 fn control_a_bucket_that_refills_backwards_is_caught() {
-    mints(Mistake::RefillsBackwards, |history, limit, window| {
+    assert_mints(Mistake::RefillsBackwards, |history, limit, window| {
         history.in_a_bucket((window / limit).max(1), limit)
     });
 }
@@ -144,7 +144,7 @@ fn control_a_bucket_that_refills_backwards_is_caught() {
 #[test]
 fn control_windows_that_begin_again_are_caught() {
     for mistake in [Mistake::WindowByIndex, Mistake::WindowEndsTwice] {
-        mints(mistake, History::in_fixed_windows);
+        assert_mints(mistake, History::in_fixed_windows);
     }
 }
 
@@ -154,7 +154,7 @@ fn control_a_log_that_forgets_the_future_is_caught() {
         Mistake::LogForgetsTheFuture,
         Mistake::LeasesOnlyWhileTheyLast,
     ] {
-        mints(mistake, |history, limit, window| {
+        assert_mints(mistake, |history, limit, window| {
             history.in_any_window(|ahead| limit * (1 + ahead), window)
         });
     }
@@ -163,8 +163,8 @@ fn control_a_log_that_forgets_the_future_is_caught() {
 #[test]
 fn control_a_counter_that_starts_on_a_multiple_of_its_window_is_caught() {
     let inputs = (1_u64..12, interval(), trace(40, 12), jumps(false));
-    caught(&inputs, |(limit, window, steps, jumps)| {
-        let wrong = Wrong::new(Mistake::CounterStartsAligned, limit, window);
+    assert_caught(&inputs, |(limit, window, steps, jumps)| {
+        let wrong = WrongLimiter::new(Mistake::CounterStartsAligned, limit, window);
         a_step_back_adds_nothing(wrong, window, &steps, &jumps)
     });
 }

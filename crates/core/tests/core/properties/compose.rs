@@ -1,18 +1,18 @@
-//! Several limits of any algorithms together (I-11): all are charged or none, the strictest binds, and after its time,
-//! and not a nanosecond earlier, all admit.
+//! Batches of limits of any algorithms (I-11): all limits are charged or none, the strictest binds, and after its time, and not a
+//! nanosecond earlier, all admit.
 
 use proptest::prelude::*;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{StateCheck, decide_all};
 use tollgate_core::{Nanos, Outcome, Timestamp};
 
-use super::harness::{Checked, caught, ensure, holds};
-use super::subject::{Real, Step, Subject, any_limit, at, beginning, trace};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
+use super::subject::{RealLimit, Step, Subject, any_limit, at, beginning, trace};
 
 /// Decides on several limits at once.
-type Decider = fn(&mut [Real], Timestamp, u64) -> (Outcome, Option<usize>);
+type Decider = fn(&mut [RealLimit], Timestamp, u64) -> (Outcome, Option<usize>);
 
-fn real(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
+fn real(limits: &mut [RealLimit], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
     let ops: Vec<_> = limits.iter().map(|limit| limit.spend_op(cost)).collect();
     let mut checks: Vec<StateCheck<'_>> = limits
         .iter_mut()
@@ -23,26 +23,26 @@ fn real(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usiz
             op,
         })
         .collect();
-    let (verdict, _) = decide_all(&mut checks, now).unwrap();
-    let binding = verdict.binding();
-    if verdict.is_admitted() && cost > 0 {
-        limits.iter_mut().for_each(Real::took_a_lease);
+    let (batch, _) = decide_all(&mut checks, now).unwrap();
+    let binding = batch.binding();
+    if batch.is_admitted() && cost > 0 {
+        limits.iter_mut().for_each(RealLimit::count_lease);
     }
-    (verdict.outcome(), binding)
+    (batch.outcome(), binding)
 }
 
 fn all_or_nothing(
     decide: Decider,
-    mut limits: Vec<Real>,
+    mut limits: Vec<RealLimit>,
     scale: u64,
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut now = begin;
     for step in steps {
         now += step.advance(scale);
         let now = at(now);
-        // What each would do by itself.
+        // What each limit would decide alone.
         let mut alone = limits.clone();
         let outcomes: Vec<Outcome> = alone
             .iter_mut()
@@ -58,7 +58,7 @@ fn all_or_nothing(
         if admits {
             ensure!(limits == alone, "not all were charged");
         } else {
-            ensure!(limits == before, "a refused request was charged");
+            ensure!(limits == before, "a denied request was charged");
         }
         let strictest = outcomes.iter().map(|outcome| severity(*outcome)).max();
         ensure!(
@@ -71,8 +71,8 @@ fn all_or_nothing(
         if let Outcome::Deny { retry_after } = outcome {
             let then = now.after(retry_after);
             let early = now.after(retry_after.saturating_sub(Nanos::from_nanos(1)));
-            let at_last = decide(&mut limits.clone(), then, step.cost).0;
-            ensure!(at_last.is_admitted(), "after {retry_after:?} {at_last:?}");
+            let in_time = decide(&mut limits.clone(), then, step.cost).0;
+            ensure!(in_time.is_admitted(), "after {retry_after:?} {in_time:?}");
             let too_soon = decide(&mut limits.clone(), early, step.cost).0;
             ensure!(!too_soon.is_admitted(), "admitted before {retry_after:?}");
         }
@@ -89,7 +89,7 @@ fn severity(outcome: Outcome) -> (u8, u64) {
     }
 }
 
-fn inputs() -> impl Strategy<Value = (Vec<(Real, u64)>, u64, Vec<Step>)> {
+fn inputs() -> impl Strategy<Value = (Vec<(RealLimit, u64)>, u64, Vec<Step>)> {
     (
         prop::collection::vec(any_limit(), 0..5),
         beginning(),
@@ -97,7 +97,12 @@ fn inputs() -> impl Strategy<Value = (Vec<(Real, u64)>, u64, Vec<Step>)> {
     )
 }
 
-fn check(decide: Decider, limits: Vec<(Real, u64)>, begin: u64, steps: &[Step]) -> Checked {
+fn check(
+    decide: Decider,
+    limits: Vec<(RealLimit, u64)>,
+    begin: u64,
+    steps: &[Step],
+) -> CheckResult {
     let scale = limits.iter().map(|limit| limit.1).min().unwrap_or(1);
     let limits = limits.into_iter().map(|limit| limit.0).collect();
     all_or_nothing(decide, limits, scale, begin, steps)
@@ -105,24 +110,32 @@ fn check(decide: Decider, limits: Vec<(Real, u64)>, begin: u64, steps: &[Step]) 
 
 #[test]
 fn i11_several_limits_are_charged_together_or_not_at_all() {
-    holds(&inputs(), |(limits, begin, steps)| {
+    assert_holds(&inputs(), |(limits, begin, steps)| {
         check(real, limits, begin, &steps)
     });
 }
 
-/// Charges each limit as it goes, and finds out too late that a later one refuses.
-fn charges_as_it_goes(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
-    let verdict: BatchOutcome = limits
+/// Charges each limit in turn, although a later one may deny.
+fn charges_as_it_goes(
+    limits: &mut [RealLimit],
+    now: Timestamp,
+    cost: u64,
+) -> (Outcome, Option<usize>) {
+    let batch: BatchOutcome = limits
         .iter_mut()
         .map(|limit| limit.spend(now, cost))
         .collect();
-    (verdict.outcome(), verdict.binding())
+    (batch.outcome(), batch.binding())
 }
 
-/// Answers with the first refusal instead of the longest.
-fn first_refusal_binds(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
-    let mut tried = limits.to_vec();
-    let outcomes: Vec<_> = tried
+/// Returns the first denial instead of the longest.
+fn first_denial_binds(
+    limits: &mut [RealLimit],
+    now: Timestamp,
+    cost: u64,
+) -> (Outcome, Option<usize>) {
+    let mut copies = limits.to_vec();
+    let outcomes: Vec<_> = copies
         .iter_mut()
         .map(|limit| limit.spend(now, cost))
         .collect();
@@ -133,15 +146,15 @@ fn first_refusal_binds(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outco
 }
 
 #[test]
-fn control_charging_one_limit_although_another_refuses_is_caught() {
-    caught(&inputs(), |(limits, begin, steps)| {
+fn control_charging_one_limit_although_another_denies_is_caught() {
+    assert_caught(&inputs(), |(limits, begin, steps)| {
         check(charges_as_it_goes, limits, begin, &steps)
     });
 }
 
 #[test]
-fn control_answering_with_the_first_refusal_is_caught() {
-    caught(&inputs(), |(limits, begin, steps)| {
-        check(first_refusal_binds, limits, begin, &steps)
+fn control_returning_the_first_denial_is_caught() {
+    assert_caught(&inputs(), |(limits, begin, steps)| {
+        check(first_denial_binds, limits, begin, &steps)
     });
 }

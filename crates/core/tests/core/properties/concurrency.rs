@@ -1,12 +1,12 @@
-//! Concurrency against a plain list of holders (I-14): never more held than the limit, a lost holder's places back when
-//! its lease ends, and the weights always add up.
+//! Concurrency against a plain list of holders (I-14): the places held never exceed the limit, a lost holder's places are free when its
+//! lease expires, and the weights always add up.
 
 use proptest::prelude::*;
 use tollgate_core::concurrency::{LeaseEdit, LeaseId, LeaseSet};
 use tollgate_core::{Concurrency, Nanos, Timestamp, Transition};
-use tollgate_testkit::oracle::Holders;
+use tollgate_testkit::oracle::LeaseHolders;
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::at;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,23 +31,23 @@ fn moves() -> impl Strategy<Value = Moves> {
 }
 
 /// A concurrency limit under test.
-trait Holds {
+trait ConcurrencyLimiter {
     fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool;
     fn renew(&mut self, now: u64, id: u128) -> bool;
     fn release(&mut self, now: u64, id: u128);
-    /// Places free, and leases stored.
+    /// Free places.
     fn free(&self, now: u64) -> u64;
 }
 
-struct Real(Concurrency, LeaseSet);
+struct RealConcurrency(Concurrency, LeaseSet);
 
-impl Real {
+impl RealConcurrency {
     fn new(limit: u64, lease: u64) -> Self {
         let quota = Concurrency::new(limit, Nanos::from_nanos(lease)).unwrap();
         Self(quota, LeaseSet::default())
     }
 
-    fn keep(&mut self, transition: &Transition<LeaseEdit>) -> bool {
+    fn apply(&mut self, transition: &Transition<LeaseEdit>) -> bool {
         if let Some(edit) = transition.next {
             self.1.apply(edit);
         }
@@ -55,20 +55,20 @@ impl Real {
     }
 }
 
-impl Holds for Real {
+impl ConcurrencyLimiter for RealConcurrency {
     fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool {
         let transition = self.0.acquire(&self.1, at(now), LeaseId(id), weight);
-        self.keep(&transition)
+        self.apply(&transition)
     }
 
     fn renew(&mut self, now: u64, id: u128) -> bool {
         let renewed = self.0.renew(&self.1, at(now), LeaseId(id));
-        renewed.is_some_and(|transition| self.keep(&transition))
+        renewed.is_some_and(|transition| self.apply(&transition))
     }
 
     fn release(&mut self, now: u64, id: u128) {
         let transition = self.0.release(&self.1, at(now), LeaseId(id));
-        self.keep(&transition);
+        self.apply(&transition);
     }
 
     fn free(&self, now: u64) -> u64 {
@@ -76,17 +76,17 @@ impl Holds for Real {
     }
 }
 
-/// Every answer is that of the list of holders, and so is what is free after it and when leases end.
+/// Every reply equals that of the list of holders, and so do the free places after it and after all leases have expired.
 fn holds_like_the_list(
-    mut subject: impl Holds,
+    mut subject: impl ConcurrencyLimiter,
     (limit, lease): (u64, u64),
     moves: &Moves,
-) -> Checked {
-    let mut list = Holders::new(limit, lease);
+) -> CheckResult {
+    let mut list = LeaseHolders::new(limit, lease);
     let mut now = 1_700_000_000_000_000_000;
     for (time, what) in moves {
         now += time * lease / 100;
-        let (answer, expected) = match *what {
+        let (reply, expected) = match *what {
             Move::Acquire(id, weight) => (
                 subject.acquire(now, id, weight),
                 list.acquire(now, id, weight),
@@ -98,7 +98,7 @@ fn holds_like_the_list(
                 (true, true)
             }
         };
-        ensure!(answer == expected, "{what:?} answered {answer}");
+        ensure!(reply == expected, "{what:?} returned {reply}");
         let in_use = list.in_use(now);
         ensure!(in_use <= limit, "{in_use} held of {limit}");
         ensure!(
@@ -120,15 +120,15 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
 
 #[test]
 fn i14_leases_are_held_like_the_list_of_holders() {
-    holds(&(quotas(), moves()), |(quota, moves)| {
-        holds_like_the_list(Real::new(quota.0, quota.1), quota, &moves)
+    assert_holds(&(quotas(), moves()), |(quota, moves)| {
+        holds_like_the_list(RealConcurrency::new(quota.0, quota.1), quota, &moves)
     });
 }
 
 #[test]
 fn i14_the_weights_of_all_leases_add_up_and_stay_within_the_limit() {
-    holds(&(quotas(), moves()), |((limit, lease), moves)| {
-        let mut real = Real::new(limit, lease);
+    assert_holds(&(quotas(), moves()), |((limit, lease), moves)| {
+        let mut real = RealConcurrency::new(limit, lease);
         let mut now = 1_700_000_000_000_000_000;
         for (time, what) in moves {
             now += time * lease / 100;
@@ -160,22 +160,22 @@ enum Mistake {
     /// Acquiring again under a held id takes a second place.
     CountsAnIdTwice,
     /// A release of an id that is not held lowers the count all the same, as a `DECR`.
-    ReleasesWhatIsNotHeld,
+    ReleasesUnheld,
     /// An expired lease can be renewed although its place was given away.
-    RenewsTheDead,
+    RenewsExpired,
 }
 
-/// Id, weight and end of each lease, or of what was a lease.
-struct Wrong {
+/// A limiter with one mistake. Its leases are id, weight and end.
+struct WrongConcurrency {
     mistake: Mistake,
     limit: u64,
     lease: u64,
     held: Vec<(u128, u64, u64)>,
-    /// Places given back that nobody held.
+    /// Releases of places that no lease held.
     phantom: u64,
 }
 
-impl Wrong {
+impl WrongConcurrency {
     fn used(&self, now: u64) -> u64 {
         let never = self.mistake == Mistake::NeverExpires;
         let live = self.held.iter().filter(|held| never || held.2 > now);
@@ -185,7 +185,7 @@ impl Wrong {
     }
 }
 
-impl Holds for Wrong {
+impl ConcurrencyLimiter for WrongConcurrency {
     fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool {
         let is_held = self.held.iter().any(|held| held.0 == id && held.2 > now);
         if weight > self.limit {
@@ -202,7 +202,7 @@ impl Holds for Wrong {
     }
 
     fn renew(&mut self, now: u64, id: u128) -> bool {
-        let dead = self.mistake == Mistake::RenewsTheDead;
+        let dead = self.mistake == Mistake::RenewsExpired;
         let (mut held, until) = (self.held.iter_mut(), now + self.lease);
         let found = held.find(|held| held.0 == id && (dead || held.2 > now));
         found.map(|held| held.2 = until).is_some()
@@ -210,7 +210,7 @@ impl Holds for Wrong {
 
     fn release(&mut self, now: u64, id: u128) {
         let is_held = self.held.iter().any(|held| held.0 == id && held.2 > now);
-        if !is_held && self.mistake == Mistake::ReleasesWhatIsNotHeld {
+        if !is_held && self.mistake == Mistake::ReleasesUnheld {
             self.phantom += 1;
         }
         self.held.retain(|held| held.0 != id);
@@ -222,15 +222,15 @@ impl Holds for Wrong {
 }
 
 #[test]
-fn control_every_wrong_way_to_hold_is_told_from_the_list() {
+fn control_every_wrong_concurrency_limiter_is_caught() {
     for mistake in [
         Mistake::NeverExpires,
         Mistake::CountsAnIdTwice,
-        Mistake::ReleasesWhatIsNotHeld,
-        Mistake::RenewsTheDead,
+        Mistake::ReleasesUnheld,
+        Mistake::RenewsExpired,
     ] {
-        caught(&(quotas(), moves()), |(quota, moves)| {
-            let wrong = Wrong {
+        assert_caught(&(quotas(), moves()), |(quota, moves)| {
+            let wrong = WrongConcurrency {
                 mistake,
                 limit: quota.0,
                 lease: quota.1,

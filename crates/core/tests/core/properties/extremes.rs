@@ -1,5 +1,5 @@
-//! Any number for now, cost, state and receipt, under any quota that can be built (I-08, I-12): nothing panics, what is
-//! denied says how long, and no state is left further ahead of now than its quota allows. Debug builds check overflow.
+//! Any number for now, cost, state and receipt, under any quota that can be built (I-08, I-12): nothing panics, every denial has a wait,
+//! and no state lies further ahead of now than its quota allows. Debug builds check overflow.
 
 use proptest::prelude::*;
 use tollgate_core::concurrency::LeaseId;
@@ -9,10 +9,10 @@ use tollgate_core::{
     SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window, WindowState,
 };
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::at;
 
-/// Any number, the extremes and the edges of the types among them.
+/// Any number, including the extremes and the edges of the types.
 fn number() -> impl Strategy<Value = u64> {
     let edge = prop_oneof![
         Just(0_u64),
@@ -106,7 +106,7 @@ fn reach(limit: &Limit) -> u64 {
         Quota::FixedWindow(quota) => match quota.window() {
             Window::Epoch(length) => 2 * length.as_nanos(),
             Window::FirstHit(length) => length.as_nanos(),
-            // The rest of this month and all of the next, at the longest.
+            // The rest of this month and all of the next, at most.
             _ => 62 * Nanos::DAY.as_nanos(),
         },
         Quota::SlidingCounter(_) => 0,
@@ -115,10 +115,10 @@ fn reach(limit: &Limit) -> u64 {
 }
 
 /// What must hold after any operation on any state.
-fn stays_sane(
+fn stays_within_bounds(
     decide: impl Fn(&Limit, &State, Timestamp, Op) -> Option<(Outcome, Option<Edit>)>,
     (limit, mut state, ops): (Limit, State, Vec<(u64, Op)>),
-) -> Checked {
+) -> CheckResult {
     for (now, op) in ops {
         let now = at(now);
         let Some((outcome, next)) = decide(&limit, &state, now, op) else {
@@ -145,7 +145,7 @@ fn stays_sane(
         );
         let status = limit.status(&state, now);
         ensure!(status.remaining <= status.limit, "{status:?}");
-        // Once looked at, state is never ahead: a clock that went back locks nobody out.
+        // A peek leaves no state too far ahead: a clock that went back locks no client out.
         if let Ok(peek) = limit.decide(&state, now, Op::Spend(0)) {
             ensure!(
                 peek.outcome == Outcome::Allow,
@@ -175,8 +175,8 @@ fn inputs() -> impl Strategy<Value = (Limit, State, Vec<(u64, Op)>)> {
 
 #[test]
 fn i08_i12_no_number_breaks_any_limit() {
-    holds(&inputs(), |input| {
-        stays_sane(
+    assert_holds(&inputs(), |input| {
+        stays_within_bounds(
             |limit, state, now, op| {
                 let transition = limit.decide(state, now, op).ok()?;
                 Some((transition.outcome, transition.next))
@@ -189,8 +189,8 @@ fn i08_i12_no_number_breaks_any_limit() {
 #[test]
 fn control_a_state_without_a_ceiling_or_a_wait_of_nothing_is_caught() {
     // Stores the state as it was instead of its correction.
-    caught(&inputs(), |input| {
-        stays_sane(
+    assert_caught(&inputs(), |input| {
+        stays_within_bounds(
             |limit, state, now, op| {
                 let transition = limit.decide(state, now, op).ok()?;
                 let kept = match (state, transition.next) {
@@ -204,8 +204,8 @@ fn control_a_state_without_a_ceiling_or_a_wait_of_nothing_is_caught() {
             input,
         )
     });
-    caught(&inputs(), |input| {
-        stays_sane(
+    assert_caught(&inputs(), |input| {
+        stays_within_bounds(
             |limit, state, now, op| {
                 let transition = limit.decide(state, now, op).ok()?;
                 let outcome = match transition.outcome {

@@ -6,24 +6,24 @@ use tollgate_core::{
 };
 use tollgate_testkit::oracle::{FirstHitCount, NaiveSpan, naive_end};
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::{Step, at, beginning, interval, trace};
 
-/// A window under test: spends, or says how long until it ends.
-trait Counts {
+/// A window under test: spends, or returns the time until it ends.
+trait WindowLimiter {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), u64>;
 }
 
-struct Real(FixedWindow, WindowState);
+struct RealWindow(FixedWindow, WindowState);
 
-impl Real {
+impl RealWindow {
     fn new(limit: u64, window: Window) -> Self {
         let quota = FixedWindow::builder(limit, window).build().unwrap();
         Self(quota, WindowState::default())
     }
 }
 
-impl Counts for Real {
+impl WindowLimiter for RealWindow {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), u64> {
         let transition = self.0.decide(self.1, at(now), cost);
         self.1 = transition.next.unwrap_or(self.1);
@@ -35,13 +35,13 @@ impl Counts for Real {
     }
 }
 
-/// Admits what a plain count of the windows since 1970 admits, and says when they end.
+/// Admits what a plain count of the windows since 1970 admits, with the same ends.
 fn counts_by_the_epoch(
-    mut window: impl Counts,
+    mut window: impl WindowLimiter,
     (limit, length): (u64, u64),
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut admitted: Vec<(u64, u64)> = Vec::new();
     let mut now = begin;
     for step in steps {
@@ -56,32 +56,26 @@ fn counts_by_the_epoch(
         } else {
             Err((index + 1) * length - now)
         };
-        let answer = window.spend(now, cost);
-        ensure!(
-            answer == expected,
-            "{answer:?}, the count says {expected:?}"
-        );
+        let reply = window.spend(now, cost);
+        ensure!(reply == expected, "{reply:?}, the count says {expected:?}");
     }
     Ok(())
 }
 
-/// Admits what a replay of all admissions says, each window beginning with the first that finds none open.
+/// Admits what a replay of all admissions admits; each window begins with the first request that finds none open.
 fn counts_from_the_first_hit(
-    mut window: impl Counts,
+    mut window: impl WindowLimiter,
     (limit, length): (u64, u64),
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut replay = FirstHitCount::new(limit, length);
     let mut now = begin;
     for step in steps {
         now += step.advance(length);
         let cost = step.cost.min(limit);
-        let (answer, expected) = (window.spend(now, cost), replay.spend(now, cost));
-        ensure!(
-            answer == expected,
-            "{answer:?}, the replay says {expected:?}"
-        );
+        let (reply, expected) = (window.spend(now, cost), replay.spend(now, cost));
+        ensure!(reply == expected, "{reply:?}, the replay says {expected:?}");
     }
     Ok(())
 }
@@ -92,29 +86,29 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
 
 #[test]
 fn i01_i03_windows_since_the_epoch_count_exactly() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(50, 12)),
         |(quota, begin, steps)| {
             let window = Window::Epoch(Nanos::from_nanos(quota.1));
-            counts_by_the_epoch(Real::new(quota.0, window), quota, begin, &steps)
+            counts_by_the_epoch(RealWindow::new(quota.0, window), quota, begin, &steps)
         },
     );
 }
 
 #[test]
 fn i01_i03_windows_from_the_first_hit_count_exactly() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(50, 12)),
         |(quota, begin, steps)| {
             let window = Window::FirstHit(Nanos::from_nanos(quota.1));
-            counts_from_the_first_hit(Real::new(quota.0, window), quota, begin, &steps)
+            counts_from_the_first_hit(RealWindow::new(quota.0, window), quota, begin, &steps)
         },
     );
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
-    /// Denied requests are counted, as by an `INCR` before the comparison, and the last one lets nothing in.
+    /// Denied requests are counted, as by an `INCR` before the comparison, so the window stays full.
     CountsDenials,
     /// Every hit sets the expiry anew, so a busy client's window never ends.
     EveryHitExtends,
@@ -122,7 +116,7 @@ enum Mistake {
     EndsATickLate,
 }
 
-struct Wrong {
+struct WrongWindow {
     mistake: Mistake,
     limit: u64,
     length: u64,
@@ -131,7 +125,7 @@ struct Wrong {
     count: u64,
 }
 
-impl Counts for Wrong {
+impl WindowLimiter for WrongWindow {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), u64> {
         let late = u64::from(self.mistake == Mistake::EndsATickLate);
         if now >= self.end + late {
@@ -153,13 +147,13 @@ impl Counts for Wrong {
 }
 
 #[test]
-fn control_every_wrong_window_is_told_from_the_count() {
+fn control_every_wrong_window_is_caught() {
     for mistake in [
         Mistake::CountsDenials,
         Mistake::EveryHitExtends,
         Mistake::EndsATickLate,
     ] {
-        let wrong = |(limit, length), aligned| Wrong {
+        let wrong = |(limit, length), aligned| WrongWindow {
             mistake,
             limit,
             length,
@@ -167,11 +161,11 @@ fn control_every_wrong_window_is_told_from_the_count() {
             end: 0,
             count: 0,
         };
-        caught(
+        assert_caught(
             &(quotas(), beginning(), trace(50, 12)),
             |(quota, begin, steps)| counts_by_the_epoch(wrong(quota, true), quota, begin, &steps),
         );
-        caught(
+        assert_caught(
             &(quotas(), beginning(), trace(50, 12)),
             |(quota, begin, steps)| {
                 counts_from_the_first_hit(wrong(quota, false), quota, begin, &steps)
@@ -180,8 +174,8 @@ fn control_every_wrong_window_is_told_from_the_count() {
     }
 }
 
-/// The end of a calendar window is where the calendar on the wall says.
-fn ends_with_the_calendar(end: u64, span: NaiveSpan, now: u64, minutes: i16) -> Checked {
+/// A calendar window ends where the naive calendar says.
+fn ends_with_the_calendar(end: u64, span: NaiveSpan, now: u64, minutes: i16) -> CheckResult {
     let expected = naive_end(span, now, i32::from(minutes));
     ensure!(
         i128::from(end) == expected,
@@ -198,7 +192,7 @@ const SPANS: [(Calendar, NaiveSpan); 4] = [
 ];
 
 fn instants() -> impl Strategy<Value = (usize, u64, i16)> {
-    // To 2116; edges of days and of offsets among them.
+    // To 2116, including the edges of days.
     let edge = (0_u64..53_000, -2_i64..=2)
         .prop_map(|(day, off)| (day * 86_400_000_000_000).saturating_add_signed(off));
     (
@@ -210,10 +204,10 @@ fn instants() -> impl Strategy<Value = (usize, u64, i16)> {
 
 #[test]
 fn calendar_windows_end_where_a_calendar_walked_by_hand_says() {
-    holds(&instants(), |(which, now, minutes)| {
+    assert_holds(&instants(), |(which, now, minutes)| {
         let (calendar, span) = SPANS[which];
         let window = Window::Calendar(calendar, UtcOffset::from_minutes(minutes).unwrap());
-        let mut real = Real::new(1, window);
+        let mut real = RealWindow::new(1, window);
         real.spend(now, 1).unwrap();
         ends_with_the_calendar(real.1.end, span, now, minutes)
     });
@@ -223,7 +217,7 @@ fn calendar_windows_end_where_a_calendar_walked_by_hand_says() {
 fn control_calendars_of_30_days_and_weeks_from_1970_are_caught() {
     let wrong = [(0_usize, 1_u64), (1, 7), (2, 30), (3, 365)];
     for (span, days) in wrong {
-        caught(&instants(), |(_, now, minutes)| {
+        assert_caught(&instants(), |(_, now, minutes)| {
             let length = days * 86_400_000_000_000;
             let shift = i64::from(minutes) * 60_000_000_000 * i64::from(span != 0);
             let local = now.saturating_add_signed(shift);
@@ -233,11 +227,11 @@ fn control_calendars_of_30_days_and_weeks_from_1970_are_caught() {
     }
 }
 
-/// Whatever the quota is changed to, the reset that clients were told stays, unless the new window could not reach it.
+/// After any change of the quota, the reset that clients have seen stays, unless the new window cannot reach it.
 fn the_reset_stays(
-    told: impl Fn(&FixedWindow, WindowState, Timestamp) -> u64,
+    reset_at: impl Fn(&FixedWindow, WindowState, Timestamp) -> u64,
     (length, longer, limit, now): (u64, u64, u64, u64),
-) -> Checked {
+) -> CheckResult {
     let old = FixedWindow::builder(10, Window::FirstHit(Nanos::from_nanos(length)));
     let spent = old
         .build()
@@ -250,8 +244,12 @@ fn the_reset_stays(
         Window::Epoch(Nanos::from_nanos(longer)),
     ] {
         let new = FixedWindow::builder(limit, window).build().unwrap();
-        let told = told(&new, state, at(later));
-        ensure!(told == now + length, "told {told}, before {}", now + length);
+        let reset_at = reset_at(&new, state, at(later));
+        ensure!(
+            reset_at == now + length,
+            "reset at {reset_at}, announced {}",
+            now + length
+        );
     }
     Ok(())
 }
@@ -266,8 +264,8 @@ fn changes() -> impl Strategy<Value = (u64, u64, u64, u64)> {
 }
 
 #[test]
-fn i12_a_changed_quota_keeps_the_reset_that_was_told() {
-    holds(&changes(), |change| {
+fn i12_a_changed_quota_keeps_the_announced_reset() {
+    assert_holds(&changes(), |change| {
         the_reset_stays(
             |quota, state, now| now.after(quota.status(state, now).reset_after).as_nanos(),
             change,
@@ -277,7 +275,7 @@ fn i12_a_changed_quota_keeps_the_reset_that_was_told() {
 
 #[test]
 fn control_a_window_that_recomputes_its_end_is_caught() {
-    caught(&changes(), |change| {
+    assert_caught(&changes(), |change| {
         the_reset_stays(
             |quota, _, now| match quota.window() {
                 Window::Epoch(length) => {

@@ -1,4 +1,4 @@
-//! Runs a checker over generated inputs: on what must hold until something does not, on what must be caught until it is.
+//! Runs a checker over generated inputs: on real code, where it must hold, and on a wrong variant, which it must catch.
 
 use std::fmt::Debug;
 use std::panic::Location;
@@ -6,28 +6,28 @@ use std::panic::Location;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-/// What a checker saw that must not be.
+/// A violation that a checker found.
 #[derive(Debug)]
 pub(crate) struct Violation(pub(crate) String);
 
-/// What a checker answers.
-pub(crate) type Checked = Result<(), Violation>;
+/// The result of a checker.
+pub(crate) type CheckResult = Result<(), Violation>;
 
 const MARK: &str = "violation: ";
 
 /// Returns a violation from a checker unless the condition holds.
 macro_rules! ensure {
-    ($condition:expr, $($words:tt)+) => {
+    ($condition:expr, $($message:tt)+) => {
         if !$condition {
-            return Err($crate::properties::harness::Violation(format!($($words)+)));
+            return Err($crate::properties::harness::Violation(format!($($message)+)));
         }
     };
 }
 pub(crate) use ensure;
 
-/// The checker holds for everything that is generated.
+/// Asserts that the checker holds for all generated inputs.
 #[track_caller]
-pub(crate) fn holds<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> Checked)
+pub(crate) fn assert_holds<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> CheckResult)
 where
     S::Value: Debug,
 {
@@ -35,15 +35,15 @@ where
         source_file: Some(Location::caller().file()),
         ..Config::default()
     };
-    let result = TestRunner::new(config).run(inputs, |input| judged(check(input)));
+    let result = TestRunner::new(config).run(inputs, |input| to_test_result(check(input)));
     if let Err(error) = result {
         panic!("{error}");
     }
 }
 
-/// The checker catches the wrong variant. Always the same inputs, so that a control never fails by chance.
+/// Asserts that the checker catches the wrong variant. The inputs are always the same, so that a control never fails by chance.
 #[track_caller]
-pub(crate) fn caught<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> Checked)
+pub(crate) fn assert_caught<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> CheckResult)
 where
     S::Value: Debug,
 {
@@ -54,7 +54,8 @@ where
         ..Config::default()
     };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let result = TestRunner::new_with_rng(config, rng).run(inputs, |input| judged(check(input)));
+    let result =
+        TestRunner::new_with_rng(config, rng).run(inputs, |input| to_test_result(check(input)));
     match result {
         Err(TestError::Fail(reason, _)) if reason.message().starts_with(MARK) => {}
         Err(other) => panic!("the wrong variant broke down instead of being caught: {other}"),
@@ -62,6 +63,6 @@ where
     }
 }
 
-fn judged(checked: Checked) -> Result<(), TestCaseError> {
+fn to_test_result(checked: CheckResult) -> Result<(), TestCaseError> {
     checked.map_err(|violation| TestCaseError::fail(format!("{MARK}{}", violation.0)))
 }

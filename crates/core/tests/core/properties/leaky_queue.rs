@@ -1,34 +1,34 @@
-//! The leaky queue against those who stand in it: every promised instant kept, at least one interval apart beyond the
-//! delay allowance, whoever cancels.
+//! The leaky queue against a list of the requests in it: every wait is kept, and beyond the delay allowance releases are at least one
+//! interval apart, whichever requests are cancelled.
 //!
-//! Precisely: of those who do not cancel, what is released from one promised instant to before another is at most the
-//! delay allowance and one unit for each interval between the two.
+//! Precisely, for requests that are not cancelled: the units released from one promised instant to before another are at most the delay
+//! allowance and one unit for each interval between the two.
 
 use proptest::prelude::*;
 use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate, Receipt};
 use tollgate_testkit::oracle::Fifo;
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::{at, interval};
 
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    Arrives(u64),
-    /// The one who came last leaves the queue.
-    LastCancels,
-    /// Someone leaves who has others behind.
-    OneCancels(usize),
+    Arrive(u64),
+    /// The last request leaves the queue.
+    CancelLast,
+    /// A request with others behind it leaves the queue.
+    CancelOne(usize),
 }
 
 type Moves = Vec<(u64, Move)>;
 
-/// Moves with the time since the one before, in hundredths of an interval.
-fn moves(anyone_cancels: bool) -> impl Strategy<Value = Moves> {
-    let one = if anyone_cancels { 3 } else { 0 };
+/// Moves with the time since the previous one, in hundredths of an interval.
+fn moves(cancels_in_the_middle: bool) -> impl Strategy<Value = Moves> {
+    let one = if cancels_in_the_middle { 3 } else { 0 };
     let what = prop_oneof![
-        6 => (1_u64..4).prop_map(Move::Arrives),
-        2 => Just(Move::LastCancels),
-        one => any::<usize>().prop_map(Move::OneCancels),
+        6 => (1_u64..4).prop_map(Move::Arrive),
+        2 => Just(Move::CancelLast),
+        one => any::<usize>().prop_map(Move::CancelOne),
     ];
     let time = prop_oneof![3 => Just(0), 3 => 0_u64..150, 1 => Just(100), 1 => 0_u64..900];
     prop::collection::vec((time, what), 1..50)
@@ -36,37 +36,37 @@ fn moves(anyone_cancels: bool) -> impl Strategy<Value = Moves> {
 
 /// A queue under test.
 trait Queue {
-    fn arrives(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)>;
-    fn cancels(&mut self, now: u64, receipt: &Receipt);
+    fn arrive(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)>;
+    fn cancel(&mut self, now: u64, receipt: &Receipt);
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Terms {
+struct QueueParameters {
     interval: u64,
     burst: u64,
     delay: u64,
 }
 
-fn terms() -> impl Strategy<Value = Terms> {
-    (interval(), 0_u64..12, 0_u64..12).prop_map(|(interval, burst, delay)| Terms {
+fn parameters() -> impl Strategy<Value = QueueParameters> {
+    (interval(), 0_u64..12, 0_u64..12).prop_map(|(interval, burst, delay)| QueueParameters {
         interval,
         burst,
         delay: delay.min(burst),
     })
 }
 
-struct Real(LeakyBucket, u64);
+struct RealQueue(LeakyBucket, u64);
 
-impl Real {
-    fn new(terms: Terms) -> Self {
-        let rate = Rate::new(1, Nanos::from_nanos(terms.interval));
-        let builder = LeakyBucket::queue(rate).burst(terms.burst);
-        Self(builder.delay(terms.delay).build().unwrap(), 0)
+impl RealQueue {
+    fn new(parameters: QueueParameters) -> Self {
+        let rate = Rate::new(1, Nanos::from_nanos(parameters.interval));
+        let builder = LeakyBucket::queue(rate).burst(parameters.burst);
+        Self(builder.delay(parameters.delay).build().unwrap(), 0)
     }
 }
 
-impl Queue for Real {
-    fn arrives(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)> {
+impl Queue for RealQueue {
+    fn arrive(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)> {
         let transition = self.0.decide(self.1, at(now), cost);
         self.1 = transition.next.unwrap_or(self.1);
         match transition.outcome {
@@ -76,40 +76,42 @@ impl Queue for Real {
         }
     }
 
-    fn cancels(&mut self, now: u64, receipt: &Receipt) {
+    fn cancel(&mut self, now: u64, receipt: &Receipt) {
         let refunded = self.0.refund(self.1, at(now), receipt);
         self.1 = refunded.next.unwrap_or(self.1);
     }
 }
 
-/// Every wait is that of the list of those who stand in the queue; the last one who cancels has never been there.
-fn waits_like_the_list(mut queue: impl Queue, terms: Terms, begin: u64, moves: &Moves) -> Checked {
-    let mut list = Fifo::new(terms.interval, terms.burst, terms.delay);
-    let mut came: Vec<Receipt> = Vec::new();
+/// Every wait equals that of the list. If the last request cancels, it is as if it had never arrived.
+fn waits_like_the_list(
+    mut queue: impl Queue,
+    parameters: QueueParameters,
+    begin: u64,
+    moves: &Moves,
+) -> CheckResult {
+    let mut list = Fifo::new(parameters.interval, parameters.burst, parameters.delay);
+    let mut arrived: Vec<Receipt> = Vec::new();
     let mut now = begin;
     for (time, what) in moves {
-        now += time * terms.interval / 100;
+        now += time * parameters.interval / 100;
         match what {
-            Move::Arrives(cost) => {
+            Move::Arrive(cost) => {
                 let expected = list.arrive(now, *cost);
-                let answer = queue.arrives(now, *cost);
-                let wait = answer.map(|answer| i128::from(answer.0));
-                ensure!(
-                    wait == expected,
-                    "promised {wait:?}, the list says {expected:?}"
-                );
-                came.extend(answer.map(|answer| answer.1));
+                let reply = queue.arrive(now, *cost);
+                let wait = reply.map(|reply| i128::from(reply.0));
+                ensure!(wait == expected, "waits {wait:?}, the list {expected:?}");
+                arrived.extend(reply.map(|reply| reply.1));
             }
-            Move::LastCancels => {
-                if let Some(receipt) = came.pop() {
+            Move::CancelLast => {
+                if let Some(receipt) = arrived.pop() {
                     list.last_leaves();
-                    queue.cancels(now, &receipt);
+                    queue.cancel(now, &receipt);
                 }
             }
-            Move::OneCancels(which) => {
-                if came.len() > 1 {
-                    let receipt = came[which % (came.len() - 1)];
-                    queue.cancels(now, &receipt);
+            Move::CancelOne(which) => {
+                if arrived.len() > 1 {
+                    let receipt = arrived[which % (arrived.len() - 1)];
+                    queue.cancel(now, &receipt);
                 }
             }
         }
@@ -117,36 +119,41 @@ fn waits_like_the_list(mut queue: impl Queue, terms: Terms, begin: u64, moves: &
     Ok(())
 }
 
-/// Nobody leaves together with someone else beyond the delay allowance, whoever cancels.
-fn releases_are_apart(mut queue: impl Queue, terms: Terms, begin: u64, moves: &Moves) -> Checked {
-    // When each who came is released, its cost, its receipt; a cancelled one is no longer released.
-    let mut came: Vec<(u64, u64, Option<Receipt>)> = Vec::new();
+/// No two requests leave together beyond the delay allowance, whichever requests are cancelled.
+fn releases_are_apart(
+    mut queue: impl Queue,
+    parameters: QueueParameters,
+    begin: u64,
+    moves: &Moves,
+) -> CheckResult {
+    // The release time, cost and receipt of each request; a cancelled one has no receipt.
+    let mut arrived: Vec<(u64, u64, Option<Receipt>)> = Vec::new();
     let mut now = begin;
     for (time, what) in moves {
-        now += time * terms.interval / 100;
+        now += time * parameters.interval / 100;
         let which = match what {
-            Move::Arrives(cost) => {
-                let answer = queue.arrives(now, *cost);
-                came.extend(answer.map(|(wait, receipt)| (now + wait, *cost, Some(receipt))));
+            Move::Arrive(cost) => {
+                let reply = queue.arrive(now, *cost);
+                arrived.extend(reply.map(|(wait, receipt)| (now + wait, *cost, Some(receipt))));
                 continue;
             }
-            Move::LastCancels => came.len().saturating_sub(1),
-            Move::OneCancels(which) => which % came.len().max(1),
+            Move::CancelLast => arrived.len().saturating_sub(1),
+            Move::CancelOne(which) => which % arrived.len().max(1),
         };
-        // Only who still waits can cancel a wait.
-        if let Some(one) = came.get_mut(which).filter(|one| one.0 > now)
+        // Only a request that still waits can be cancelled.
+        if let Some(one) = arrived.get_mut(which).filter(|one| one.0 > now)
             && let Some(receipt) = one.2.take()
         {
-            queue.cancels(now, &receipt);
+            queue.cancel(now, &receipt);
         }
     }
-    came.retain(|one| one.2.is_some());
-    let interval = i128::from(terms.interval);
-    for (i, first) in came.iter().enumerate() {
+    arrived.retain(|one| one.2.is_some());
+    let interval = i128::from(parameters.interval);
+    for (i, first) in arrived.iter().enumerate() {
         let mut released = 0;
-        for last in came.iter().skip(i) {
+        for last in arrived.iter().skip(i) {
             let apart = i128::from(last.0) - i128::from(first.0);
-            let most = apart + i128::from(terms.delay) * interval;
+            let most = apart + i128::from(parameters.delay) * interval;
             ensure!(
                 released * interval <= most,
                 "{released} released in {apart} ns"
@@ -160,81 +167,92 @@ fn releases_are_apart(mut queue: impl Queue, terms: Terms, begin: u64, moves: &M
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
 #[test]
-fn a_queue_waits_like_the_list_of_those_who_stand_in_it() {
-    holds(&(terms(), moves(true)), |(terms, moves)| {
-        waits_like_the_list(Real::new(terms), terms, BEGIN, &moves)
+fn a_queue_waits_like_the_list_of_its_requests() {
+    assert_holds(&(parameters(), moves(true)), |(parameters, moves)| {
+        waits_like_the_list(RealQueue::new(parameters), parameters, BEGIN, &moves)
     });
 }
 
 #[test]
 fn i01_a_cancelled_wait_never_lets_two_leave_together() {
-    holds(&(terms(), moves(true)), |(terms, moves)| {
-        releases_are_apart(Real::new(terms), terms, BEGIN, &moves)
+    assert_holds(&(parameters(), moves(true)), |(parameters, moves)| {
+        releases_are_apart(RealQueue::new(parameters), parameters, BEGIN, &moves)
     });
 }
 
-/// Gives a cancelled place back although others stand behind it.
-struct GivesBackTheMiddle(Real);
+/// Refunds a cancelled place although other requests stand behind it.
+struct RefundsTheMiddle(RealQueue);
 
-impl Queue for GivesBackTheMiddle {
-    fn arrives(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)> {
-        self.0.arrives(now, cost)
+impl Queue for RefundsTheMiddle {
+    fn arrive(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)> {
+        self.0.arrive(now, cost)
     }
 
-    fn cancels(&mut self, now: u64, receipt: &Receipt) {
+    fn cancel(&mut self, now: u64, receipt: &Receipt) {
         let price = receipt.cost * self.0.0.interval().as_nanos();
         self.0.1 = self.0.1.saturating_sub(price).max(now);
     }
 }
 
 /// NGINX's arithmetic: thousandths of a request and milliseconds, both truncated at every request.
-struct Truncates {
-    terms: Terms,
+struct TruncatingQueue {
+    parameters: QueueParameters,
     excess: i128,
     last: u64,
 }
 
-impl Queue for Truncates {
-    fn arrives(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)> {
-        let rate = 1_000_000_000_000 / i128::from(self.terms.interval);
+impl Queue for TruncatingQueue {
+    fn arrive(&mut self, now: u64, cost: u64) -> Option<(u64, Receipt)> {
+        let rate = 1_000_000_000_000 / i128::from(self.parameters.interval);
         let millis = i128::from((now - self.last) / 1_000_000);
         let ahead = (self.excess - rate * millis / 1_000).max(0);
         let excess = ahead + 1_000 * i128::from(cost);
-        if excess > 1_000 * (i128::from(self.terms.burst) + 1) {
+        if excess > 1_000 * (i128::from(self.parameters.burst) + 1) {
             return None;
         }
         (self.excess, self.last) = (excess, now);
-        let waits = (ahead - 1_000 * i128::from(self.terms.delay)).max(0);
+        let waits = (ahead - 1_000 * i128::from(self.parameters.delay)).max(0);
         let wait = waits * 1_000 / rate.max(1) * 1_000_000;
         Some((u64::try_from(wait).unwrap(), Receipt::default()))
     }
 
-    fn cancels(&mut self, _now: u64, _receipt: &Receipt) {}
+    fn cancel(&mut self, _now: u64, _receipt: &Receipt) {}
 }
 
 #[test]
-fn control_a_middle_place_given_back_is_caught_by_both() {
-    caught(&(terms(), moves(true)), |(terms, moves)| {
-        waits_like_the_list(GivesBackTheMiddle(Real::new(terms)), terms, BEGIN, &moves)
+fn control_a_refund_in_the_middle_of_the_queue_is_caught_by_both_checkers() {
+    assert_caught(&(parameters(), moves(true)), |(parameters, moves)| {
+        waits_like_the_list(
+            RefundsTheMiddle(RealQueue::new(parameters)),
+            parameters,
+            BEGIN,
+            &moves,
+        )
     });
-    caught(&(terms(), moves(true)), |(terms, moves)| {
-        releases_are_apart(GivesBackTheMiddle(Real::new(terms)), terms, BEGIN, &moves)
+    assert_caught(&(parameters(), moves(true)), |(parameters, moves)| {
+        releases_are_apart(
+            RefundsTheMiddle(RealQueue::new(parameters)),
+            parameters,
+            BEGIN,
+            &moves,
+        )
     });
 }
 
 #[test]
 fn control_a_queue_truncated_at_every_request_is_caught() {
-    let slow = (1_000_000_u64..5_000_000_000, 0_u64..12).prop_map(|(interval, burst)| Terms {
-        interval,
-        burst,
-        delay: 0,
-    });
-    caught(&(slow, moves(false)), |(terms, moves)| {
-        let queue = Truncates {
-            terms,
+    let slow =
+        (1_000_000_u64..5_000_000_000, 0_u64..12).prop_map(|(interval, burst)| QueueParameters {
+            interval,
+            burst,
+            delay: 0,
+        });
+    assert_caught(&(slow, moves(false)), |(parameters, moves)| {
+        let queue = TruncatingQueue {
+            parameters,
             excess: 0,
             last: BEGIN,
         };
-        waits_like_the_list(queue, terms, BEGIN, &moves)
+        waits_like_the_list(queue, parameters, BEGIN, &moves)
     });
 }

@@ -1,11 +1,11 @@
-//! Properties of every algorithm, each as a checker that runs on the real code, where it must hold, and on a wrong
-//! variant, which it must catch: a checker that catches nothing proves nothing.
+//! Properties of every algorithm, each as a checker. It runs on the real code, where it must hold, and on a wrong variant, which it must
+//! catch: a checker that catches nothing proves nothing.
 //!
-//! [`harness`] runs checkers, [`subject`] is the face that real and wrong limiters share, [`promises`] are the checkers
-//! that fit any algorithm. Everything else is one file per algorithm or per theme. Wrong variants stand beside the
-//! checkers that catch them, and say which mistake in the field they copy.
+//! [`harness`] runs checkers. [`subject`] is the interface that real and wrong limiters share. [`invariants`] are the checkers that fit
+//! any algorithm. Each other file covers one algorithm or one theme. Wrong variants stand beside the checkers that catch them, and say
+//! which mistake in the field they copy.
 //!
-//! Must not know: the insides of an algorithm. Oracles come from the test kit.
+//! Must not know: the internals of an algorithm. Oracles come from the test kit.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@
 )]
 
 mod harness;
-mod promises;
+mod invariants;
 mod subject;
 
 mod builders;
@@ -25,17 +25,13 @@ mod clock_controls;
 mod compose;
 mod concurrency;
 mod extremes;
+mod fair_share;
 mod fixed_window;
 mod leaky_queue;
-mod lending;
-mod lending_model;
-mod lending_promises;
-mod lending_simulation;
-mod lending_wrong;
+mod quota_lease;
 mod refunds;
 mod rescale;
 mod reservation;
-mod share;
 mod sketch;
 mod sliding_counter;
 mod sliding_log;

@@ -1,34 +1,32 @@
-//! Giving back (I-02): charges, refunds, partial and late settles in any order, each receipt at most once.
+//! Refunds (I-02): charges, refunds, partial and late settles in any order, each receipt at most once.
 //!
-//! The precise statements:
+//! The exact statements:
 //!
-//! - buckets: counting every charge for what was not given back of it, at the instant of the charge, no window exceeds
-//!   burst + rate × window. A refund gives at most what refill has not replaced; one that comes when all of it is
-//!   replaced gives nothing.
-//! - buckets while the clock steps back: the same, but a refund may give back, beyond what refill has left, as much as
-//!   the clock stepped back since the charge, and never more than was charged. (Time that passed and was then taken
-//!   back by the clock cannot be seen in a receipt.) So here backwards time can mint, through refunds alone.
-//! - epoch and calendar windows, logs, sliding counters: after a settle everything is as if the charge had been of that
-//!   size from the beginning. A window from first hit is too, except that a hit that was given back whole has still
-//!   begun the window of those who came after it.
+//! - Buckets: counting every charge less its refund, at the instant of the charge, no window exceeds burst + rate × window. A refund
+//!   returns at most what refill has not replaced. Once refill has replaced everything, it returns nothing.
+//! - Buckets while the clock steps back: the same, but a refund may return, beyond what refill has left, as much as the clock stepped
+//!   back since the charge, and never more than was charged. A receipt does not show time that the clock took back. So here backwards
+//!   time can mint, through refunds alone.
+//! - Epoch and calendar windows, logs, sliding counters: after a settle everything is as if the charge had been of that size from the
+//!   start. So is a window from the first hit, except that a fully refunded hit has still begun the window of the requests after it.
 
 use proptest::prelude::*;
 use tollgate_core::limit::{Op, State};
 use tollgate_core::{Nanos, Receipt, SlidingLog, Timestamp, Window};
 use tollgate_testkit::oracle::BucketLog;
 
-use super::harness::{Checked, caught, ensure, holds};
-use super::subject::{Real, Subject, at, bucket, fixed_windows, interval, sliding_counters};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
+use super::subject::{RealLimit, Subject, at, bucket, fixed_windows, interval, sliding_counters};
 
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
-/// One operation: time that passes, whether the clock steps back, and what is done.
+/// One operation: time that passes, a step back of the clock, and a charge or a settle.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     advance: u64,
     back: u64,
     charge: bool,
-    /// A cost, or what a settled charge becomes.
+    /// A cost, or the new cost of a settled charge.
     units: u64,
     /// Which of the open receipts is settled.
     which: usize,
@@ -49,13 +47,13 @@ fn moves(steps_back: bool) -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..50)
 }
 
-/// A limiter whose charges can be given back.
-trait Refunding: Subject {
+/// A limiter that can refund charges.
+trait RefundingLimiter: Subject {
     fn charge(&mut self, now: Timestamp, cost: u64) -> Option<Receipt>;
     fn settle(&mut self, now: Timestamp, receipt: &Receipt, actual: u64);
 }
 
-impl Refunding for Real {
+impl RefundingLimiter for RealLimit {
     fn charge(&mut self, now: Timestamp, cost: u64) -> Option<Receipt> {
         let transition = self
             .limit
@@ -76,12 +74,12 @@ impl Refunding for Real {
     }
 }
 
-/// What was charged less what was given back conforms in real time. Moves are in hundredths of an interval.
-fn net_charges_conform<S: Refunding>(
+/// Charges less refunds conform in real time. Moves are in hundredths of an interval.
+fn net_charges_conform<S: RefundingLimiter>(
     mut limiter: S,
     (interval, burst): (u64, u64),
     moves: &[Move],
-) -> Checked {
+) -> CheckResult {
     let mut log = BucketLog::new(interval, burst);
     let mut open: Vec<(usize, Receipt, i128)> = Vec::new();
     let (mut real, mut clock, mut stepped_back) = (0, BEGIN, 0);
@@ -124,47 +122,47 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
 }
 
 #[test]
-fn i02_what_a_bucket_gives_back_was_not_yet_replaced() {
-    holds(&(quotas(), moves(false)), |(quota, moves)| {
-        net_charges_conform(Real::new(bucket(quota.0, quota.1)), quota, &moves)
+fn i02_a_bucket_refunds_only_what_refill_has_not_replaced() {
+    assert_holds(&(quotas(), moves(false)), |(quota, moves)| {
+        net_charges_conform(RealLimit::new(bucket(quota.0, quota.1)), quota, &moves)
     });
 }
 
 #[test]
 fn i02_i08_a_refund_mints_at_most_what_the_clock_stepped_back_since_its_charge() {
-    holds(&(quotas(), moves(true)), |(quota, moves)| {
-        net_charges_conform(Real::new(bucket(quota.0, quota.1)), quota, &moves)
+    assert_holds(&(quotas(), moves(true)), |(quota, moves)| {
+        net_charges_conform(RealLimit::new(bucket(quota.0, quota.1)), quota, &moves)
     });
 }
 
-/// A bucket that gives back the whole charge, however long ago it was.
+/// A bucket that refunds the whole charge, however long ago it was.
 #[derive(Clone, Debug, PartialEq)]
-struct WrongRefund {
-    honest: Real,
+struct FullRefundLimit {
+    real: RealLimit,
     interval: u64,
 }
 
-impl Subject for WrongRefund {
+impl Subject for FullRefundLimit {
     fn spend(&mut self, now: Timestamp, cost: u64) -> tollgate_core::Outcome {
-        self.honest.spend(now, cost)
+        self.real.spend(now, cost)
     }
 
     fn status(&self, now: Timestamp) -> tollgate_core::QuotaStatus {
-        self.honest.status(now)
+        self.real.status(now)
     }
 }
 
-impl Refunding for WrongRefund {
+impl RefundingLimiter for FullRefundLimit {
     fn charge(&mut self, now: Timestamp, cost: u64) -> Option<Receipt> {
-        self.honest.charge(now, cost)
+        self.real.charge(now, cost)
     }
 
     fn settle(&mut self, now: Timestamp, receipt: &Receipt, actual: u64) {
         if actual >= receipt.cost {
-            return self.honest.settle(now, receipt, actual);
+            return self.real.settle(now, receipt, actual);
         }
         let surplus = (receipt.cost - actual) * self.interval;
-        if let State::Bucket(tat) = &mut self.honest.state {
+        if let State::Bucket(tat) = &mut self.real.state {
             *tat = tat.saturating_sub(surplus).max(now.as_nanos());
         }
     }
@@ -173,9 +171,9 @@ impl Refunding for WrongRefund {
 #[test]
 fn control_a_refund_of_everything_after_time_has_passed_is_caught() {
     for steps_back in [false, true] {
-        caught(&(quotas(), moves(steps_back)), |(quota, moves)| {
-            let wrong = WrongRefund {
-                honest: Real::new(bucket(quota.0, quota.1)),
+        assert_caught(&(quotas(), moves(steps_back)), |(quota, moves)| {
+            let wrong = FullRefundLimit {
+                real: RealLimit::new(bucket(quota.0, quota.1)),
                 interval: quota.0,
             };
             net_charges_conform(wrong, quota, &moves)
@@ -183,8 +181,12 @@ fn control_a_refund_of_everything_after_time_has_passed_is_caught() {
     }
 }
 
-/// After every settle the limiter says the same as a twin that was charged the settled amounts to begin with.
-fn settled_is_as_if_charged<S: Refunding>(fresh: &S, scale: u64, moves: &[Move]) -> Checked {
+/// After every settle the limiter has the same status as a twin that was charged the settled amounts from the start.
+fn settled_is_as_if_charged<S: RefundingLimiter>(
+    fresh: &S,
+    scale: u64,
+    moves: &[Move],
+) -> CheckResult {
     let mut limiter = fresh.clone();
     let mut charges: Vec<(Timestamp, u64)> = Vec::new();
     let mut open: Vec<(usize, Receipt)> = Vec::new();
@@ -207,43 +209,40 @@ fn settled_is_as_if_charged<S: Refunding>(fresh: &S, scale: u64, moves: &[Move])
         for (then, cost) in &charges {
             twin.spend(*then, *cost);
         }
-        let (told, expected) = (limiter.status(now), twin.status(now));
-        ensure!(told == expected, "{told:?}, but its twin {expected:?}");
+        let (status, expected) = (limiter.status(now), twin.status(now));
+        ensure!(status == expected, "{status:?}, but its twin {expected:?}");
     }
     Ok(())
 }
 
-fn aligned_windows() -> impl Strategy<Value = (Real, u64)> {
-    fixed_windows().prop_filter(
-        "a hit given back has still begun its window",
-        |(real, _)| {
-            use tollgate_core::limit::Quota;
-            let from_first = |window| matches!(window, Window::FirstHit(_));
-            !matches!(real.limit.quota(), Quota::FixedWindow(quota) if from_first(quota.window()))
-        },
-    )
+fn aligned_windows() -> impl Strategy<Value = (RealLimit, u64)> {
+    fixed_windows().prop_filter("a refunded hit has still begun its window", |(real, _)| {
+        use tollgate_core::limit::Quota;
+        let from_first = |window| matches!(window, Window::FirstHit(_));
+        !matches!(real.limit.quota(), Quota::FixedWindow(quota) if from_first(quota.window()))
+    })
 }
 
-fn logs() -> impl Strategy<Value = (Real, u64)> {
+fn logs() -> impl Strategy<Value = (RealLimit, u64)> {
     (0_u64..12, 1_000_u64..5_000_000_000).prop_map(|(limit, window)| {
         let quota = SlidingLog::builder(limit, Nanos::from_nanos(window));
-        (Real::new(quota.build().unwrap()), window)
+        (RealLimit::new(quota.build().unwrap()), window)
     })
 }
 
 #[test]
-fn i02_a_settled_charge_in_a_window_is_as_if_it_had_been_that_much() {
+fn i02_a_settled_charge_in_a_window_is_as_if_charged_at_that_cost() {
     let limits = prop_oneof![aligned_windows(), logs(), sliding_counters()];
-    holds(&(limits, moves(false)), |((real, scale), moves)| {
+    assert_holds(&(limits, moves(false)), |((real, scale), moves)| {
         settled_is_as_if_charged(&real, scale, &moves)
     });
 }
 
-/// Gives back into whatever window is open, as a `DECR` on the current key.
+/// Refunds to the open window, as a `DECR` on the current key.
 #[derive(Clone, Debug, PartialEq)]
-struct GivesToTheOpenWindow(Real);
+struct OpenWindowRefundLimit(RealLimit);
 
-impl Subject for GivesToTheOpenWindow {
+impl Subject for OpenWindowRefundLimit {
     fn spend(&mut self, now: Timestamp, cost: u64) -> tollgate_core::Outcome {
         self.0.spend(now, cost)
     }
@@ -253,7 +252,7 @@ impl Subject for GivesToTheOpenWindow {
     }
 }
 
-impl Refunding for GivesToTheOpenWindow {
+impl RefundingLimiter for OpenWindowRefundLimit {
     fn charge(&mut self, now: Timestamp, cost: u64) -> Option<Receipt> {
         self.0.charge(now, cost)
     }
@@ -273,8 +272,8 @@ fn control_a_refund_into_a_later_window_is_caught() {
         logs().boxed(),
         sliding_counters().boxed(),
     ] {
-        caught(&(limits, moves(false)), |((real, scale), moves)| {
-            settled_is_as_if_charged(&GivesToTheOpenWindow(real), scale, &moves)
+        assert_caught(&(limits, moves(false)), |((real, scale), moves)| {
+            settled_is_as_if_charged(&OpenWindowRefundLimit(real), scale, &moves)
         });
     }
 }

@@ -1,5 +1,5 @@
-//! Reservations against a table in which nothing is erased (I-02): whatever is repeated, late or unknown, each
-//! reservation changes its charge at most once.
+//! Reservations against a naive ledger that drops nothing (I-02): each reservation changes its charge at most once, even if calls are
+//! repeated, late or unknown.
 
 use proptest::prelude::*;
 use tollgate_core::reservation::{
@@ -8,12 +8,12 @@ use tollgate_core::reservation::{
 use tollgate_core::{Nanos, Receipt};
 use tollgate_testkit::oracle::{NaiveCorrection, NaiveLedger};
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::{at, bucket};
 
 const HOLD: u64 = 100;
-const MEMORY: u64 = 50;
-const MOST: usize = 4;
+const RETENTION: u64 = 50;
+const MAX_RECORDS: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Move {
@@ -35,27 +35,27 @@ fn moves() -> impl Strategy<Value = Moves> {
     prop::collection::vec((time, what), 1..60)
 }
 
-/// A ledger under test. The answers are those of the table.
-trait Keeps {
-    /// What was known; `None` if it was written down, `Some(None)` if there was no room.
+/// A ledger under test, with the replies of the naive one.
+trait Ledger {
+    /// `None` if the reservation was recorded, its cost if the id was known, `Some(None)` if the ledger was full.
     fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>>;
     fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection;
 }
 
-struct Real(ReservationLedger, ReservationOptions);
+struct RealLedger(ReservationLedger, ReservationOptions);
 
-impl Real {
+impl RealLedger {
     fn new() -> Self {
-        let terms = ReservationOptions {
+        let options = ReservationOptions {
             hold: Nanos::from_nanos(HOLD),
-            retention: Nanos::from_nanos(MEMORY),
-            max_records: MOST,
+            retention: Nanos::from_nanos(RETENTION),
+            max_records: MAX_RECORDS,
         };
-        Self(ReservationLedger::default(), terms)
+        Self(ReservationLedger::default(), options)
     }
 }
 
-impl Keeps for Real {
+impl Ledger for RealLedger {
     fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>> {
         match self.0.status(at(now), &self.1, ReservationId(id)) {
             ReservationStatus::Known(receipt) => Some(Some(receipt.cost)),
@@ -87,33 +87,33 @@ impl Keeps for Real {
     }
 }
 
-fn answers_like_the_table(mut ledger: impl Keeps, moves: &Moves) -> Checked {
-    let mut table = NaiveLedger::new(HOLD, MEMORY);
+fn replies_like_the_naive_ledger(mut ledger: impl Ledger, moves: &Moves) -> CheckResult {
+    let mut naive = NaiveLedger::new(HOLD, RETENTION);
     let mut now = 1_000;
     for (time, what) in moves {
         now += time;
         match *what {
             Move::Reserve(id, cost) => {
-                let expected = match table.known(now, id) {
+                let expected = match naive.known(now, id) {
                     Some(cost) => Some(Some(cost)),
-                    None if table.remembered(now) >= MOST => Some(None),
+                    None if naive.remembered(now) >= MAX_RECORDS => Some(None),
                     None => {
-                        table.open(now, id, cost);
+                        naive.open(now, id, cost);
                         None
                     }
                 };
-                let answer = ledger.reserve(now, id, cost);
-                ensure!(answer == expected, "{what:?}: {answer:?}, not {expected:?}");
+                let reply = ledger.reserve(now, id, cost);
+                ensure!(reply == expected, "{what:?}: {reply:?}, not {expected:?}");
             }
             Move::Settle(id, actual) => {
-                let expected = table.close(now, id, Some(actual));
-                let answer = ledger.close(now, id, Some(actual));
-                ensure!(answer == expected, "{what:?}: {answer:?}, not {expected:?}");
+                let expected = naive.close(now, id, Some(actual));
+                let reply = ledger.close(now, id, Some(actual));
+                ensure!(reply == expected, "{what:?}: {reply:?}, not {expected:?}");
             }
             Move::Cancel(id) => {
-                let expected = table.close(now, id, None);
-                let answer = ledger.close(now, id, None);
-                ensure!(answer == expected, "{what:?}: {answer:?}, not {expected:?}");
+                let expected = naive.close(now, id, None);
+                let reply = ledger.close(now, id, None);
+                ensure!(reply == expected, "{what:?}: {reply:?}, not {expected:?}");
             }
         }
     }
@@ -121,9 +121,9 @@ fn answers_like_the_table(mut ledger: impl Keeps, moves: &Moves) -> Checked {
 }
 
 #[test]
-fn i02_a_reservation_is_corrected_at_most_once_whatever_is_repeated() {
-    holds(&moves(), |moves| {
-        answers_like_the_table(Real::new(), &moves)
+fn i02_a_reservation_is_corrected_at_most_once_even_if_calls_repeat() {
+    assert_holds(&moves(), |moves| {
+        replies_like_the_naive_ledger(RealLedger::new(), &moves)
     });
 }
 
@@ -131,20 +131,20 @@ fn i02_a_reservation_is_corrected_at_most_once_whatever_is_repeated() {
 enum Mistake {
     /// The record stays open, so a retried settle corrects twice.
     SettlesTwice,
-    /// The record is erased when closed, so a retried reserve charges twice.
-    ForgetsWhenClosed,
-    /// What expired can still be cancelled.
+    /// The record is dropped when closed, so a retried reserve charges twice.
+    DropsWhenClosed,
+    /// An expired reservation can still be cancelled.
     NeverExpires,
 }
 
-struct Wrong(Mistake, NaiveLedger);
+struct WrongLedger(Mistake, NaiveLedger);
 
-impl Keeps for Wrong {
+impl Ledger for WrongLedger {
     fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>> {
         if let Some(cost) = self.1.known(now, id) {
             return Some(Some(cost));
         }
-        if self.1.remembered(now) >= MOST {
+        if self.1.remembered(now) >= MAX_RECORDS {
             return Some(None);
         }
         self.1.open(now, id, cost);
@@ -153,10 +153,10 @@ impl Keeps for Wrong {
 
     fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection {
         let mut before = self.1.clone();
-        let answer = self.1.close(now, id, actual);
-        match (self.0, answer) {
+        let reply = self.1.close(now, id, actual);
+        match (self.0, reply) {
             (Mistake::SettlesTwice, NaiveCorrection::Becomes(_)) => self.1 = before,
-            (Mistake::ForgetsWhenClosed, NaiveCorrection::AlreadyClosed) => {
+            (Mistake::DropsWhenClosed, NaiveCorrection::AlreadyClosed) => {
                 return NaiveCorrection::Unknown;
             }
             (Mistake::NeverExpires, NaiveCorrection::Expired) => {
@@ -165,7 +165,7 @@ impl Keeps for Wrong {
             }
             _ => {}
         }
-        answer
+        reply
     }
 }
 
@@ -173,22 +173,25 @@ impl Keeps for Wrong {
 fn control_a_ledger_that_corrects_twice_or_forgets_is_caught() {
     for mistake in [
         Mistake::SettlesTwice,
-        Mistake::ForgetsWhenClosed,
+        Mistake::DropsWhenClosed,
         Mistake::NeverExpires,
     ] {
-        caught(&moves(), |moves| {
-            answers_like_the_table(Wrong(mistake, NaiveLedger::new(HOLD, MEMORY)), &moves)
+        assert_caught(&moves(), |moves| {
+            replies_like_the_naive_ledger(
+                WrongLedger(mistake, NaiveLedger::new(HOLD, RETENTION)),
+                &moves,
+            )
         });
     }
 }
 
-/// Reserving, settling and repeating everything twice leaves a bucket as doing it once.
+/// Making every call twice leaves the bucket as making it once.
 #[test]
 fn i02_repeating_every_call_leaves_the_bucket_as_calling_once() {
-    holds(&moves(), |moves| {
+    assert_holds(&moves(), |moves| {
         let quota = bucket(7, 40);
         let run = |repeats: usize| {
-            let (mut ledger, mut tat, mut now) = (Real::new(), 0, 1_000);
+            let (mut ledger, mut tat, mut now) = (RealLedger::new(), 0, 1_000);
             for (time, what) in &moves {
                 now += time;
                 for _ in 0..repeats {

@@ -1,5 +1,5 @@
-//! The sketch against one exact bucket per identity: it never admits what the bucket would not (I-01), and how often it
-//! denies what the bucket would admit stays within what its module says.
+//! The sketch against one exact bucket per identity: it never admits what the bucket would deny (I-01), and it denies what the bucket
+//! would admit no more often than its documentation says.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use proptest::prelude::*;
 use tollgate_core::sketch::Sketch;
 use tollgate_core::{Timestamp, TokenBucket};
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::{Step, at, bucket, interval, trace};
 
 /// A limiter of many identities.
-trait ManyIdentities {
+trait IdentityLimiter {
     fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool;
     /// Whether one unit would be admitted.
     fn has_room(&self, hash: u64, now: Timestamp) -> bool;
 }
 
-impl ManyIdentities for Sketch {
+impl IdentityLimiter for Sketch {
     fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool {
         self.decide(hash, now, cost).0.is_admitted()
     }
@@ -27,13 +27,13 @@ impl ManyIdentities for Sketch {
     }
 }
 
-/// Whatever is admitted, the identity's own exact bucket would have admitted too: the debt in the cells is at least
-/// that of each identity, at every moment, whoever else is in them.
+/// The identity's own exact bucket would have admitted everything that is admitted: the debt in the cells is at least that of each
+/// identity, whichever identities share them.
 fn admits_no_more_than_exact_buckets(
-    mut subject: impl ManyIdentities,
+    mut subject: impl IdentityLimiter,
     quota: TokenBucket,
     steps: &[(u8, Step)],
-) -> Checked {
+) -> CheckResult {
     let mut exact: HashMap<u8, u64> = HashMap::new();
     let mut now = 1_700_000_000_000_000_000;
     for (identity, step) in steps {
@@ -48,7 +48,7 @@ fn admits_no_more_than_exact_buckets(
     Ok(())
 }
 
-/// A keyed hash, as far as a test needs one.
+/// A stand-in for a keyed hash.
 fn hashed(identity: u8) -> u64 {
     (u64::from(identity) + 1).wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
@@ -62,8 +62,8 @@ fn inputs() -> impl Strategy<Value = (u64, u64, usize, usize, Vec<(u8, Step)>)> 
 }
 
 #[test]
-fn i01_a_sketch_admits_nobody_beyond_their_own_quota() {
-    holds(&inputs(), |(interval, burst, rows, width, steps)| {
+fn i01_a_sketch_admits_no_identity_beyond_its_quota() {
+    assert_holds(&inputs(), |(interval, burst, rows, width, steps)| {
         let quota = bucket(interval, burst);
         let sketch = Sketch::new(quota, rows, width).unwrap();
         admits_no_more_than_exact_buckets(sketch, quota, &steps)
@@ -76,13 +76,13 @@ enum Mistake {
     RaisesOnlyTheSmallest,
     /// The decision looks at the mean of the cells and raises all by the cost: a light row hides a heavy one.
     DecidesOnTheMean,
-    /// A denial subtracts what it had not added.
+    /// A denial subtracts a cost that it had not added.
     DenialsSubtract,
-    /// Cells are overwritten with the identity's own debt, losing everyone else's.
+    /// Cells are overwritten with the identity's own debt, which drops the debt of the others.
     Overwrites,
 }
 
-struct Wrong {
+struct WrongSketch {
     mistake: Mistake,
     quota: TokenBucket,
     rows: usize,
@@ -90,7 +90,7 @@ struct Wrong {
     cells: Vec<u64>,
 }
 
-impl ManyIdentities for Wrong {
+impl IdentityLimiter for WrongSketch {
     fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool {
         let indices: Vec<usize> = (0..self.rows)
             .map(|row| {
@@ -153,9 +153,9 @@ fn control_every_sketch_that_counts_too_little_is_caught() {
         Mistake::DenialsSubtract,
         Mistake::Overwrites,
     ] {
-        caught(&inputs(), |(interval, burst, rows, width, steps)| {
+        assert_caught(&inputs(), |(interval, burst, rows, width, steps)| {
             let quota = bucket(interval, burst);
-            let wrong = Wrong {
+            let wrong = WrongSketch {
                 mistake,
                 quota,
                 rows,
@@ -167,9 +167,9 @@ fn control_every_sketch_that_counts_too_little_is_caught() {
     }
 }
 
-/// How many of 10,000 light identities would be denied while `heavy` others use all of their quota.
-fn false_denials(mut subject: impl ManyIdentities, heavy: u64) -> u64 {
-    // Full use for a while, so that the cells carry what they will carry for ever.
+/// How many of 10,000 light identities are denied while `heavy` others use all of their quota.
+fn false_denials(mut subject: impl IdentityLimiter, heavy: u64) -> u64 {
+    // Full use for a while, until the load of the cells is steady.
     for second in 0..30 {
         let now = Timestamp::from_secs(1_700_000_000 + second);
         for one in 0..heavy {
@@ -189,8 +189,8 @@ const fn scattered(identity: u64) -> u64 {
     word ^ (word >> 32)
 }
 
-/// A thousand identities at full rate in 4 rows of 4,096: the module says at most 0.4 % (36 in 10,000). In 2 rows of
-/// 2,048 it says at most (1000 / 2048)² = 24 %.
+/// A thousand identities at full rate in 4 rows of 4,096: the documentation says at most 0.4 % (36 in 10,000). In 2 rows of 2,048 it says
+/// at most (1000 / 2048)² = 24 %.
 #[test]
 fn the_measured_false_denials_are_within_the_stated_bound() {
     let quota = bucket(1_000_000_000, 1);
@@ -202,11 +202,11 @@ fn the_measured_false_denials_are_within_the_stated_bound() {
     assert!(narrow > 0, "a workload without collisions measures nothing");
 }
 
-/// A sketch that decides on the largest of its cells denies far more than is stated.
+/// A sketch that decides on the largest of its cells denies far more than documented.
 #[test]
 fn control_deciding_on_the_largest_cell_exceeds_the_stated_bound() {
-    struct Largest(Vec<Sketch>);
-    impl ManyIdentities for Largest {
+    struct LargestCellSketch(Vec<Sketch>);
+    impl IdentityLimiter for LargestCellSketch {
         fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool {
             let fits = self.has_room(hash, now);
             for (row, sketch) in (0..4).zip(&mut self.0).filter(|_| fits) {
@@ -225,6 +225,6 @@ fn control_deciding_on_the_largest_cell_exceeds_the_stated_bound() {
     }
     let quota = bucket(1_000_000_000, 1);
     let rows = (0..4).map(|_| Sketch::new(quota, 1, 4_096).unwrap());
-    let denied = false_denials(Largest(rows.collect()), 1_000);
+    let denied = false_denials(LargestCellSketch(rows.collect()), 1_000);
     assert!(denied > 36, "only {denied} in 10,000");
 }

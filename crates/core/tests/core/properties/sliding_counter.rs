@@ -7,24 +7,24 @@ use proptest::prelude::*;
 use tollgate_core::{CounterState, Nanos, Outcome, SlidingCounter};
 use tollgate_testkit::oracle::{TwoCounters, most_in_any_window};
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::{Step, at, trace};
 
-/// A counter under test: spends, or says how long until it may.
-trait Estimates {
+/// A counter under test: spends, or returns the time until it may.
+trait CounterLimiter {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), Option<u64>>;
 }
 
-struct Real(SlidingCounter, CounterState);
+struct RealCounter(SlidingCounter, CounterState);
 
-impl Real {
+impl RealCounter {
     fn new((limit, window): (u64, u64)) -> Self {
         let quota = SlidingCounter::builder(limit, Nanos::from_nanos(window));
         Self(quota.build().unwrap(), CounterState::default())
     }
 }
 
-impl Estimates for Real {
+impl CounterLimiter for RealCounter {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), Option<u64>> {
         let transition = self.0.decide(self.1, at(now), cost);
         self.1 = transition.next.unwrap_or(self.1);
@@ -38,10 +38,10 @@ impl Estimates for Real {
 
 /// Admits exactly what the rational estimate admits, and waits exactly as long as trying every tick finds.
 fn decides_like_the_fractions(
-    mut counter: impl Estimates,
+    mut counter: impl CounterLimiter,
     (limit, window): (u64, u64),
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut exact = TwoCounters::new(limit, window);
     let mut now = 1_000_000 * window;
     for step in steps {
@@ -51,13 +51,13 @@ fn decides_like_the_fractions(
             Some(0) => Ok(()),
             wait => Err(wait),
         };
-        let answer = counter.spend(now, cost);
+        let reply = counter.spend(now, cost);
         // A peek is always allowed; the estimate alone may be above the limit.
         ensure!(
-            answer == expected || cost == 0,
-            "{answer:?}, fractions say {expected:?}"
+            reply == expected || cost == 0,
+            "{reply:?}, fractions say {expected:?}"
         );
-        if answer.is_ok() {
+        if reply.is_ok() {
             exact.admit(now, cost);
         }
     }
@@ -66,10 +66,10 @@ fn decides_like_the_fractions(
 
 /// Any span shorter than the window holds less than twice the limit.
 fn no_span_holds_twice_the_limit(
-    mut counter: impl Estimates,
+    mut counter: impl CounterLimiter,
     (limit, window): (u64, u64),
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut admitted = Vec::new();
     let mut now = 1_000_000 * window;
     for step in steps {
@@ -89,22 +89,22 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
 
 #[test]
 fn i01_i03_a_sliding_counter_decides_and_waits_like_the_fractions() {
-    holds(&(quotas(), trace(40, 12)), |(quota, steps)| {
-        decides_like_the_fractions(Real::new(quota), quota, &steps)
+    assert_holds(&(quotas(), trace(40, 12)), |(quota, steps)| {
+        decides_like_the_fractions(RealCounter::new(quota), quota, &steps)
     });
 }
 
 #[test]
 fn i01_no_span_shorter_than_the_window_holds_twice_the_limit() {
-    holds(&(quotas(), trace(60, 6)), |(quota, steps)| {
-        no_span_holds_twice_the_limit(Real::new(quota), quota, &steps)
+    assert_holds(&(quotas(), trace(60, 6)), |(quota, steps)| {
+        no_span_holds_twice_the_limit(RealCounter::new(quota), quota, &steps)
     });
 }
 
 #[test]
 fn the_estimate_is_continuous_over_the_edge_of_a_window() {
     let counts = (0_u32..1_000, 0_u32..1_000, 1_u64..10_000, 1_u64..1_000);
-    holds(&counts, |(previous, current, window, index)| {
+    assert_holds(&counts, |(previous, current, window, index)| {
         let quota = SlidingCounter::builder(1_000, Nanos::from_nanos(window));
         let quota = quota.ceiling(4_000).build().unwrap();
         let start = index * window;
@@ -136,7 +136,7 @@ enum Mistake {
     WaitsForTheWindow,
 }
 
-struct Wrong {
+struct WrongCounter {
     mistake: Mistake,
     limit: u64,
     window: u64,
@@ -145,7 +145,7 @@ struct Wrong {
     current: u64,
 }
 
-impl Estimates for Wrong {
+impl CounterLimiter for WrongCounter {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), Option<u64>> {
         let index = now / self.window;
         if index > self.index {
@@ -168,8 +168,8 @@ impl Estimates for Wrong {
     }
 }
 
-const fn wrong(mistake: Mistake, (limit, window): (u64, u64)) -> Wrong {
-    Wrong {
+const fn wrong(mistake: Mistake, (limit, window): (u64, u64)) -> WrongCounter {
+    WrongCounter {
         mistake,
         limit,
         window,
@@ -180,7 +180,7 @@ const fn wrong(mistake: Mistake, (limit, window): (u64, u64)) -> Wrong {
 }
 
 #[test]
-fn control_every_wrong_counter_is_told_from_the_fractions() {
+fn control_every_wrong_counter_is_caught() {
     for mistake in [
         Mistake::KeepsASkippedWindow,
         Mistake::RoundsDown,
@@ -188,49 +188,49 @@ fn control_every_wrong_counter_is_told_from_the_fractions() {
         Mistake::ForgetsThePrevious,
         Mistake::WaitsForTheWindow,
     ] {
-        caught(&(quotas(), trace(40, 12)), |(quota, steps)| {
+        assert_caught(&(quotas(), trace(40, 12)), |(quota, steps)| {
             let counter = wrong(mistake, quota);
-            // Waits are wrong in all of them; only the mistake itself may be caught.
-            let counter = OnlyDecides(counter, mistake != Mistake::WaitsForTheWindow);
+            // The waits of all of them are wrong; only the mistake itself may be caught.
+            let counter = WithoutWaits(counter, mistake != Mistake::WaitsForTheWindow);
             decisions_are_like_the_fractions(counter, quota, &steps)
         });
     }
 }
 
-/// Answers without its waits, if these are not what is tested.
-struct OnlyDecides(Wrong, bool);
+/// Drops the waits, unless the waits are tested.
+struct WithoutWaits(WrongCounter, bool);
 
-impl Estimates for OnlyDecides {
+impl CounterLimiter for WithoutWaits {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), Option<u64>> {
-        let answer = self.0.spend(now, cost);
-        answer.map_err(|wait| wait.filter(|_| !self.1))
+        let reply = self.0.spend(now, cost);
+        reply.map_err(|wait| wait.filter(|_| !self.1))
     }
 }
 
-/// Like the checker above, but a missing wait is not held against the counter.
+/// Like the checker above, but accepts a missing wait.
 fn decisions_are_like_the_fractions(
-    counter: OnlyDecides,
+    counter: WithoutWaits,
     quota: (u64, u64),
     steps: &[Step],
-) -> Checked {
-    struct Completed(OnlyDecides, TwoCounters);
-    impl Estimates for Completed {
+) -> CheckResult {
+    struct WithExactWaits(WithoutWaits, TwoCounters);
+    impl CounterLimiter for WithExactWaits {
         fn spend(&mut self, now: u64, cost: u64) -> Result<(), Option<u64>> {
-            let answer = self.0.spend(now, cost);
-            if answer.is_ok() {
+            let reply = self.0.spend(now, cost);
+            if reply.is_ok() {
                 self.1.admit(now, cost);
             }
             let wait = self.1.ticks_until(now, cost);
-            answer.map_err(|told| told.or(wait))
+            reply.map_err(|reported| reported.or(wait))
         }
     }
     let exact = TwoCounters::new(quota.0, quota.1);
-    decides_like_the_fractions(Completed(counter, exact), quota, steps)
+    decides_like_the_fractions(WithExactWaits(counter, exact), quota, steps)
 }
 
 #[test]
 fn control_a_counter_without_the_previous_window_admits_twice_the_limit() {
-    caught(&(quotas(), trace(60, 6)), |(quota, steps)| {
+    assert_caught(&(quotas(), trace(60, 6)), |(quota, steps)| {
         no_span_holds_twice_the_limit(wrong(Mistake::ForgetsThePrevious, quota), quota, &steps)
     });
 }

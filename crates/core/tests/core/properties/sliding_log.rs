@@ -5,24 +5,24 @@ use tollgate_core::sliding_log::{Log, MAX_LOG_ENTRIES};
 use tollgate_core::{Nanos, Outcome, SlidingLog};
 use tollgate_testkit::oracle::{ExactLog, most_in_any_window};
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::{Step, at, beginning, trace};
 
 /// A log under test: spends in nanoseconds.
-trait Logs {
+trait LogLimiter {
     fn spend(&mut self, now: u64, cost: u64) -> bool;
 }
 
-struct Real(SlidingLog, Log);
+struct RealLog(SlidingLog, Log);
 
-impl Real {
+impl RealLog {
     fn new(limit: u64, window: u64) -> Self {
         let quota = SlidingLog::builder(limit, Nanos::from_nanos(window));
         Self(quota.build().unwrap(), Log::default())
     }
 }
 
-impl Logs for Real {
+impl LogLimiter for RealLog {
     fn spend(&mut self, now: u64, cost: u64) -> bool {
         let transition = self.0.decide(&self.1, at(now), cost);
         if let Some(edit) = transition.next {
@@ -34,23 +34,23 @@ impl Logs for Real {
 
 /// Admits exactly what leaves no window of whole microseconds over the limit.
 fn admits_like_the_list(
-    mut log: impl Logs,
+    mut log: impl LogLimiter,
     (limit, window): (u64, u64),
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let micros = window.div_ceil(1_000);
     let mut list = ExactLog::new(limit, micros);
     let mut admitted = Vec::new();
     let mut now = begin;
     for step in steps {
         now += step.advance(window);
-        let (answer, expected) = (
+        let (reply, expected) = (
             log.spend(now, step.cost),
             list.spend(now / 1_000, step.cost),
         );
-        ensure!(answer == expected, "{answer} for {} at {now}", step.cost);
-        if answer {
+        ensure!(reply == expected, "{reply} for {} at {now}", step.cost);
+        if reply {
             admitted.push((now / 1_000, step.cost));
         }
     }
@@ -66,10 +66,10 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
 
 #[test]
 fn i01_i03_a_sliding_log_admits_exactly_the_limit_in_any_window() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| {
-            admits_like_the_list(Real::new(quota.0, quota.1), quota, begin, &steps)
+            admits_like_the_list(RealLog::new(quota.0, quota.1), quota, begin, &steps)
         },
     );
 }
@@ -83,7 +83,7 @@ struct OffByOne {
     early: bool,
 }
 
-impl Logs for OffByOne {
+impl LogLimiter for OffByOne {
     fn spend(&mut self, now: u64, cost: u64) -> bool {
         let now = now / 1_000;
         let (early, micros) = (u64::from(self.early), self.micros);
@@ -102,7 +102,7 @@ impl Logs for OffByOne {
 #[test]
 fn control_a_log_off_by_a_microsecond_is_caught() {
     for early in [true, false] {
-        caught(
+        assert_caught(
             &(quotas(), beginning(), trace(60, 12)),
             |(quota, begin, steps)| {
                 let wrong = OffByOne {
@@ -117,8 +117,8 @@ fn control_a_log_off_by_a_microsecond_is_caught() {
     }
 }
 
-/// The largest log filled to the brim, one entry each microsecond, by two quotas that share it: the short window would
-/// admit for ever, the long one must not be made to forget.
+/// The largest log filled completely, one entry each microsecond, by two quotas that share it. The short window admits for ever, but must
+/// not drop entries that the long one needs.
 #[test]
 fn a_log_never_holds_more_entries_than_it_may_and_still_denies_for_the_longest_window() {
     let long = SlidingLog::builder(MAX_LOG_ENTRIES, Nanos::HOUR)
@@ -131,14 +131,14 @@ fn a_log_never_holds_more_entries_than_it_may_and_still_denies_for_the_longest_w
     let mut log = Log::default();
     let most = usize::try_from(MAX_LOG_ENTRIES).unwrap();
     for micro in 0..MAX_LOG_ENTRIES + 500 {
-        let answer = short.decide(&log, at(micro * 1_000), 1);
-        assert_eq!(answer.outcome, Outcome::Allow);
-        log.apply(answer.next.unwrap());
+        let reply = short.decide(&log, at(micro * 1_000), 1);
+        assert_eq!(reply.outcome, Outcome::Allow);
+        log.apply(reply.next.unwrap());
         assert!(log.len() <= most);
     }
     let now = at((MAX_LOG_ENTRIES + 500) * 1_000);
     assert_eq!(long.status(&log, now).remaining, 0);
-    // The 500 oldest were forgotten, but those that are left fill the long window until the first of them leaves.
+    // The 500 oldest entries were dropped, but the others fill the long window until the first of them leaves.
     let retry_after = match long.decide(&log, now, 1).outcome {
         Outcome::Deny { retry_after } => retry_after,
         other => panic!("{other:?}"),

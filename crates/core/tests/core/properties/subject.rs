@@ -1,4 +1,4 @@
-//! What a limiter under test looks like, real or deliberately wrong, and the traces it is put through.
+//! The interface of a limiter under test, real or wrong, and the traces that run on it.
 
 use std::fmt::Debug;
 
@@ -10,24 +10,24 @@ use tollgate_core::{
     SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 
-/// A limiter with its state inside.
+/// A limiter with its state.
 pub(crate) trait Subject: Clone + PartialEq + Debug {
-    /// Decides, and keeps the state that follows.
+    /// Decides and stores the next state.
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome;
-    /// What a client would be told.
+    /// The status for a client.
     fn status(&self, now: Timestamp) -> QuotaStatus;
 }
 
 /// A real limit of any algorithm with one key's state.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Real {
+pub(crate) struct RealLimit {
     pub(crate) limit: Limit,
     pub(crate) state: State,
     /// The id of the next lease, where the limit counts leases.
     next_id: u128,
 }
 
-impl Real {
+impl RealLimit {
     pub(crate) fn new(limit: impl Into<Limit>) -> Self {
         Self {
             limit: limit.into(),
@@ -36,8 +36,8 @@ impl Real {
         }
     }
 
-    /// The lease that `spend_op` named was taken by someone who decided without `spend`.
-    pub(crate) fn took_a_lease(&mut self) {
+    /// Counts a lease of `spend_op` that was acquired without `spend`.
+    pub(crate) fn count_lease(&mut self) {
         self.next_id += 1;
     }
 
@@ -52,7 +52,7 @@ impl Real {
     }
 }
 
-impl Subject for Real {
+impl Subject for RealLimit {
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
         let transition = self
             .limit
@@ -72,7 +72,7 @@ impl Subject for Real {
     }
 }
 
-/// One request of a trace, its time still without a scale.
+/// One request of a trace; its time has no scale yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     kind: u8,
@@ -81,8 +81,8 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Time since the request before, for a limiter in which things happen every `scale` nanoseconds: nothing, the
-    /// edges of one scale, something around it, or long enough for a fresh start.
+    /// Time since the previous request, for a limiter whose events happen every `scale` nanoseconds: nothing, the edges of one scale, a
+    /// time around it, or long enough for a fresh start.
     pub(crate) const fn advance(&self, scale: u64) -> u64 {
         match self.kind {
             0 | 1 => 0,
@@ -133,8 +133,8 @@ pub(crate) fn bucket(interval: u64, burst: u64) -> TokenBucket {
     TokenBucket::builder(rate).burst(burst).build().unwrap()
 }
 
-/// Any limit, and the scale of time at which it is interesting.
-pub(crate) fn any_limit() -> impl Strategy<Value = (Real, u64)> {
+/// Any limit, and the time scale of its events.
+pub(crate) fn any_limit() -> impl Strategy<Value = (RealLimit, u64)> {
     prop_oneof![
         token_buckets(),
         leaky_buckets(),
@@ -145,26 +145,26 @@ pub(crate) fn any_limit() -> impl Strategy<Value = (Real, u64)> {
     ]
 }
 
-pub(crate) fn token_buckets() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn token_buckets() -> impl Strategy<Value = (RealLimit, u64)> {
     (interval(), 0_u64..12, 1_u64..4).prop_map(|(interval, burst, block)| {
         let rate = Rate::new(u64::from(burst > 0) * block, Nanos::from_nanos(interval));
         let builder = TokenBucket::builder(rate).burst(burst * block).block(block);
-        (Real::new(builder.build().unwrap()), interval)
+        (RealLimit::new(builder.build().unwrap()), interval)
     })
 }
 
-pub(crate) fn leaky_buckets() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn leaky_buckets() -> impl Strategy<Value = (RealLimit, u64)> {
     (interval(), 0_u64..12, 0_u64..12, any::<bool>()).prop_map(|(interval, burst, delay, meter)| {
         let rate = Rate::new(1, Nanos::from_nanos(interval));
         let builder = LeakyBucket::queue(rate)
             .burst(burst)
             .delay(delay.min(burst));
         let builder = if meter { builder.nodelay() } else { builder };
-        (Real::new(builder.build().unwrap()), interval)
+        (RealLimit::new(builder.build().unwrap()), interval)
     })
 }
 
-pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn fixed_windows() -> impl Strategy<Value = (RealLimit, u64)> {
     let window = prop_oneof![
         interval().prop_map(|n| (Window::Epoch(Nanos::from_nanos(n)), n)),
         interval().prop_map(|n| (Window::FirstHit(Nanos::from_nanos(n)), n)),
@@ -174,33 +174,33 @@ pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
             (Window::Calendar(calendar, offset), 86_400_000_000_000)
         }),
     ];
-    // Small limits too, for a window that is given twice shows only when it was spent.
+    // Small limits too: a window that admits its limit twice shows only if the limit was spent.
     (prop_oneof![0_u64..4, 0_u64..12], window).prop_map(|(limit, (window, scale))| {
         (
-            Real::new(FixedWindow::builder(limit, window).build().unwrap()),
+            RealLimit::new(FixedWindow::builder(limit, window).build().unwrap()),
             scale,
         )
     })
 }
 
-pub(crate) fn sliding_logs() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn sliding_logs() -> impl Strategy<Value = (RealLimit, u64)> {
     (0_u64..12, interval(), 1_u64..4).prop_map(|(limit, window, block)| {
         let builder = SlidingLog::builder(limit * block, Nanos::from_nanos(window)).block(block);
-        (Real::new(builder.build().unwrap()), window)
+        (RealLimit::new(builder.build().unwrap()), window)
     })
 }
 
-pub(crate) fn sliding_counters() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn sliding_counters() -> impl Strategy<Value = (RealLimit, u64)> {
     let limit = prop_oneof![4 => 0_u64..12, 1 => 1_000_000_u64..4_000_000_000];
     (limit, interval()).prop_map(|(limit, window)| {
         let quota = SlidingCounter::builder(limit, Nanos::from_nanos(window));
-        (Real::new(quota.build().unwrap()), window)
+        (RealLimit::new(quota.build().unwrap()), window)
     })
 }
 
-pub(crate) fn concurrencies() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn concurrencies() -> impl Strategy<Value = (RealLimit, u64)> {
     (0_u64..12, interval()).prop_map(|(limit, lease)| {
         let quota = Concurrency::new(limit, Nanos::from_nanos(lease)).unwrap();
-        (Real::new(quota), lease)
+        (RealLimit::new(quota), lease)
     })
 }

@@ -1,14 +1,14 @@
-//! Tiers that share state, and quotas that change while state lives: nothing is minted by alternating (I-08).
+//! Tiers that share state, and quotas that change while state lives: alternating between them mints nothing (I-08).
 //!
-//! The precise statements:
+//! The exact statements:
 //!
-//! - buckets: whatever quotas take turns on one state, each accepting the ceilings of all, the charges in time,
-//!   Σ nᵢ·Tᵢ, stay within the largest capacity and the time between.
-//! - rescaling keeps the tokens owed, rounded up to a nanosecond, up to the new quota's ceiling; never fewer.
-//! - epoch windows of one length, logs that keep entries for the longest window, and sliding counters that share a
-//!   ceiling: what one tier admitted counts in full for every other. (Fixed windows of different lengths cannot share
-//!   a state without forgetting: the shorter one ends the longer one's count. Tiers of one limit need one window.)
-//! - a sliding counter of another length inherits the estimate, rounded up.
+//! - Buckets: if several quotas take turns on one state, each accepting the ceilings of all, the charges in time, Σ nᵢ·Tᵢ, stay within
+//!   the largest capacity and the time between.
+//! - Rescaling keeps the debt in tokens, rounded up to a nanosecond, up to the new quota's ceiling. It is never lower.
+//! - Epoch windows of one length, logs that keep entries for the longest window, and sliding counters that share a ceiling: what one tier
+//!   admitted counts in full for every other. Fixed windows of different lengths cannot share a state, because the shorter one ends the
+//!   count of the longer one. Tiers of one limit need one window.
+//! - A sliding counter of another length takes over the estimate, rounded up.
 
 use proptest::prelude::*;
 use tollgate_core::limit::{Limit, State};
@@ -19,8 +19,8 @@ use tollgate_core::{
 };
 use tollgate_testkit::oracle::{BucketLog, ExactLog};
 
-use super::harness::{Checked, caught, ensure, holds};
-use super::subject::{Real, Step, Subject, at, bucket, trace};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
+use super::subject::{RealLimit, Step, Subject, at, bucket, trace};
 
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
@@ -33,8 +33,8 @@ fn turns() -> impl Strategy<Value = Turns> {
     (prop::collection::vec(tier, 2..4), trace(50, 8), which)
 }
 
-/// Whatever the order of the tiers, the charges in time stay within the largest capacity.
-fn alternating_mints_nothing(tiers: &[Limit], (quotas, steps, which): &Turns) -> Checked {
+/// In any order of the tiers, the charges in time stay within the largest capacity.
+fn alternating_mints_nothing(tiers: &[Limit], (quotas, steps, which): &Turns) -> CheckResult {
     let capacity = quotas.iter().map(|(t, b)| i128::from(t * b)).max().unwrap();
     let mut log = BucketLog::with_capacity(capacity);
     let mut state = State::default();
@@ -42,7 +42,7 @@ fn alternating_mints_nothing(tiers: &[Limit], (quotas, steps, which): &Turns) ->
     for (step, which) in steps.iter().zip(which) {
         let which = which % tiers.len();
         now += step.advance(quotas[which].0);
-        let mut real = Real::new(tiers[which]);
+        let mut real = RealLimit::new(tiers[which]);
         real.state = state;
         if real.spend(at(now), step.cost).is_admitted() {
             log.charge(now, i128::from(step.cost) * i128::from(quotas[which].0));
@@ -71,7 +71,7 @@ fn leaky_tiers(quotas: &[(u64, u64)]) -> Vec<LeakyBucket> {
 
 #[test]
 fn i08_alternating_tiers_of_a_bucket_mint_nothing() {
-    holds(&turns(), |turns| {
+    assert_holds(&turns(), |turns| {
         let tiers: Vec<Limit> = token_tiers(&turns.0).into_iter().map(Limit::new).collect();
         alternating_mints_nothing(&tiers, &turns)?;
         let tiers: Vec<Limit> = leaky_tiers(&turns.0).into_iter().map(Limit::new).collect();
@@ -81,7 +81,7 @@ fn i08_alternating_tiers_of_a_bucket_mint_nothing() {
 
 #[test]
 fn control_tiers_that_clamp_to_the_smaller_one_are_caught() {
-    caught(&turns(), |turns| {
+    assert_caught(&turns(), |turns| {
         let tiers: Vec<Limit> = turns
             .0
             .iter()
@@ -91,24 +91,24 @@ fn control_tiers_that_clamp_to_the_smaller_one_are_caught() {
     });
 }
 
-/// The tokens owed are the same under the new quota, rounded up, never fewer; cross-multiplied, nothing divided.
+/// The debt in tokens is the same under the new quota, rounded up, never lower; cross-multiplied, nothing divided.
 fn rescaling_forgives_nothing(
     rescale: impl Fn(&TokenBucket, &TokenBucket, u64) -> u64,
     (old, new, debt): ((u64, u64), (u64, u64), u64),
-) -> Checked {
+) -> CheckResult {
     let (from, to) = (bucket(old.0, old.1), bucket(new.0, new.1));
     let debt = debt % (old.0 * old.1 + 1);
-    let owed = i128::from(rescale(&to, &from, BEGIN + debt)) - i128::from(BEGIN);
+    let rescaled = i128::from(rescale(&to, &from, BEGIN + debt)) - i128::from(BEGIN);
     let exact = i128::from(debt) * i128::from(new.0);
-    let scaled = owed * i128::from(old.0);
-    let is_at_ceiling = owed == i128::from(to.ceiling().as_nanos());
+    let scaled = rescaled * i128::from(old.0);
+    let is_at_ceiling = rescaled == i128::from(to.ceiling().as_nanos());
     ensure!(
         scaled >= exact || is_at_ceiling,
-        "{debt} became {owed}: forgiven"
+        "{debt} became {rescaled}: forgiven"
     );
     ensure!(
         scaled < exact + i128::from(old.0),
-        "{debt} became {owed}: too much"
+        "{debt} became {rescaled}: too much"
     );
     Ok(())
 }
@@ -119,18 +119,18 @@ fn changes() -> impl Strategy<Value = ((u64, u64), (u64, u64), u64)> {
 }
 
 #[test]
-fn i08_rescaling_keeps_the_tokens_owed() {
-    holds(&changes(), |change| {
+fn i08_rescaling_keeps_the_debt_in_tokens() {
+    assert_holds(&changes(), |change| {
         rescaling_forgives_nothing(|to, from, tat| to.rescale(from, tat, at(BEGIN)), change)
     });
 }
 
 #[test]
 fn control_rescaling_rounded_down_or_not_at_all_is_caught() {
-    caught(&changes(), |change| {
+    assert_caught(&changes(), |change| {
         rescaling_forgives_nothing(|_, _, tat| tat, change)
     });
-    caught(&changes(), |change| {
+    assert_caught(&changes(), |change| {
         let down = |to: &TokenBucket, from: &TokenBucket, tat: u64| {
             let scaled = u128::from(tat - BEGIN) * u128::from(to.interval().as_nanos());
             let scaled = scaled / u128::from(from.interval().as_nanos());
@@ -153,19 +153,19 @@ fn window_turns() -> impl Strategy<Value = WindowTurns> {
     )
 }
 
-/// A request is admitted only if everything that any tier admitted in the window, and it, is within its tier's limit.
+/// A request is admitted only if it and everything that any tier admitted in the window are within its tier's limit.
 fn tiers_count_each_other(
     tiers: &[Limit],
     used: impl Fn(&[(u64, u64)], u64) -> u64,
     (limits, window, steps, which): &WindowTurns,
-) -> Checked {
+) -> CheckResult {
     let mut state = State::default();
     let mut admitted = Vec::new();
     let mut now = BEGIN;
     for (step, which) in steps.iter().zip(which) {
         let which = which % tiers.len();
         now += step.advance(*window);
-        let mut real = Real::new(tiers[which]);
+        let mut real = RealLimit::new(tiers[which]);
         real.state = state;
         let is_admitted = real.spend(at(now), step.cost).is_admitted();
         let fits = step.cost == 0 || used(&admitted, now) + step.cost <= limits[which];
@@ -180,7 +180,7 @@ fn tiers_count_each_other(
 
 #[test]
 fn i08_tiers_of_one_epoch_window_count_each_other() {
-    holds(&window_turns(), |turns| {
+    assert_holds(&window_turns(), |turns| {
         let window = Window::Epoch(Nanos::from_nanos(turns.1));
         let build = |limit: &u64| Limit::new(FixedWindow::builder(*limit, window).build().unwrap());
         let tiers: Vec<Limit> = turns.0.iter().map(build).collect();
@@ -193,7 +193,7 @@ fn i08_tiers_of_one_epoch_window_count_each_other() {
     });
 }
 
-/// What a sliding log of the tier's own window should count: exactly, in microseconds.
+/// The use that a sliding log of the tier's own window should count: exact, in microseconds.
 fn used_in_log(window: u64) -> impl Fn(&[(u64, u64)], u64) -> u64 {
     move |admitted, now| {
         let mut exact = ExactLog::new(u64::MAX, window.div_ceil(1_000));
@@ -205,8 +205,8 @@ fn used_in_log(window: u64) -> impl Fn(&[(u64, u64)], u64) -> u64 {
 }
 
 #[test]
-fn i08_a_log_shared_with_a_shorter_window_forgets_nothing() {
-    holds(&(1_u64..10, window_turns()), |(shrink, turns)| {
+fn i08_a_log_shared_with_a_shorter_window_drops_nothing() {
+    assert_holds(&(1_u64..10, window_turns()), |(shrink, turns)| {
         let long = SlidingLog::builder(8, Nanos::from_nanos(turns.1))
             .build()
             .unwrap();
@@ -218,7 +218,7 @@ fn i08_a_log_shared_with_a_shorter_window_forgets_nothing() {
 
 #[test]
 fn control_a_log_kept_only_for_the_shorter_window_is_caught() {
-    caught(&(1_u64..10, window_turns()), |(shrink, turns)| {
+    assert_caught(&(1_u64..10, window_turns()), |(shrink, turns)| {
         let long = SlidingLog::builder(8, Nanos::from_nanos(turns.1))
             .build()
             .unwrap();
@@ -227,8 +227,8 @@ fn control_a_log_kept_only_for_the_shorter_window_is_caught() {
     });
 }
 
-/// Long and short take turns; after each, both remember exactly what their window holds.
-fn log_turns(long: &SlidingLog, short: &SlidingLog, turns: &WindowTurns) -> Checked {
+/// Long and short take turns; after each request both count exactly what their window holds.
+fn log_turns(long: &SlidingLog, short: &SlidingLog, turns: &WindowTurns) -> CheckResult {
     let (_, window, steps, which) = turns;
     let mut log = Log::default();
     let mut admitted = Vec::new();
@@ -255,11 +255,11 @@ fn log_turns(long: &SlidingLog, short: &SlidingLog, turns: &WindowTurns) -> Chec
     Ok(())
 }
 
-/// A counter that goes from one quota to another says at once, under the new one, at least what it said before.
+/// A counter converted from one quota to another has the same remaining units under the new one.
 fn nothing_is_forgiven_by(
     change: impl Fn(&SlidingCounter, &SlidingCounter, CounterState, u64) -> CounterState,
     (previous, current, lengths, gone): (u32, u32, (u64, u64), u64),
-) -> Checked {
+) -> CheckResult {
     let build = |limit, length| {
         let builder = SlidingCounter::builder(limit, Nanos::from_nanos(length));
         builder.ceiling(1_000).build().unwrap()
@@ -286,24 +286,24 @@ fn counter_changes() -> impl Strategy<Value = (u32, u32, (u64, u64), u64)> {
 }
 
 #[test]
-fn i08_a_sliding_counter_inherits_exactly_what_it_had_used() {
-    holds(&counter_changes(), |change| {
-        let inherit = |new: &SlidingCounter, old: &SlidingCounter, state, now| {
+fn i08_a_converted_sliding_counter_keeps_exactly_its_use() {
+    assert_holds(&counter_changes(), |change| {
+        let convert = |new: &SlidingCounter, old: &SlidingCounter, state, now| {
             new.convert_state(old, state, at(now))
         };
-        nothing_is_forgiven_by(inherit, change)
+        nothing_is_forgiven_by(convert, change)
     });
 }
 
 #[test]
 fn control_counters_kept_as_they_are_under_another_length_are_caught() {
-    caught(&counter_changes(), |change| {
+    assert_caught(&counter_changes(), |change| {
         nothing_is_forgiven_by(|_, _, state, _| state, change)
     });
 }
 
-/// A lower tier that clamps counts to its own limit forgives what a higher one admitted.
-fn a_lower_tier_forgives_nothing(ceiling: u64, used: u32) -> Checked {
+/// A lower tier that lowers counts to its own limit forgives what a higher tier admitted.
+fn a_lower_tier_forgives_nothing(ceiling: u64, used: u32) -> CheckResult {
     let tier = |limit: u64, ceiling: u64| {
         let builder = SlidingCounter::builder(limit, Nanos::MINUTE).ceiling(ceiling);
         builder.build().unwrap()
@@ -325,10 +325,10 @@ fn a_lower_tier_forgives_nothing(ceiling: u64, used: u32) -> Checked {
 
 #[test]
 fn i08_tiers_of_a_sliding_counter_share_the_largest_ceiling() {
-    holds(&(0_u32..1_000), |used| {
+    assert_holds(&(0_u32..1_000), |used| {
         a_lower_tier_forgives_nothing(1_000, used)
     });
-    caught(&(0_u32..1_000), |used| {
+    assert_caught(&(0_u32..1_000), |used| {
         a_lower_tier_forgives_nothing(0, used)
     });
 }

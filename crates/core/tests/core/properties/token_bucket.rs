@@ -1,15 +1,14 @@
 //! The token bucket and the leaky meter against an explicit log of everything admitted (I-01, I-03).
 //!
-//! A request is admitted if and only if, for every earlier admission, what was admitted since and this request is at
-//! most the burst and the refill of the time between. Both halves follow: no window admits more, and nobody who stays
-//! within it is denied.
+//! A request is admitted if and only if, for every earlier admission, the units admitted since and this request are at most the burst and
+//! the refill of the time between. So no window admits more, and no client that stays within that is denied.
 
 use proptest::prelude::*;
 use tollgate_core::{LeakyBucket, Nanos, Outcome, QuotaStatus, Rate, Timestamp};
 use tollgate_testkit::oracle::BucketLog;
 
-use super::harness::{Checked, caught, ensure, holds};
-use super::subject::{Real, Step, Subject, at, beginning, bucket, interval, trace};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
+use super::subject::{RealLimit, Step, Subject, at, beginning, bucket, interval, trace};
 
 /// The limiter admits exactly what the log has room for.
 fn decides_like_the_log<S: Subject>(
@@ -17,7 +16,7 @@ fn decides_like_the_log<S: Subject>(
     (interval, burst): (u64, u64),
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut log = BucketLog::new(interval, burst);
     let mut now = begin;
     for step in steps {
@@ -42,7 +41,7 @@ fn no_window_exceeds<S: Subject>(
     (interval, burst): (u64, u64),
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut log = BucketLog::new(interval, burst);
     let mut now = begin;
     for step in steps {
@@ -59,15 +58,15 @@ fn no_window_exceeds<S: Subject>(
     Ok(())
 }
 
-/// A client that waits until the log has room, and for `slack` nanoseconds more, is never denied.
+/// A client that waits until the log has room, and `slack` nanoseconds more, is never denied.
 fn a_conforming_client_is_never_denied<S: Subject>(
     mut limiter: S,
     (interval, burst): (u64, u64),
     begin: u64,
     arrivals: &[(u64, u64)],
-) -> Checked {
-    // The arrivals are made to conform explicitly: the debt is kept here in plain numbers, and a request that would
-    // exceed the burst is put off until it does not.
+) -> CheckResult {
+    // The arrivals conform by construction: the debt is computed here in plain numbers, and a request that would exceed the burst is
+    // delayed until it does not.
     let (mut now, mut debt) = (i128::from(begin), 0_i128);
     let capacity = i128::from(interval) * i128::from(burst);
     for (cost, slack) in arrivals {
@@ -85,24 +84,29 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
     (interval(), 1_u64..12)
 }
 
-fn meter(interval: u64, burst: u64) -> Real {
+fn meter(interval: u64, burst: u64) -> RealLimit {
     let rate = Rate::new(1, Nanos::from_nanos(interval));
-    Real::new(LeakyBucket::meter(rate).burst(burst - 1).build().unwrap())
+    RealLimit::new(LeakyBucket::meter(rate).burst(burst - 1).build().unwrap())
 }
 
 #[test]
 fn i01_i03_a_token_bucket_decides_like_the_log() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| {
-            decides_like_the_log(Real::new(bucket(quota.0, quota.1)), quota, begin, &steps)
+            decides_like_the_log(
+                RealLimit::new(bucket(quota.0, quota.1)),
+                quota,
+                begin,
+                &steps,
+            )
         },
     );
 }
 
 #[test]
 fn i01_i03_a_leaky_meter_decides_like_the_log() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| decides_like_the_log(meter(quota.0, quota.1), quota, begin, &steps),
     );
@@ -110,10 +114,15 @@ fn i01_i03_a_leaky_meter_decides_like_the_log() {
 
 #[test]
 fn i01_no_window_admits_more_than_burst_plus_rate() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| {
-            no_window_exceeds(Real::new(bucket(quota.0, quota.1)), quota, begin, &steps)?;
+            no_window_exceeds(
+                RealLimit::new(bucket(quota.0, quota.1)),
+                quota,
+                begin,
+                &steps,
+            )?;
             no_window_exceeds(meter(quota.0, quota.1), quota, begin, &steps)
         },
     );
@@ -122,19 +131,19 @@ fn i01_no_window_admits_more_than_burst_plus_rate() {
 #[test]
 fn i03_a_conforming_client_is_never_denied_by_a_bucket() {
     let arrivals = prop::collection::vec((any::<u64>(), prop_oneof![Just(0), any::<u64>()]), 1..60);
-    holds(
+    assert_holds(
         &(quotas(), beginning(), arrivals),
         |(quota, begin, arrivals)| {
-            let real = Real::new(bucket(quota.0, quota.1));
+            let real = RealLimit::new(bucket(quota.0, quota.1));
             a_conforming_client_is_never_denied(real, quota, begin, &arrivals)?;
             a_conforming_client_is_never_denied(meter(quota.0, quota.1), quota, begin, &arrivals)
         },
     );
 }
 
-/// A bucket with a mistake in it.
+/// A bucket with one mistake.
 #[derive(Clone, Debug, PartialEq)]
-struct Wrong {
+struct WrongBucket {
     mistake: Mistake,
     interval: u64,
     burst: u64,
@@ -150,13 +159,13 @@ enum Mistake {
     CapacityRoundedDown,
     /// The request at the very edge is denied: `<` instead of `≤`.
     StrictComparison,
-    /// Debt is kept from before time passed: nothing refills while nobody asks.
+    /// Debt is charged from an old state, so that nothing refills without requests.
     ChargesFromOldTat,
     /// Denied requests push the state on, as a leaky bucket that counts them.
     DenialsCharged,
 }
 
-impl Subject for Wrong {
+impl Subject for WrongBucket {
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
         let now = now.as_nanos();
         let mut capacity = self.interval * self.burst;
@@ -192,8 +201,8 @@ impl Subject for Wrong {
     }
 }
 
-const fn wrong(mistake: Mistake, (interval, burst): (u64, u64)) -> Wrong {
-    Wrong {
+const fn wrong(mistake: Mistake, (interval, burst): (u64, u64)) -> WrongBucket {
+    WrongBucket {
         mistake,
         interval,
         burst,
@@ -202,7 +211,7 @@ const fn wrong(mistake: Mistake, (interval, burst): (u64, u64)) -> Wrong {
 }
 
 #[test]
-fn control_every_wrong_bucket_is_told_from_the_log() {
+fn control_every_wrong_bucket_is_caught() {
     for mistake in [
         Mistake::TatInThePast,
         Mistake::CapacityRoundedDown,
@@ -210,7 +219,7 @@ fn control_every_wrong_bucket_is_told_from_the_log() {
         Mistake::ChargesFromOldTat,
         Mistake::DenialsCharged,
     ] {
-        caught(
+        assert_caught(
             &(quotas(), beginning(), trace(60, 12)),
             |(quota, begin, steps)| {
                 decides_like_the_log(wrong(mistake, quota), quota, begin, &steps)
@@ -221,7 +230,7 @@ fn control_every_wrong_bucket_is_told_from_the_log() {
 
 #[test]
 fn control_a_state_in_the_past_exceeds_a_window() {
-    caught(
+    assert_caught(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| {
             no_window_exceeds(wrong(Mistake::TatInThePast, quota), quota, begin, &steps)
@@ -233,7 +242,7 @@ fn control_a_state_in_the_past_exceeds_a_window() {
 fn control_rounding_twice_denies_a_conforming_client() {
     let arrivals = prop::collection::vec((any::<u64>(), Just(0)), 1..60);
     for mistake in [Mistake::CapacityRoundedDown, Mistake::StrictComparison] {
-        caught(
+        assert_caught(
             &(quotas(), beginning(), arrivals.clone()),
             |(quota, begin, arrivals)| {
                 a_conforming_client_is_never_denied(wrong(mistake, quota), quota, begin, &arrivals)

@@ -3,7 +3,7 @@
 use tollgate_core::Nanos;
 use tollgate_core::reservation::ReservationId;
 use tollgate_store::{Op, ReplyNote};
-use tollgate_testkit::redis::Kind;
+use tollgate_testkit::redis::ServerProgram;
 
 use super::cases::{Case, MOST, cases};
 use super::harness::{ClockHarness, needed_until};
@@ -50,7 +50,7 @@ async fn follow(harness: &mut ClockHarness, case: &Case) {
 
 #[tokio::test]
 async fn i15_a_key_lives_exactly_as_long_as_its_state_matters() {
-    for kind in Kind::under_test() {
+    for kind in ServerProgram::under_test() {
         let mut harness = ClockHarness::start(kind).await;
         for case in cases() {
             // At the very beginning of a millisecond, at its very end, and between.
@@ -67,7 +67,7 @@ async fn i15_a_key_lives_exactly_as_long_as_its_state_matters() {
 async fn i15_a_ledger_lives_as_long_as_its_reservations_are_kept() {
     let hold = Nanos::from_secs(10);
     let need = Nanos::from_secs(70);
-    for kind in Kind::under_test() {
+    for kind in ServerProgram::under_test() {
         let mut harness = ClockHarness::start(kind).await;
         for case in cases().iter().filter(|case| !case.is_concurrency()) {
             let limit = &case.limit;
@@ -104,7 +104,7 @@ async fn i15_a_ledger_lives_as_long_as_its_reservations_are_kept() {
 /// expiry.
 #[tokio::test]
 async fn i15_a_running_clock_cuts_no_lifetime_short() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let mut harness = ClockHarness::start(kind).await;
         harness.run();
         for case in cases() {
@@ -122,7 +122,7 @@ async fn i15_a_running_clock_cuts_no_lifetime_short() {
 
 #[tokio::test]
 async fn control_a_key_that_lives_too_long_or_too_short_is_noticed() {
-    let mut harness = ClockHarness::start(Kind::Redis).await;
+    let mut harness = ClockHarness::start(ServerProgram::Redis).await;
     let limit = numbered_limit(1, slow_bucket(2));
     let answer = harness.ask("alice", &limit, Op::Spend(1)).await;
     let until = needed_until(&answer);
@@ -143,7 +143,7 @@ async fn control_a_key_that_lives_too_long_or_too_short_is_noticed() {
 
 #[tokio::test]
 async fn control_a_state_that_outlives_its_expiry_is_noticed() {
-    let mut harness = ClockHarness::start(Kind::Redis).await;
+    let mut harness = ClockHarness::start(ServerProgram::Redis).await;
     let limit = numbered_limit(1, slow_bucket(2));
     let day = Nanos::DAY;
     harness.ask("alice", &limit, Op::Spend(1)).await;

@@ -8,7 +8,7 @@ use redis::{Connection, FromRedisValue};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_redis::{RedisStore, ReservationRetention};
 use tollgate_store::{IdentifiedLimit, Op, StoreReply};
-use tollgate_testkit::redis::{Clock, Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram, ShimmedClock};
 
 use crate::model::Model;
 use crate::server_time::{connection, decide_one, long_timeout_store};
@@ -27,17 +27,17 @@ const IMMORTAL: i64 = -1;
 pub(super) struct ClockHarness {
     pub(super) store: RedisStore,
     pub(super) connection: Connection,
-    clock: Clock,
-    kind: Kind,
+    clock: ShimmedClock,
+    kind: ServerProgram,
     now: u64,
     taken: u128,
     // Dropped last, after its users.
-    _server: Server,
+    _server: RedisServer,
 }
 
 impl ClockHarness {
-    pub(super) async fn start(kind: Kind) -> Self {
-        let (server, clock) = Server::start_with_clock(kind, START);
+    pub(super) async fn start(kind: ServerProgram) -> Self {
+        let (server, clock) = RedisServer::start_with_clock(kind, START);
         let store = long_timeout_store(server.url()).await;
         Self {
             store,
@@ -58,8 +58,8 @@ impl ClockHarness {
     /// How far the server's time may be ahead of the held time.
     pub(super) fn slack(&self) -> Nanos {
         match self.kind {
-            Kind::Redis | Kind::OldRedis => Nanos::ZERO,
-            Kind::Valkey | Kind::NewValkey => CACHED_FOR,
+            ServerProgram::Redis | ServerProgram::OldRedis => Nanos::ZERO,
+            ServerProgram::Valkey | ServerProgram::NewValkey => CACHED_FOR,
         }
     }
 
@@ -144,7 +144,7 @@ impl ClockHarness {
         if left == GONE {
             return Err(format!("{name} is gone already"));
         }
-        let end = if self.kind == Kind::OldRedis {
+        let end = if self.kind == ServerProgram::OldRedis {
             // It cannot return the instant, but its clock stands still.
             u64::try_from(left).unwrap() + self.now / MILLISECOND
         } else {

@@ -3,7 +3,7 @@
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_store::StoreReply;
-use tollgate_testkit::redis::Kind;
+use tollgate_testkit::redis::ServerProgram;
 
 use super::cases::{Case, MOST, cases};
 use super::harness::{ClockHarness, needed_until};
@@ -57,7 +57,7 @@ async fn go_back(harness: &mut ClockHarness, case: &Case, step: Nanos) {
 }
 
 async fn go_back_everywhere(step: Nanos) {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         for case in cases() {
             let mut harness = ClockHarness::start(kind).await;
             go_back(&mut harness, &case, step).await;
@@ -83,7 +83,7 @@ async fn s_26_a_clock_set_back_to_1970_mints_nothing_and_locks_nobody_out() {
 
 #[tokio::test]
 async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let mut harness = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();
@@ -99,7 +99,7 @@ async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
 
 #[tokio::test]
 async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         for step in [Nanos::HOUR, Nanos::DAY] {
             let mut harness = ClockHarness::start(kind).await;
             for case in cases() {
@@ -121,7 +121,7 @@ async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
 /// A jump that no decision saw: the key expires meanwhile, core's state does not, so only the bound can be checked.
 #[tokio::test]
 async fn s_26_a_key_lost_to_a_short_jump_ahead_costs_at_most_one_burst() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let mut harness = ClockHarness::start(kind).await;
         for case in cases() {
             let mut alice = Model::default();

@@ -6,7 +6,7 @@ use tollgate_core::{
     FixedWindow, Nanos, Outcome, Rate, SlidingCounter, SlidingLog, TokenBucket, Window,
 };
 use tollgate_store::{IdentifiedLimit, Op};
-use tollgate_testkit::redis::Kind;
+use tollgate_testkit::redis::ServerProgram;
 
 use super::harness::{ClockHarness, needed_until};
 use crate::model::Model;
@@ -39,7 +39,7 @@ fn expire_lazily(harness: &mut ClockHarness) {
 /// it.
 #[tokio::test]
 async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
-    for kind in [Kind::Redis, Kind::OldRedis] {
+    for kind in [ServerProgram::Redis, ServerProgram::OldRedis] {
         let mut harness = ClockHarness::start(kind).await;
         expire_lazily(&mut harness);
         // A microsecond before a boundary, on it, one after, and in the middle of each window.
@@ -70,7 +70,7 @@ async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
 /// Four concurrent requests on a running clock, so that keys expire between and during decisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_an_end() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let mut harness = ClockHarness::start(kind).await;
         expire_lazily(&mut harness);
         harness.run();

@@ -11,7 +11,7 @@ use tollgate_core::quota_lease::{
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode_lease_grant, leasable_bucket};
 use tollgate_store::{IdentifiedLimit, StoreKey};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::first_limit;
@@ -217,11 +217,14 @@ const MUST_OCCUR: [&str; 14] = [
 
 #[test]
 fn a_server_grants_leases_as_core_does() {
-    for (kind, steps) in Kind::under_test().into_iter().map(|kind| match kind {
-        Kind::Redis => (kind, STEPS),
-        _ => (kind, STEPS / 10),
-    }) {
-        let server = Server::start(kind);
+    for (kind, steps) in ServerProgram::under_test()
+        .into_iter()
+        .map(|kind| match kind {
+            ServerProgram::Redis => (kind, STEPS),
+            _ => (kind, STEPS / 10),
+        })
+    {
+        let server = RedisServer::start(kind);
         let mut connection = connection(&server);
         let digest = load(&mut connection, ScriptKind::QuotaLease.script().text);
         let mut coverage = Coverage::new();
@@ -244,7 +247,7 @@ fn a_server_grants_leases_as_core_does() {
 /// If these went unnoticed, the comparison would prove nothing.
 #[test]
 fn control_every_wrong_line_of_the_script_is_caught() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let right = ScriptKind::QuotaLease.script().text;
     for (line, wrong) in [
@@ -281,7 +284,7 @@ fn control_every_wrong_line_of_the_script_is_caught() {
 
 #[test]
 fn the_number_of_leases_of_one_key_is_bounded() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let digest = load(&mut connection, ScriptKind::QuotaLease.script().text);
     let bucket = crate::server_time::slow_bucket(50_000);

@@ -7,7 +7,7 @@ use tollgate_core::{FixedWindow, LeakyBucket, Nanos, Outcome, Rate, TokenBucket,
 use tollgate_redis::RedisStore;
 use tollgate_store::quota_lease::{LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, QuotaLeaseId};
 use tollgate_store::{IdentifiedLimit, StoreError, StoreErrorKind, StoreKey};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::server_time::{connection, long_timeout_store, numbered_limit, slow_bucket};
 
@@ -35,8 +35,8 @@ async fn lend(
 
 #[tokio::test]
 async fn i15_a_leased_bucket_lives_until_every_lease_has_expired_and_refilled() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let store = long_timeout_store(server.url()).await;
         let bucket = TokenBucket::builder(Rate::per_second(1)).burst(10).build();
         let limits = [
@@ -81,7 +81,7 @@ async fn i15_a_leased_bucket_lives_until_every_lease_has_expired_and_refilled() 
 
 #[tokio::test]
 async fn an_empty_request_to_a_full_bucket_leaves_no_key() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(1, slow_bucket(5));
     let grant = lend(&store, "alice", &limit, &LeaseRequest::default()).await;
@@ -93,7 +93,7 @@ async fn an_empty_request_to_a_full_bucket_leaves_no_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_and_direct_spends_together_are_the_limit() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let stores = [
         Arc::new(long_timeout_store(server.url()).await),
         Arc::new(long_timeout_store(server.url()).await),
@@ -127,7 +127,7 @@ async fn leases_and_direct_spends_together_are_the_limit() {
 
 #[tokio::test]
 async fn s_31_a_leased_bucket_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
     let limit = numbered_limit(1, slow_bucket(5));
@@ -151,7 +151,7 @@ async fn s_31_a_leased_bucket_that_cannot_be_read_counts_as_absent_and_is_rewrit
 
 #[tokio::test]
 async fn a_lease_on_an_unsupported_algorithm_is_the_callers_fault() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let queue = LeakyBucket::queue(Rate::per_second(1)).burst(3).build();
     let window = FixedWindow::builder(5, Window::Epoch(Nanos::HOUR)).build();

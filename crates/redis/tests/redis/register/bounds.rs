@@ -4,14 +4,14 @@ use tollgate_store::StoreErrorKind;
 use tollgate_store::register::{
     MAX_BODY_LEN, MAX_ENTRIES, MAX_NODES, MAX_PUTS, NodeId, Register, RegisterPut,
 };
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use super::{LIFE, heartbeat, register, remove, set};
 use crate::server_time::connection;
 
 #[tokio::test]
 async fn nodes_entries_and_bodies_are_bounded_and_errors_name_the_bound() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     register.heartbeat(&heartbeat(5), LIFE).await.unwrap();
     // In one call, so that on a busy machine the first node does not expire before the last one is added.
@@ -67,7 +67,7 @@ async fn nodes_entries_and_bodies_are_bounded_and_errors_name_the_bound() {
 
 #[tokio::test]
 async fn large_entries_come_in_replies_of_bounded_size() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let large: Vec<RegisterPut> = (0..60)
         .map(|n| set(&format!("n{n}"), &"x".repeat(MAX_BODY_LEN)))

@@ -1,14 +1,14 @@
 //! A register that loses all of its keys, or the last puts in a failover.
 
 use tollgate_store::register::{NodeId, PutMode, Register, RegisterCursor, RegisterPut};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use super::{LIFE, heartbeat, register, remove, set, summary};
 use crate::server_time::connection;
 
 #[tokio::test]
 async fn a_register_that_lost_everything_says_so_and_is_refilled_with_missing_entries() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let before = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let flush = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
@@ -31,7 +31,7 @@ async fn a_register_that_lost_everything_says_so_and_is_refilled_with_missing_en
 }
 
 /// A copy of all keys, to simulate the promotion of a lagging replica.
-fn snapshot(server: &Server) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn snapshot(server: &RedisServer) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut connection = connection(server);
     let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let dump = |name: Vec<u8>| {
@@ -41,7 +41,7 @@ fn snapshot(server: &Server) -> Vec<(Vec<u8>, Vec<u8>)> {
     names.into_iter().map(dump).collect()
 }
 
-fn restore(server: &Server, snapshot: &[(Vec<u8>, Vec<u8>)]) {
+fn restore(server: &RedisServer, snapshot: &[(Vec<u8>, Vec<u8>)]) {
     let mut connection = connection(server);
     let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection);
     flushed.unwrap();
@@ -54,7 +54,7 @@ fn restore(server: &Server, snapshot: &[(Vec<u8>, Vec<u8>)]) {
 
 #[tokio::test]
 async fn s_16_a_register_that_lost_its_last_puts_in_a_failover_says_so_even_after_later_puts() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let early = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let copy = snapshot(&server);

@@ -6,14 +6,14 @@ use tollgate_core::Nanos;
 use tollgate_store::register::{
     ENTRY_TTL, NodeId, Register, RegisterCursor, RegisterPut, TOMBSTONE_TTL,
 };
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use super::{LIFE, heartbeat, register, remove, set, summary, time_to_live};
 
 #[tokio::test]
 async fn nodes_get_new_entries_once_and_new_nodes_get_all_entries() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let (one, two) = (register(server.url()).await, register(server.url()).await);
         let nothing = one.entries(None).await.unwrap();
         assert_eq!((nothing.is_complete, nothing.entries.len()), (true, 0));
@@ -50,7 +50,7 @@ async fn nodes_get_new_entries_once_and_new_nodes_get_all_entries() {
 
 #[tokio::test]
 async fn i02_a_repeated_put_is_applied_once() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let register = register(server.url()).await;
     let first = register
         .put(NodeId(1), 1, &[set("a", "old")])
@@ -61,7 +61,7 @@ async fn i02_a_repeated_put_is_applied_once() {
         .await
         .unwrap();
     assert!(second.version > first.version);
-    // Node 1 missed the reply. Its repeated put must not overwrite the later one.
+    // RedisNode 1 missed the reply. Its repeated put must not overwrite the later one.
     let again = register
         .put(NodeId(1), 1, &[set("a", "old")])
         .await
@@ -81,7 +81,7 @@ async fn i02_a_repeated_put_is_applied_once() {
 #[tokio::test]
 async fn entries_expire_and_a_node_that_was_away_too_long_gets_all_entries() {
     let (server, mut clock) =
-        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+        RedisServer::start_with_clock(ServerProgram::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     let for_a_minute = RegisterPut {
         expires_in: Some(Nanos::MINUTE),
@@ -113,7 +113,7 @@ async fn entries_expire_and_a_node_that_was_away_too_long_gets_all_entries() {
 #[tokio::test]
 async fn i15_entries_outlive_all_nodes_and_do_not_expire_while_one_is_alive() {
     let (server, mut clock) =
-        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+        RedisServer::start_with_clock(ServerProgram::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
     let day = Duration::from_secs(86_400);

@@ -12,7 +12,7 @@ use tollgate_store::register::{
     FleetName, Heartbeat, MemberList, NodeId, NodeLoad, PutMode, RegisterEntry, RegisterPut,
     RegisterSnapshot,
 };
-use tollgate_testkit::redis::Server;
+use tollgate_testkit::redis::RedisServer;
 
 use crate::server_time::{LONG_TIMEOUT, connection};
 
@@ -77,7 +77,7 @@ fn summary(snapshot: &RegisterSnapshot) -> Vec<String> {
     snapshot.entries.iter().map(summarize).collect()
 }
 
-fn time_to_live(server: &Server) -> Vec<(String, i64)> {
+fn time_to_live(server: &RedisServer) -> Vec<(String, i64)> {
     let mut connection = connection(server);
     let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let ttl = |name: String| {

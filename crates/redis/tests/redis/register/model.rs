@@ -4,7 +4,7 @@ use tollgate_redis::RedisRegister;
 use tollgate_store::register::{
     NodeId, PutMode, Register, RegisterCursor, RegisterPut, RegisterSnapshot,
 };
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 use tollgate_testkit::register::ModelRegister;
 
 use super::{register, remove, set, summary};
@@ -72,8 +72,8 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
 
 #[tokio::test]
 async fn the_register_replies_like_the_model_for_any_sequence_of_puts() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let real = register(server.url()).await;
         for seed in 0..15 {
             let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
@@ -86,7 +86,7 @@ async fn the_register_replies_like_the_model_for_any_sequence_of_puts() {
 
 #[tokio::test]
 async fn control_a_register_with_more_entries_than_the_model_is_noticed() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let real = register(server.url()).await;
     real.put(NodeId(9), 1, &[remove("n0")]).await.unwrap();
     let model = ModelRegister::default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::Nanos;
 use tollgate_redis::{RedisOptions, RedisRegister, RedisStore};
 use tollgate_store::register::{NodeId, NodeLoad, Register, RegisterCursor};
-use tollgate_testkit::redis::{Cluster, Kind, Node, Server};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, RedisServer, ServerProgram};
 
 use super::{LIFE, heartbeat, nodes, register, register_with, set, summary, time_to_live};
 use crate::server_time::LONG_TIMEOUT;
@@ -13,8 +13,8 @@ use crate::topology::wait_until;
 
 #[tokio::test]
 async fn nodes_with_different_secrets_see_each_other_and_their_loads_are_added_up() {
-    for kind in Kind::under_test() {
-        let server = Server::start(kind);
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
         let registers = [
             register(server.url()).await,
             register(server.url()).await,
@@ -54,7 +54,7 @@ async fn nodes_with_different_secrets_see_each_other_and_their_loads_are_added_u
 
 #[tokio::test]
 async fn fleets_of_different_names_do_not_see_each_other() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = RedisStore::connect(RedisOptions::new(server.url(), crate::SECRET))
         .await
         .unwrap();
@@ -73,7 +73,7 @@ async fn fleets_of_different_names_do_not_see_each_other() {
 #[tokio::test]
 async fn s_26_a_node_without_heartbeats_is_removed_after_its_lease_by_the_servers_clock() {
     let (server, mut clock) =
-        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+        RedisServer::start_with_clock(ServerProgram::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
     let life = Nanos::from_secs(3);
     register.heartbeat(&heartbeat(1), life).await.unwrap();
@@ -94,7 +94,7 @@ async fn s_26_a_node_without_heartbeats_is_removed_after_its_lease_by_the_server
 
 #[tokio::test]
 async fn calls_without_a_server_fail_and_succeed_once_it_is_back() {
-    let mut node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let mut node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let register = register(node.url())
         .await
         .with_deadline(Duration::from_millis(500));
@@ -113,9 +113,9 @@ async fn calls_without_a_server_fail_and_succeed_once_it_is_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_cluster_and_on_shards_every_node_finds_the_same_register() {
     let _exclusive = crate::topology::exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
-    let shards: Vec<Node> = (0..3)
-        .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
+    let shards: Vec<RedisNode> = (0..3)
+        .map(|_| RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]))
         .collect();
     for url in [cluster.url(), crate::topology::shards_url(&shards)] {
         let one = register(url.clone()).await;

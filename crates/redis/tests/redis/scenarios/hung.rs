@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
-use tollgate_testkit::history::{Allowance, Verdict, availability, bound, recovery, spends};
+use tollgate_testkit::history::{
+    Allowance, RecordedVerdict, availability, bound, recovery, spends,
+};
 
 use super::load::LoadGenerator;
 use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_answers};
@@ -41,9 +43,11 @@ async fn s_04_a_paused_server_executes_nothing_twice_when_it_resumes() {
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
     let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
-    Outcome::of("S-04 a hung server")
+    ScenarioOutcome::of("S-04 a hung server")
         .worst(&worst)
-        .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+        .lost(
+            (history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed)) as u64,
+        )
         .speed(speed)
         .recovered(took)
         .tell();
@@ -78,9 +82,12 @@ async fn s_02_a_server_that_restarts_empty_costs_one_burst_and_one_with_its_stat
         let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
         let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
         if !is_kept {
-            Outcome::of("S-02 restarted empty")
+            ScenarioOutcome::of("S-02 restarted empty")
                 .worst(&worst)
-                .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+                .lost(
+                    (history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed))
+                        as u64,
+                )
                 .speed(speed)
                 .recovered(took)
                 .tell();

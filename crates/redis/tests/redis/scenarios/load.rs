@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 use tollgate_core::Outcome;
 use tollgate_redis::RedisStore;
 use tollgate_store::{IdentifiedLimit, Op};
-use tollgate_testkit::history::{Act, History, Recorder, Said, Told, Verdict};
+use tollgate_testkit::history::{
+    History, Operation, RecordedReply, RecordedVerdict, Recorder, ReportedQuota,
+};
 
 use crate::server_time::decide_one;
 
@@ -82,7 +84,7 @@ impl LoadGenerator {
     /// The number of failed requests.
     pub(super) fn failures(&self) -> usize {
         let history = self.recorder.so_far();
-        history.count(Verdict::Lost) + history.count(Verdict::Failed)
+        history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed)
     }
 
     pub(super) async fn end(self) -> History {
@@ -101,25 +103,25 @@ pub(super) async fn spend(
 ) {
     let asked = recorder.ask();
     let said = match decide_one(store, key, limit, Op::Spend(1)).await {
-        Ok(answer) => Said {
+        Ok(answer) => RecordedReply {
             verdict: if answer.outcome.is_admitted() {
-                Verdict::Admitted
+                RecordedVerdict::Admitted
             } else {
-                Verdict::Denied
+                RecordedVerdict::Denied
             },
             is_degraded: false,
             retry_after: match answer.outcome {
                 Outcome::Deny { retry_after } => Some(retry_after.as_nanos()),
                 _ => None,
             },
-            told: Some(Told {
+            told: Some(ReportedQuota {
                 limit: answer.status.limit,
                 remaining: answer.status.remaining,
                 reset_after: answer.status.reset_after.as_nanos(),
             }),
         },
-        Err(error) if error.may_have_charged() => Said::only(Verdict::Lost),
-        Err(_not_charged) => Said::only(Verdict::Failed),
+        Err(error) if error.may_have_charged() => RecordedReply::only(RecordedVerdict::Lost),
+        Err(_not_charged) => RecordedReply::only(RecordedVerdict::Failed),
     };
-    recorder.answered(&asked, Act::Spend, &[(key, 1)], said);
+    recorder.answered(&asked, Operation::Spend, &[(key, 1)], said);
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::chaos::{Outcome, seed};
-use tollgate_testkit::faults::{Ending, Then};
-use tollgate_testkit::history::{Allowance, Verdict, availability, bound, spends};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
+use tollgate_testkit::faults::{AfterRewrite, CloseMode};
+use tollgate_testkit::history::{Allowance, RecordedVerdict, availability, bound, spends};
 
 use super::load::LoadGenerator;
 use super::{DEADLINE, ProxiedServer, SLACK, bucket, limit, with_fallback_answers};
@@ -19,8 +19,10 @@ async fn s_08_a_lost_reply_is_charged_exactly_once() {
     let proxied = ProxiedServer::start(&[], seed(8));
     let store = proxied.store(LONG_TIMEOUT).await;
     let primed = proxied.prime(&store, "alice").await;
-    for (number, ending) in [(1, Ending::Reset), (2, Ending::Close)] {
-        proxied.proxy.lose_replies("EVALSHA", 1, Then::End(ending));
+    for (number, ending) in [(1, CloseMode::Reset), (2, CloseMode::Close)] {
+        proxied
+            .proxy
+            .lose_replies("EVALSHA", 1, AfterRewrite::End(ending));
         let error = decide_one(&store, "alice", &limit(), Op::Spend(1))
             .await
             .unwrap_err();
@@ -50,12 +52,12 @@ async fn s_08_under_load_a_lost_reply_is_charged_once_and_never_again() {
         load.go_on(30).await;
         proxied
             .proxy
-            .lose_replies("EVALSHA", 1, Then::End(Ending::Reset));
+            .lose_replies("EVALSHA", 1, AfterRewrite::End(CloseMode::Reset));
     }
     load.go_on(30).await;
     load.until_answered(60).await;
     let history = load.end().await;
-    assert!(history.count(Verdict::Lost) >= 5);
+    assert!(history.count(RecordedVerdict::Lost) >= 5);
     let moved = proxied.state("alice") - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
     // Every command that the server got is one charge: none was sent a second time.
@@ -65,9 +67,11 @@ async fn s_08_under_load_a_lost_reply_is_charged_once_and_never_again() {
     assert!(calls <= asked, "{calls} calls for {asked} questions");
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
-    Outcome::of("S-08 lost replies")
+    ScenarioOutcome::of("S-08 lost replies")
         .worst(&worst)
-        .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+        .lost(
+            (history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed)) as u64,
+        )
         .speed(speed)
         .tell();
 }
@@ -82,7 +86,7 @@ async fn s_08_a_connection_that_lost_a_reply_is_found_and_replaced() {
     proxied.prime(&store, "alice").await;
     let connects = proxied.proxy.counters().connects;
     // The reply to the next probe is lost, so every later reply would belong to another call.
-    proxied.proxy.lose_replies("PING", 1, Then::GoOn);
+    proxied.proxy.lose_replies("PING", 1, AfterRewrite::GoOn);
     wait_until("the connection is replaced", || async {
         proxied.proxy.counters().connects > connects && store.is_connected()
     })

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::{monotonic, since};
-use tollgate_testkit::faults::{Ending, Limit, Silence, Slices};
+use tollgate_testkit::faults::{CloseMode, DataLimit, Slicer, SwallowMode};
 use tollgate_testkit::history::spends_exactly;
 
 use super::load::LoadGenerator;
@@ -24,7 +24,7 @@ async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_hav
     let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
     let primed = proxied.prime(&store, "alice").await;
     proxied.proxy.change(|toxics| {
-        toxics.back.slices = Some(Slices {
+        toxics.back.slices = Some(Slicer {
             bytes: NonZeroUsize::MIN,
             pause: Duration::from_millis(1),
         });
@@ -35,7 +35,7 @@ async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_hav
     // Held back, then released at once.
     proxied.proxy.change(|toxics| {
         toxics.back.slices = None;
-        toxics.back.silence = Silence::Held;
+        toxics.back.silence = SwallowMode::Held;
     });
     wait_until("all calls wait for a reply", || async {
         proxied.proxy.counters().commands("EVALSHA") >= load.rounds() + 1 + 4
@@ -48,7 +48,7 @@ async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_hav
     let spent = spends_exactly(&history, "alice", bucket(), moved).unwrap();
 
     // The connection ends in the middle of a reply: the store cannot know the result, and the server has charged.
-    for ending in [Ending::Close, Ending::Reset] {
+    for ending in [CloseMode::Close, CloseMode::Reset] {
         let connected = proxied.store_with(LONG_TIMEOUT, |options| options.connections = 1);
         let connected = connected.await;
         decide_one(&connected, "alice", &limit(), Op::Spend(0))
@@ -56,7 +56,7 @@ async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_hav
             .unwrap();
         proxied
             .proxy
-            .change(|toxics| toxics.back.limit = Some(Limit { bytes: 0, ending }));
+            .change(|toxics| toxics.back.limit = Some(DataLimit { bytes: 0, ending }));
         let error = decide_one(&connected, "alice", &limit(), Op::Spend(1))
             .await
             .unwrap_err();
@@ -65,7 +65,7 @@ async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_hav
     }
     let charged = (proxied.state("alice") - primed) / bucket().interval;
     assert_eq!(charged, spent + 2);
-    Outcome::of("S-09 sliced replies").lost(2).tell();
+    ScenarioOutcome::of("S-09 sliced replies").lost(2).tell();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,7 +116,7 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
     assert_eq!(charged, forged.len() as u64, "each once");
     let grown = resident().saturating_sub(memory) >> 20;
     assert!(grown < 64, "{grown} MiB");
-    Outcome::of("S-10 forged replies")
+    ScenarioOutcome::of("S-10 forged replies")
         .lost(forged.len() as u64)
         .tell();
 }
@@ -176,5 +176,5 @@ async fn s_11_a_server_is_used_again_after_any_error_reply() {
         .await
         .unwrap();
     assert_eq!(left.status.remaining, BURST - 1);
-    Outcome::of("S-11 error replies").tell();
+    ScenarioOutcome::of("S-11 error replies").tell();
 }

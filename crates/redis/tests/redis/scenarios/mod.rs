@@ -16,8 +16,8 @@ use tollgate_core::TokenBucket;
 use tollgate_redis::{RedisOptions, RedisStore};
 use tollgate_store::{IdentifiedLimit, Op};
 use tollgate_testkit::faults::Proxy;
-use tollgate_testkit::history::{Bucket, History, Verdict};
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::history::{Bucket, History, RecordedVerdict};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use crate::SECRET;
 use crate::server_time::{decide_one, numbered_limit, slow_bucket};
@@ -35,7 +35,7 @@ const BURST: u64 = 1_000;
 
 /// A server with a proxy in front of it.
 struct ProxiedServer {
-    node: Node,
+    node: RedisNode,
     proxy: Proxy,
 }
 
@@ -44,7 +44,7 @@ impl ProxiedServer {
         let mut all = vec!["--save", "", "--appendonly", "no"];
         all.extend(["--enable-debug-command", "yes"]);
         all.extend(arguments);
-        let node = Node::start(Kind::Redis, &all);
+        let node = RedisNode::start(ServerProgram::Redis, &all);
         let proxy = Proxy::seeded(node.address(), seed);
         Self { node, proxy }
     }
@@ -104,8 +104,11 @@ fn bucket_of(burst: u64) -> TokenBucket {
 fn with_fallback_answers(history: &History) -> History {
     let mut history = history.clone();
     for record in &mut history.records {
-        if matches!(record.verdict, Verdict::Lost | Verdict::Failed) {
-            record.verdict = Verdict::Denied;
+        if matches!(
+            record.verdict,
+            RecordedVerdict::Lost | RecordedVerdict::Failed
+        ) {
+            record.verdict = RecordedVerdict::Denied;
             record.is_degraded = true;
         }
     }

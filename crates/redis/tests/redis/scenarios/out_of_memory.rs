@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_redis::ServerWarningKind;
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::history::{Allowance, Bucket, bound, spends, times_to_live};
 
 use super::load::LoadGenerator;
@@ -42,7 +42,9 @@ async fn s_14_out_of_memory_is_refused_and_charges_nothing() {
         "a refused call has not charged"
     );
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    Outcome::of("S-14 out of memory").worst(&worst).tell();
+    ScenarioOutcome::of("S-14 out of memory")
+        .worst(&worst)
+        .tell();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,5 +85,5 @@ async fn s_15_each_eviction_costs_at_most_a_burst_and_gives_a_warning() {
     assert!(within(0).is_err(), "some of the evicted were ours");
     let day = Duration::from_hours(24);
     times_to_live(&proxied.node.times_to_live(), day * 12).unwrap();
-    Outcome::of("S-15 evicted").worst(&worst).tell();
+    ScenarioOutcome::of("S-15 evicted").worst(&worst).tell();
 }

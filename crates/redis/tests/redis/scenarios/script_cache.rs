@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
 use tollgate_testkit::history::{
-    Allowance, Verdict, availability, bound, coherence, denials, recovery, spends, spends_exactly,
+    Allowance, RecordedVerdict, availability, bound, coherence, denials, recovery, spends,
+    spends_exactly,
 };
 
 use super::load::LoadGenerator;
@@ -39,7 +40,7 @@ async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
     denials(&history, bucket(), 0).unwrap();
     coherence(&history, bucket(), 0).unwrap();
     assert_eq!(
-        history.count(Verdict::Lost) + history.count(Verdict::Failed),
+        history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed),
         0
     );
     let counters = proxied.proxy.counters();
@@ -49,7 +50,7 @@ async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
     let calls = counters.commands("EVALSHA") - before.commands("EVALSHA");
     assert_eq!(calls, history.records.len() as u64 + loads);
     let speed = availability(&history, LONG_TIMEOUT).unwrap();
-    Outcome::of("S-12 scripts flushed")
+    ScenarioOutcome::of("S-12 scripts flushed")
         .worst(&worst)
         .lost(0)
         .speed(speed)
@@ -82,9 +83,11 @@ async fn s_13_a_server_that_is_busy_with_a_script_is_used_again_when_that_is_kil
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
     let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
-    Outcome::of("S-13 a busy script")
+    ScenarioOutcome::of("S-13 a busy script")
         .worst(&worst)
-        .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+        .lost(
+            (history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed)) as u64,
+        )
         .speed(speed)
         .recovered(took)
         .tell();

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::{monotonic, since};
 use tollgate_testkit::history::{
-    Allowance, Verdict, availability, bound, coherence, denials, recovery, spends, spends_exactly,
+    Allowance, RecordedVerdict, availability, bound, coherence, denials, recovery, spends,
+    spends_exactly,
 };
 
 use super::load::LoadGenerator;
@@ -51,7 +52,7 @@ async fn s_05_a_slow_server_is_exact_below_the_deadline_and_calls_end_at_it() {
     let healed = monotonic();
     load.until_answered(40).await;
     let history = load.end().await;
-    assert!(history.count(Verdict::Lost) >= 20);
+    assert!(history.count(RecordedVerdict::Lost) >= 20);
     let spent = spends(&history, "bob", bucket(), proxied.state("bob") - primed).unwrap();
     assert!(
         spent.units > spent.heard,
@@ -60,8 +61,8 @@ async fn s_05_a_slow_server_is_exact_below_the_deadline_and_calls_end_at_it() {
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
     let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
-    let lost = history.count(Verdict::Lost) as u64;
-    Outcome::of("S-05 a slow server")
+    let lost = history.count(RecordedVerdict::Lost) as u64;
+    ScenarioOutcome::of("S-05 a slow server")
         .worst(&worst)
         .lost(lost)
         .speed(speed)
@@ -83,7 +84,7 @@ async fn s_05_a_server_that_sleeps_now_and_then_keeps_its_connections() {
     }
     load.until_answered(10).await;
     let history = load.end().await;
-    assert!(history.count(Verdict::Lost) > 0, "it was noticed");
+    assert!(history.count(RecordedVerdict::Lost) > 0, "it was noticed");
     assert_eq!(proxied.proxy.counters().connects, connects);
     let moved = proxied.state("alice") - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
@@ -147,7 +148,7 @@ async fn s_22_calls_beyond_the_maximum_in_flight_fail_at_once() {
         charged <= late,
         "{charged} of {late} were charged, none twice"
     );
-    Outcome::of("S-22 more calls than in flight")
+    ScenarioOutcome::of("S-22 more calls than in flight")
         .lost(busy + late)
         .tell();
     println!(

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_store::Op;
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
-use tollgate_testkit::faults::{Door, Ending, Limit, Silence};
-use tollgate_testkit::history::{Allowance, Verdict, availability, bound, recovery, spends};
+use tollgate_testkit::faults::{AcceptMode, CloseMode, DataLimit, SwallowMode};
+use tollgate_testkit::history::{
+    Allowance, RecordedVerdict, availability, bound, recovery, spends,
+};
 
 use super::load::LoadGenerator;
 use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_answers};
@@ -35,15 +37,15 @@ async fn s_06_refused_and_reset_connections_are_replaced_by_one_task_each() {
     load.go_on(40).await;
     // In the middle of a command: the server gets half of it and executes nothing.
     proxied.proxy.change(|toxics| {
-        toxics.there.limit = Some(Limit {
+        toxics.there.limit = Some(DataLimit {
             bytes: 1,
-            ending: Ending::Reset,
+            ending: CloseMode::Reset,
         });
     });
     wait_until("calls fail", || async { load.failures() > 0 }).await;
     proxied.proxy.change(|toxics| {
         toxics.there.limit = None;
-        toxics.door = Door::Reset;
+        toxics.door = AcceptMode::Reset;
     });
     let before = proxied.proxy.counters().connects;
     wait_until("the store tries to reconnect", || async {
@@ -66,8 +68,9 @@ async fn s_06_refused_and_reset_connections_are_replaced_by_one_task_each() {
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
     let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
-    let lost = (history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64;
-    Outcome::of("S-06 refused and reset")
+    let lost =
+        (history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed)) as u64;
+    ScenarioOutcome::of("S-06 refused and reset")
         .worst(&worst)
         .lost(lost)
         .speed(speed)
@@ -88,7 +91,7 @@ async fn s_07_a_connection_that_loses_every_byte_is_replaced() {
     // Open connections lose every byte without an error; new ones do not.
     proxied
         .proxy
-        .change(|toxics| toxics.back.silence = Silence::Lost);
+        .change(|toxics| toxics.back.silence = SwallowMode::Lost);
     wait_until("calls end at their deadline", || async {
         load.failures() >= 4
     })
@@ -109,9 +112,9 @@ async fn s_07_a_connection_that_loses_every_byte_is_replaced() {
         Duration::from_secs(3),
     )
     .unwrap();
-    Outcome::of("S-07 a black hole")
+    ScenarioOutcome::of("S-07 a black hole")
         .worst(&worst)
-        .lost(history.count(Verdict::Lost) as u64)
+        .lost(history.count(RecordedVerdict::Lost) as u64)
         .speed(speed)
         .recovered(took)
         .tell();
@@ -134,7 +137,9 @@ async fn s_21_fifty_instances_do_not_reconnect_at_the_same_moment() {
     let before = proxied.proxy.counters();
     let scripts = before.commands("SCRIPT LOAD") / INSTANCES;
     proxied.node.kill();
-    proxied.proxy.change(|toxics| toxics.door = Door::Reset);
+    proxied
+        .proxy
+        .change(|toxics| toxics.door = AcceptMode::Reset);
     // Long enough for the pauses to have grown, as the number of attempts shows.
     wait_until("the instances try to reconnect", || async {
         proxied.proxy.counters().connects >= before.connects + INSTANCES * 6
@@ -174,5 +179,7 @@ async fn s_21_fifty_instances_do_not_reconnect_at_the_same_moment() {
                 .is_ok()
         );
     }
-    Outcome::of("S-21 fifty come back").recovered(took).tell();
+    ScenarioOutcome::of("S-21 fifty come back")
+        .recovered(took)
+        .tell();
 }

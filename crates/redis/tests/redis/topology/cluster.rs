@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_redis::RedisStore;
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::redis::{Cluster, Kind};
+use tollgate_testkit::redis::{RedisCluster, ServerProgram};
 
 use super::history::{check, check_exact};
 use super::load::{LoadGenerator, keys, spend};
@@ -17,17 +17,17 @@ use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 const BURST: u64 = 40;
 
 /// The slot of a key, as a server computes it.
-fn slot_of(cluster: &Cluster, key: &str) -> u16 {
+fn slot_of(cluster: &RedisCluster, key: &str) -> u16 {
     let slot = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", &name_of(key)]);
     slot.parse().unwrap()
 }
 
 /// The node that owns a key at first.
-fn first_owner(cluster: &Cluster, key: &str) -> usize {
+fn first_owner(cluster: &RedisCluster, key: &str) -> usize {
     usize::from(slot_of(cluster, key) / (16_384 / 3)).min(2)
 }
 
-fn has_crossslot_error(cluster: &Cluster) -> bool {
+fn has_crossslot_error(cluster: &RedisCluster) -> bool {
     let stats = cluster
         .nodes
         .iter()
@@ -35,15 +35,15 @@ fn has_crossslot_error(cluster: &Cluster) -> bool {
     stats.into_iter().any(|stats| stats.contains("CROSSSLOT"))
 }
 
-async fn long_timeout_cluster_store(cluster: &Cluster) -> Arc<RedisStore> {
+async fn long_timeout_cluster_store(cluster: &RedisCluster) -> Arc<RedisStore> {
     Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_admits_exactly_the_limit_of_every_key_for_several_clients() {
     let _exclusive = exclusive().await;
-    for kind in [Kind::Redis, Kind::NewValkey] {
-        let cluster = Cluster::start_with(kind, 15_000, 0);
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
+        let cluster = RedisCluster::start_with(kind, 15_000, 0);
         let stores = [
             long_timeout_cluster_store(&cluster).await,
             long_timeout_cluster_store(&cluster).await,
@@ -69,8 +69,8 @@ async fn a_cluster_admits_exactly_the_limit_of_every_key_for_several_clients() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
     let _exclusive = exclusive().await;
-    for kind in [Kind::Redis, Kind::NewValkey] {
-        let cluster = Cluster::start_with(kind, 15_000, 0);
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
+        let cluster = RedisCluster::start_with(kind, 15_000, 0);
         let store = long_timeout_cluster_store(&cluster).await;
         let keys = keys(9);
         // Single keys, and two limits together, which are two keys in one slot.
@@ -113,7 +113,7 @@ async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_over() {
     let _exclusive = exclusive().await;
-    let mut cluster = Cluster::start(Kind::Redis, 1_500);
+    let mut cluster = RedisCluster::start(ServerProgram::Redis, 1_500);
     let store = Arc::new(store_at(cluster.url(), Duration::from_secs(3)).await);
     let keys = keys(12);
     let owners: Vec<usize> = keys.iter().map(|key| first_owner(&cluster, key)).collect();
@@ -160,7 +160,7 @@ async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_ov
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_12_scripts_flushed_on_all_nodes_are_loaded_within_the_decision() {
     let _exclusive = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = long_timeout_cluster_store(&cluster).await;
     let keys = keys(6);
     let limits = [
@@ -213,7 +213,7 @@ async fn s_11_the_number_of_redirections_is_bounded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_starts_later_is_found() {
     let _exclusive = exclusive().await;
-    let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let mut cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let url = cluster.url();
     for node in &mut cluster.nodes {
         node.kill();

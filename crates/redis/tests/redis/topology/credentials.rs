@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use tollgate_redis::{PasswordFile, RedisOptions, RedisStore};
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::process::Folder;
-use tollgate_testkit::redis::{Cluster, Kind, Node, info};
+use tollgate_testkit::process::TempFolder;
+use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram, info};
 
 use super::{exclusive, wait_until};
 use crate::SECRET;
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 /// A password file that is deleted with the test.
-struct PasswordOnDisk(Folder);
+struct PasswordOnDisk(TempFolder);
 
 impl PasswordOnDisk {
     fn new(text: &str) -> Self {
-        let folder = Folder::new("password").unwrap();
+        let folder = TempFolder::new("password").unwrap();
         folder.write("password", text).unwrap();
         Self(folder)
     }
@@ -33,12 +33,12 @@ impl PasswordOnDisk {
     }
 }
 
-fn logins(node: &Node) -> u64 {
+fn logins(node: &RedisNode) -> u64 {
     let stats = node.ask(&["INFO", "commandstats"]);
     info::command(&stats, "auth").map_or(0, |stat| stat.calls)
 }
 
-fn connections(node: &Node) -> u64 {
+fn connections(node: &RedisNode) -> u64 {
     node.info("total_connections_received")
         .unwrap()
         .parse()
@@ -47,7 +47,7 @@ fn connections(node: &Node) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_is_used_on_open_and_on_new_connections() {
-    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let rights = ["on", "~tg1:*", "+@all"];
     let user = |password: &str| {
         let call = [&["ACL", "SETUSER", "limiter"], &rights[..], &[password]].concat();
@@ -94,7 +94,10 @@ async fn a_changed_password_is_used_on_open_and_on_new_connections() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_leaves_the_store_disconnected_until_it_is_corrected() {
-    let node = Node::start(Kind::NewValkey, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(
+        ServerProgram::NewValkey,
+        &["--save", "", "--appendonly", "no"],
+    );
     node.tell(&[
         "ACL", "SETUSER", "limiter", "on", "~tg1:*", "+@all", ">right",
     ]);
@@ -122,7 +125,7 @@ async fn a_wrong_password_leaves_the_store_disconnected_until_it_is_corrected() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_permissions_are_enough_in_a_cluster() {
     let _exclusive = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let rights = "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
         +cluster|slots +asking";
     for node in &cluster.nodes {
@@ -160,8 +163,8 @@ async fn the_documented_permissions_are_enough_in_a_cluster() {
 /// A user with only the permissions that the store needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_permissions_are_enough() {
-    for kind in [Kind::Redis, Kind::NewValkey] {
-        let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+    for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
+        let node = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
         let rights =
             "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info";
         let mut call = vec!["ACL", "SETUSER", "limiter"];

@@ -1,7 +1,7 @@
 //! Warnings about servers that should not have been configured.
 
 use tollgate_redis::ServerWarningKind;
-use tollgate_testkit::redis::{Cluster, Kind, Node};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram};
 
 use super::{exclusive, store_at};
 use crate::server_time::LONG_TIMEOUT;
@@ -14,8 +14,12 @@ async fn warning_kinds(url: String) -> Vec<ServerWarningKind> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn misconfigured_servers_give_warnings_at_the_start() {
-    for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
-        let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+    for kind in [
+        ServerProgram::Redis,
+        ServerProgram::OldRedis,
+        ServerProgram::NewValkey,
+    ] {
+        let node = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
         assert_eq!(warning_kinds(node.url()).await, [], "{kind:?}");
         node.tell(&["CONFIG", "SET", "maxmemory", "100mb"]);
         assert_eq!(
@@ -29,7 +33,7 @@ async fn misconfigured_servers_give_warnings_at_the_start() {
             [ServerWarningKind::Evicting],
             "{kind:?}"
         );
-        let primary = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+        let primary = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
         let port = primary.address().port().to_string();
         node.tell(&["REPLICAOF", "127.0.0.1", &port]);
         let warnings = warning_kinds(node.url()).await;
@@ -50,7 +54,7 @@ async fn misconfigured_servers_give_warnings_at_the_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_undeclared_cluster_gives_a_warning() {
     let _exclusive = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let node = cluster.nodes[0].url();
     assert_eq!(warning_kinds(node).await, [ServerWarningKind::Clustered]);
     assert_eq!(warning_kinds(cluster.url()).await, []);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_redis::RedisStore;
 use tollgate_store::StoreKey;
 use tollgate_store::quota_lease::{LeaseRequest, LeaseSpec, QuotaLeaseId};
-use tollgate_testkit::redis::{Cluster, Kind, Node};
+use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram};
 
 use super::load::keys;
 use super::shards::url;
@@ -40,7 +40,7 @@ async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cluster_nodes_lease_their_own_keys_and_one_tag_is_on_one_node() {
     let _exclusive = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let stores = [
         store_at(cluster.url(), LONG_TIMEOUT).await,
         store_at(cluster.url(), LONG_TIMEOUT).await,
@@ -71,7 +71,9 @@ async fn cluster_nodes_lease_their_own_keys_and_one_tag_is_on_one_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_lease_their_own_keys() {
     let options = ["--save", "", "--appendonly", "no"];
-    let nodes: Vec<Node> = (0..3).map(|_| Node::start(Kind::Redis, &options)).collect();
+    let nodes: Vec<RedisNode> = (0..3)
+        .map(|_| RedisNode::start(ServerProgram::Redis, &options))
+        .collect();
     let stores = [
         store_at(url(&nodes), Duration::from_secs(5)).await,
         store_at(url(&nodes), Duration::from_secs(5)).await,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tollgate_store::{Op, RemoteStore as _, StoreKey};
-use tollgate_testkit::redis::{Cluster, Kind, Server};
+use tollgate_testkit::redis::{RedisCluster, RedisServer, ServerProgram};
 
 use super::{exclusive, store_at};
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
@@ -11,7 +11,7 @@ use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 #[tokio::test]
 async fn every_partition_of_a_cluster_has_a_probe_key() {
     let _exclusive = exclusive().await;
-    let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let mut cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
     assert_eq!(store.partition_count(), 64);
     for partition in 0..store.partition_count() {
@@ -48,7 +48,10 @@ async fn every_partition_of_a_cluster_has_a_probe_key() {
 
 #[tokio::test]
 async fn the_probe_of_a_stopped_shard_fails() {
-    let (north, south) = (Server::start(Kind::Redis), Server::start(Kind::Redis));
+    let (north, south) = (
+        RedisServer::start(ServerProgram::Redis),
+        RedisServer::start(ServerProgram::Redis),
+    );
     let url = format!(
         "redis+shards://north={},south={}",
         north.address(),
@@ -68,14 +71,14 @@ async fn the_probe_of_a_stopped_shard_fails() {
 /// A read-only probe would succeed on a server that cannot write.
 #[tokio::test]
 async fn s_14_the_probe_of_a_server_that_cannot_write_fails() {
-    let server = Server::start_with(Kind::Redis, &["--maxmemory", "1"]);
+    let server = RedisServer::start_with(ServerProgram::Redis, &["--maxmemory", "1"]);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     assert!(store.probe(0).await.is_err());
 }
 
 #[tokio::test]
 async fn a_key_is_erased_with_its_reservations() {
-    let server = Server::start(Kind::Redis);
+    let server = RedisServer::start(ServerProgram::Redis);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     let limit = numbered_limit(1, slow_bucket(2));
     let spend = || async {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use super::history::check;
 use super::load::{LoadGenerator, keys};
@@ -20,15 +20,22 @@ const PLAIN: [&str; 6] = [
     "0",
 ];
 
-fn follow(replica: &Node, primary: &Node) {
+fn follow(replica: &RedisNode, primary: &RedisNode) {
     let port = primary.address().port().to_string();
     replica.tell(&["REPLICAOF", "127.0.0.1", &port]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_20_a_replica_is_not_used_until_it_is_promoted() {
-    for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
-        let (primary, replica) = (Node::start(kind, &PLAIN), Node::start(kind, &PLAIN));
+    for kind in [
+        ServerProgram::Redis,
+        ServerProgram::OldRedis,
+        ServerProgram::NewValkey,
+    ] {
+        let (primary, replica) = (
+            RedisNode::start(kind, &PLAIN),
+            RedisNode::start(kind, &PLAIN),
+        );
         follow(&replica, &primary);
         let store = store_at(replica.url(), LONG_TIMEOUT).await;
         let limit = numbered_limit(1, slow_bucket(3));
@@ -53,8 +60,15 @@ async fn s_20_a_replica_is_not_used_until_it_is_promoted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_20_a_demoted_primary_admits_nothing_and_is_disconnected() {
-    for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
-        let (one_node, other) = (Node::start(kind, &PLAIN), Node::start(kind, &PLAIN));
+    for kind in [
+        ServerProgram::Redis,
+        ServerProgram::OldRedis,
+        ServerProgram::NewValkey,
+    ] {
+        let (one_node, other) = (
+            RedisNode::start(kind, &PLAIN),
+            RedisNode::start(kind, &PLAIN),
+        );
         let store = store_at(one_node.url(), Duration::from_secs(10)).await;
         let limit = numbered_limit(1, slow_bucket(1_000));
         decide_one(&store, "alice", &limit, Op::Spend(1))
@@ -92,8 +106,8 @@ async fn s_20_a_demoted_primary_admits_nothing_and_is_disconnected() {
 async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed() {
     const BURST: u64 = 20;
     let (one_side, other_side) = (
-        Node::start(Kind::Redis, &PLAIN),
-        Node::start(Kind::Redis, &PLAIN),
+        RedisNode::start(ServerProgram::Redis, &PLAIN),
+        RedisNode::start(ServerProgram::Redis, &PLAIN),
     );
     follow(&other_side, &one_side);
     let patience = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_redis::{Credentials, CredentialsProvider, RedisOptions, RedisStore};
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::redis::{Kind, Sentinels};
+use tollgate_testkit::redis::{RedisSentinels, ServerProgram};
 
 use super::history::check;
 use super::load::{LoadGenerator, keys};
@@ -33,7 +33,7 @@ const DOWN_AFTER: u32 = 1_500;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_16_only_the_primary_that_sentinels_promote_is_used() {
     let _exclusive = exclusive().await;
-    let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
+    let mut set = RedisSentinels::start(ServerProgram::Redis, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
     let limit = numbered_limit(1, slow_bucket(BURST));
@@ -82,7 +82,7 @@ async fn s_16_only_the_primary_that_sentinels_promote_is_used() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_16_a_manual_failover_is_followed_on_valkey_too() {
     let _exclusive = exclusive().await;
-    let set = Sentinels::start(Kind::NewValkey, DOWN_AFTER);
+    let set = RedisSentinels::start(ServerProgram::NewValkey, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
     let load = LoadGenerator::start(&[Arc::clone(&store)], &keys, 1, BURST);
@@ -103,7 +103,7 @@ async fn s_16_a_manual_failover_is_followed_on_valkey_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_start_later_are_found_and_an_unknown_master_is_unreachable() {
     let _exclusive = exclusive().await;
-    let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
+    let mut set = RedisSentinels::start(ServerProgram::Redis, DOWN_AFTER);
     let url = set.url();
     for sentinel in &mut set.sentinels {
         sentinel.kill();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_store::Op;
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use super::history::check;
 use super::load::{LoadGenerator, keys};
@@ -13,7 +13,7 @@ use crate::server_time::{decide_one, numbered_limit, slow_bucket};
 
 const BURST: u64 = 30;
 
-pub(crate) fn url(nodes: &[Node]) -> String {
+pub(crate) fn url(nodes: &[RedisNode]) -> String {
     let named: Vec<String> = nodes
         .iter()
         .enumerate()
@@ -22,7 +22,7 @@ pub(crate) fn url(nodes: &[Node]) -> String {
     format!("redis+shards://{}", named.join(","))
 }
 
-pub(super) fn shard_of(nodes: &[Node], key: &str) -> Option<usize> {
+pub(super) fn shard_of(nodes: &[RedisNode], key: &str) -> Option<usize> {
     nodes
         .iter()
         .position(|node| node.ask(&["EXISTS", &name_of(key)]) == "1")
@@ -30,8 +30,8 @@ pub(super) fn shard_of(nodes: &[Node], key: &str) -> Option<usize> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_key_lives_on_one_server_and_a_dead_one_degrades_only_its_own() {
-    let mut nodes: Vec<Node> = (0..3)
-        .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
+    let mut nodes: Vec<RedisNode> = (0..3)
+        .map(|_| RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]))
         .collect();
     let store = Arc::new(store_at(url(&nodes), Duration::from_secs(5)).await);
     let keys = keys(15);

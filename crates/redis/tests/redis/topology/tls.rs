@@ -2,9 +2,9 @@
 
 use tollgate_redis::{ClientIdentity, RedisOptions, RedisStore, RedisTls};
 use tollgate_store::{Op, StoreErrorKind};
-use tollgate_testkit::certificates::Authority;
-use tollgate_testkit::process::{Folder, free_address};
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::certificates::CertificateAuthority;
+use tollgate_testkit::process::{TempFolder, free_address};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use crate::SECRET;
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
@@ -23,11 +23,11 @@ async fn spend(port: u16, tls: RedisTls) -> Result<(), StoreErrorKind> {
 }
 
 /// A server that asks for client certificates, and its TLS port.
-fn start(authority: &Authority) -> (Node, u16) {
+fn start(authority: &CertificateAuthority) -> (RedisNode, u16) {
     let own = authority.server("redis");
-    let folder = Folder::new("certificates").unwrap();
+    let folder = TempFolder::new("certificates").unwrap();
     let file = |name, text: &str| folder.write(name, text).unwrap().display().to_string();
-    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let port = free_address().unwrap().port();
     // In one command: a TLS port without certificates is rejected.
     node.tell(&[
@@ -49,7 +49,7 @@ fn start(authority: &Authority) -> (Node, u16) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_are_used_over_tls_if_their_certificate_is_trusted() {
-    let authority = Authority::new("authority of a test");
+    let authority = CertificateAuthority::new("authority of a test");
     let (_node, port) = start(&authority);
     let own = authority.client("limiter");
     let mut tls = RedisTls::default();
@@ -62,7 +62,7 @@ async fn servers_are_used_over_tls_if_their_certificate_is_trusted() {
 
     // Servers with an untrusted certificate, or that require a client certificate, are not used.
     let mut stranger = tls.clone();
-    stranger.roots = Some(Authority::new("another").pem().into_bytes());
+    stranger.roots = Some(CertificateAuthority::new("another").pem().into_bytes());
     assert_eq!(
         spend(port, stranger).await,
         Err(StoreErrorKind::Unreachable)

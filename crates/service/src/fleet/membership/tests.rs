@@ -13,7 +13,7 @@ use tollgate_engine::control::{
 use tollgate_policy::source::SourceFormat;
 use tollgate_store::ManualClock;
 use tollgate_store::register::{NodeId, Register, RegisterSnapshot};
-use tollgate_testkit::register::{ModelRegister, Mood};
+use tollgate_testkit::register::{ModelRegister, RegisterFault};
 
 use super::register_sync::RegisterSync;
 use super::{FleetSize, LocalNode, Membership, MembershipSettings, NodeTotals};
@@ -220,7 +220,7 @@ async fn what_is_said_on_one_node_holds_on_all_within_two_seconds_and_after_all_
 #[tokio::test(start_paused = true)]
 async fn s_03_without_a_register_a_node_starts_and_what_is_said_waits() {
     let register = Arc::new(ModelRegister::default());
-    register.be(Mood::Gone);
+    register.be(RegisterFault::Gone);
     let one = Member::plain(&register);
     one.membership.wait_until_synced().await;
     assert_eq!(one.membership.fleet_size(), FleetSize::Unknown);
@@ -234,7 +234,7 @@ async fn s_03_without_a_register_a_node_starts_and_what_is_said_waits() {
     // Each attempt tells and beats.
     let calls = register.calls();
     assert!((30..300).contains(&calls), "{calls} calls in a minute");
-    register.be(Mood::Well);
+    register.be(RegisterFault::Well);
     let two = Member::plain(&register);
     pass(&register, Duration::from_secs(3)).await;
     assert_eq!((one.seen(), two.seen(), two.blocks()), (2, 2, 1));
@@ -256,7 +256,7 @@ async fn nodes_that_are_configured_count_until_some_are_seen_and_those_last_seen
     );
     let (one, two) = (Member::plain(&register), Member::plain(&register));
     pass(&register, TWO_SECONDS).await;
-    register.be(Mood::Gone);
+    register.be(RegisterFault::Gone);
     drop(two);
     pass(&register, Duration::from_secs(60)).await;
     assert_eq!(
@@ -271,7 +271,7 @@ async fn s_08_what_was_put_without_an_answer_is_put_once() {
     let register = Arc::new(ModelRegister::default());
     let (one, two) = (Member::plain(&register), Member::plain(&register));
     pass(&register, TWO_SECONDS).await;
-    register.be(Mood::Mute);
+    register.be(RegisterFault::Mute);
     let switch = |member: &Member, halt| {
         let control = member.service.engine().control();
         control
@@ -281,7 +281,7 @@ async fn s_08_what_was_put_without_an_answer_is_put_once() {
     switch(&one, Halt::Off);
     pass(&register, TWO_SECONDS).await;
     // It is there, and somebody else says something newer before the first hears so.
-    register.be(Mood::Well);
+    register.be(RegisterFault::Well);
     let newer = ToldBy(NodeId(99));
     newer.shadow(&register);
     pass(&register, Duration::from_secs(4)).await;
@@ -481,11 +481,15 @@ async fn story(seed: u64, rounds_at_the_end: u32) -> (Vec<String>, bool) {
             0..=3 => nodes[node].act(&mut dice),
             4..=7 => nodes[node].round(&register).await,
             8 => {
-                let mood = [Mood::Gone, Mood::Mute, Mood::Well][dice.below(3)];
+                let mood = [
+                    RegisterFault::Gone,
+                    RegisterFault::Mute,
+                    RegisterFault::Well,
+                ][dice.below(3)];
                 register.be(mood);
             }
             _ => {
-                register.be(Mood::Well);
+                register.be(RegisterFault::Well);
                 let version = register.entries_now(None).unwrap().cursor.version;
                 if dice.below(3) == 0 && version > 1 {
                     has_lost = true;
@@ -494,7 +498,7 @@ async fn story(seed: u64, rounds_at_the_end: u32) -> (Vec<String>, bool) {
             }
         }
     }
-    register.be(Mood::Well);
+    register.be(RegisterFault::Well);
     for _ in 0..rounds_at_the_end {
         for node in &mut nodes {
             node.round(&register).await;

@@ -7,7 +7,7 @@ mod trace;
 use tollgate_core::Timestamp;
 use tollgate_core::limit::{Limit, OpError};
 use tollgate_core::reservation::{ReservationId, ReservationOptions};
-use tollgate_testkit::vectors::{Ask, Decision, Reserved, Subject};
+use tollgate_testkit::vectors::{Subject, SubjectDecision, SubjectRequest, SubjectReservation};
 
 use self::trace::Trace;
 use crate::quotas::ALGORITHMS;
@@ -90,7 +90,11 @@ fn logs_decide_as_in_core() {
 struct ChargesFirstLimit(MemorySubject);
 
 impl Subject for ChargesFirstLimit {
-    fn decide(&mut self, now: Timestamp, checks: &[Ask<'_>]) -> Result<Decision, OpError> {
+    fn decide(
+        &mut self,
+        now: Timestamp,
+        checks: &[SubjectRequest<'_>],
+    ) -> Result<SubjectDecision, OpError> {
         let decision = self.0.decide(now, checks)?;
         if !decision.outcome.is_admitted() && decision.answers[0].outcome.is_admitted() {
             self.0.decide(now, &checks[..1])?;
@@ -107,8 +111,8 @@ impl Subject for ChargesFirstLimit {
         now: Timestamp,
         options: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved {
+        ask: SubjectRequest<'_>,
+    ) -> SubjectReservation {
         self.0.reserve(now, options, id, ask)
     }
 
@@ -117,9 +121,9 @@ impl Subject for ChargesFirstLimit {
         now: Timestamp,
         options: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
+        ask: SubjectRequest<'_>,
         actual: Option<u64>,
-    ) -> Reserved {
+    ) -> SubjectReservation {
         self.0.close(now, options, id, ask, actual)
     }
 }

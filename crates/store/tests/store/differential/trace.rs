@@ -4,7 +4,7 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, LimitReply, Op, OpError, Quota};
 use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
-use tollgate_testkit::vectors::{Ask, Decision, PlainCore, Subject};
+use tollgate_testkit::vectors::{CoreSubject, Subject, SubjectDecision, SubjectRequest};
 
 use crate::quotas::{ALGORITHMS, variants};
 use crate::support::{Random, START};
@@ -52,7 +52,7 @@ pub(super) struct Trace<'a, S> {
     random: Random,
     now: Timestamp,
     keys: Vec<TracedKey>,
-    core: PlainCore,
+    core: CoreSubject,
     subject: &'a mut S,
     pub(super) coverage: Coverage,
 }
@@ -71,7 +71,10 @@ fn compare<T: std::fmt::Debug>(
     Err(format!("{what}\n  core    {core:?}\n  subject {subject:?}"))
 }
 
-fn is_same(core: &Result<Decision, OpError>, subject: &Result<Decision, OpError>) -> bool {
+fn is_same(
+    core: &Result<SubjectDecision, OpError>,
+    subject: &Result<SubjectDecision, OpError>,
+) -> bool {
     match (core, subject) {
         (Ok(core), Ok(subject)) => {
             (core.outcome, core.binding) == (subject.outcome, subject.binding)
@@ -102,7 +105,7 @@ impl<'a, S: Subject> Trace<'a, S> {
             random,
             now: START,
             keys,
-            core: PlainCore::default(),
+            core: CoreSubject::default(),
             subject,
             coverage: Coverage::default(),
         }
@@ -232,9 +235,9 @@ impl<'a, S: Subject> Trace<'a, S> {
     }
 
     fn decide(&mut self, batch: &[(usize, Op)]) -> Result<(), String> {
-        let checks: Vec<Ask<'_>> = batch
+        let checks: Vec<SubjectRequest<'_>> = batch
             .iter()
-            .map(|(n, op)| Ask {
+            .map(|(n, op)| SubjectRequest {
                 key: &self.keys[*n].key,
                 limit: &self.keys[*n].limit,
                 op: *op,
@@ -276,7 +279,7 @@ impl<'a, S: Subject> Trace<'a, S> {
         }
         let id = ReservationId(u128::from(self.random.below(12)));
         let cost = self.random.below(4);
-        let ask = Ask {
+        let ask = SubjectRequest {
             key: &key.key,
             limit: &key.limit,
             op: Op::Spend(cost),

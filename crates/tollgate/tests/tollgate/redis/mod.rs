@@ -10,7 +10,7 @@ mod wait;
 use std::time::Duration;
 
 use tollgate::redis::{KeyHashSecret, Redis, RedisOptions};
-use tollgate_testkit::redis::{Kind, Server};
+use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -23,14 +23,14 @@ fn options(address: impl Into<String>) -> RedisOptions {
 }
 
 /// A server of one's own, and a connection to it.
-async fn server() -> (Server, Redis) {
-    let server = Server::start(Kind::Redis);
+async fn server() -> (RedisServer, Redis) {
+    let server = RedisServer::start(ServerProgram::Redis);
     let redis = another(&server).await;
     (server, redis)
 }
 
 /// Another process's connection, as far as the server can tell.
-async fn another(server: &Server) -> Redis {
+async fn another(server: &RedisServer) -> Redis {
     let redis = Redis::connect(options(server.url())).await.unwrap();
     eventually(async || redis.is_connected()).await;
     redis

@@ -1,12 +1,12 @@
 //! Caddy and its `forward_auth`.
 
-use tollgate_testkit::beside;
+use tollgate_testkit::peer_programs;
 
 use super::{GatewayKind, shared_checks};
 
 const CADDY: GatewayKind = GatewayKind {
     name: "caddy",
-    program: || beside::file("caddy", "bin/caddy"),
+    program: || peer_programs::file("caddy", "bin/caddy"),
     arguments: &["run", "--config", "Caddyfile"],
 };
 

@@ -1,12 +1,12 @@
 //! HAProxy, which asks with the Lua of the example.
 
-use tollgate_testkit::beside;
+use tollgate_testkit::peer_programs;
 
 use super::{ALICE, BOB, GatewayFixture, GatewayKind, order, shared_checks};
 
 const HAPROXY: GatewayKind = GatewayKind {
     name: "haproxy",
-    program: || beside::program("haproxy"),
+    program: || peer_programs::program("haproxy"),
     arguments: &["-db", "-f", "haproxy.cfg"],
 };
 

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use tollgate_testkit::process::{Folder, Process, free_address};
+use tollgate_testkit::process::{Process, TempFolder, free_address};
 
 use super::client::RawRequest;
 use super::server::Server;
@@ -112,7 +112,7 @@ impl Gateway {
         settings: &impl Fn(String, SocketAddr) -> String,
     ) -> Result<Self, String> {
         let address = free_address()?;
-        let folder = Folder::new(kind.name)?;
+        let folder = TempFolder::new(kind.name)?;
         for (name, text) in example(kind.name) {
             folder.write(&name, &settings(text, address))?;
         }

@@ -1,12 +1,12 @@
 //! Traefik and its ForwardAuth.
 
-use tollgate_testkit::beside;
+use tollgate_testkit::peer_programs;
 
 use super::{GatewayKind, shared_checks};
 
 const TRAEFIK: GatewayKind = GatewayKind {
     name: "traefik",
-    program: || beside::file("traefik", "bin/traefik"),
+    program: || peer_programs::file("traefik", "bin/traefik"),
     arguments: &["--configFile=traefik.yaml"],
 };
 

@@ -10,7 +10,7 @@ use tollgate_core::{
     Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog, Window,
 };
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreErrorKind, StoreKey, StoreReply};
-use tollgate_testkit::redis::{Cluster, Kind};
+use tollgate_testkit::redis::{RedisCluster, ServerProgram};
 
 use super::super::shards::url;
 use super::super::{exclusive, store_at};
@@ -107,7 +107,7 @@ async fn i11_a_batch_that_another_server_denies_leaves_no_charge() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i11_concurrent_batches_over_a_cluster_leave_only_admitted_charges() {
     let _exclusive = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await);
     // More room than there are concurrent clients, so that charges of batches in progress deny no other.
     let (wide, narrow) = (
@@ -143,7 +143,7 @@ async fn i11_concurrent_batches_over_a_cluster_leave_only_admitted_charges() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i11_keys_under_one_tag_are_decided_together() {
     let _exclusive = exclusive().await;
-    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
     let limits: Vec<IdentifiedLimit> = (1..=6)
         .map(|id| numbered_limit(id, slow_bucket(5)))

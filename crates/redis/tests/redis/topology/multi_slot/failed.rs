@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollgate_redis::RedisStore;
 use tollgate_store::{IdentifiedLimit, Op, StoreError, StoreErrorKind, StoreReply};
-use tollgate_testkit::faults::{Ending, Proxy, Then};
-use tollgate_testkit::redis::Node;
+use tollgate_testkit::faults::{AfterRewrite, CloseMode, Proxy};
+use tollgate_testkit::redis::RedisNode;
 
 use super::super::shards::url;
 use super::super::{name_of, store_at, wait_until};
@@ -16,7 +16,7 @@ use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 /// Two servers, the first behind a proxy. Five of ten units on the first server are spent.
 struct TwoServers {
-    nodes: Vec<Node>,
+    nodes: Vec<RedisNode>,
     proxy: Proxy,
     /// Connects to the first server through the proxy.
     store: Arc<RedisStore>,
@@ -86,7 +86,7 @@ impl TwoServers {
 }
 
 /// This test used to lose all replies of the first server from here on. If its setup took half a second or more, a probe
-/// was among them before the refund was sent. Then the store discarded its connections and could not send the refund.
+/// was among them before the refund was sent. AfterRewrite the store discarded its connections and could not send the refund.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i11_after_a_fault_in_the_middle_the_charge_is_refunded_exactly_once() {
     let servers = TwoServers::start(Duration::from_secs(3)).await;
@@ -95,7 +95,7 @@ async fn i11_after_a_fault_in_the_middle_the_charge_is_refunded_exactly_once() {
     // The first server executes the refund, and its reply is lost.
     servers
         .proxy
-        .lose_replies("EVALSHA", 1, Then::End(Ending::Reset));
+        .lose_replies("EVALSHA", 1, AfterRewrite::End(CloseMode::Reset));
     let error = batch.join_next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     wait_until("the charge is refunded", || async {

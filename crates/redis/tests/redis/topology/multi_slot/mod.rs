@@ -8,14 +8,14 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::Quota;
 use tollgate_redis::RedisStore;
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use super::shards::shard_of;
 use crate::server_time::{decide_one, numbered_limit, slow_bucket};
 
-fn servers(count: usize) -> Vec<Node> {
+fn servers(count: usize) -> Vec<RedisNode> {
     (0..count)
-        .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
+        .map(|_| RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]))
         .collect()
 }
 
@@ -42,7 +42,7 @@ async fn decide_all(
 }
 
 /// A key on the first server and a key on the second.
-async fn keys_on_both(store: &RedisStore, nodes: &[Node]) -> (String, String) {
+async fn keys_on_both(store: &RedisStore, nodes: &[RedisNode]) -> (String, String) {
     let limit = numbered_limit(1, slow_bucket(1_000));
     let mut found = [None, None];
     for number in 0.. {
