@@ -132,12 +132,12 @@ impl Topology {
             match pool.query(&redis::cmd("INFO"), timeout).await {
                 Ok(info) => match redis::from_redis_value::<String>(info) {
                     Ok(info) => {
-                        warnings.extend(inspect::server_warnings(&server, &info, is_cluster))
+                        warnings.extend(inspect::server_warnings(&server, &info, is_cluster));
                     }
                     Err(_unreadable) => warnings.push(inspect::no_answer_warning(&server, true)),
                 },
                 Err(error) => {
-                    warnings.push(inspect::no_answer_warning(&server, error.code().is_some()))
+                    warnings.push(inspect::no_answer_warning(&server, error.code().is_some()));
                 }
             }
         }

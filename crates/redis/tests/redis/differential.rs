@@ -96,8 +96,8 @@ fn plan(
     let mut now = trace::usual(rng);
     let mut model = Model::default();
     let mut receipts = Vec::new();
-    let mut steps_planned = Vec::with_capacity(STEPS_PER_TRACE);
-    while steps_planned.len() < STEPS_PER_TRACE {
+    let mut planned = Vec::with_capacity(STEPS_PER_TRACE);
+    while planned.len() < STEPS_PER_TRACE {
         if rng.chance(2) {
             (limit, span) = trace::limit(rng, family);
             count("quota changed", true);
@@ -127,30 +127,23 @@ fn plan(
         let charged_more = matches!(op, Op::Settle { receipt, actual } if actual > receipt.cost);
         count("settled upwards", charged_more && receipt.cost > 0);
         count("rate does not divide", does_not_divide(&limit));
-        count(
-            "given back",
-            matches!(op, Op::Settle { .. } | Op::Credit(_)) && gained,
-        );
+        let is_refund = matches!(op, Op::Settle { .. } | Op::Credit(_));
+        count("refunded", is_refund && gained);
         let overdrawn = matches!(op, Op::ChargeAlways(_)) && receipt.cost > before.remaining;
         count("overdraft", overdrawn);
         count(
             "beyond 2^53",
             before.limit > 1 << 53 || now.as_nanos() < 1 << 53,
         );
-        count(
-            "already reserved",
-            expected.note == ReplyNote::AlreadyReserved,
-        );
-        count(
-            "reservations full",
-            expected.note == ReplyNote::ReservationsFull,
-        );
-        count("already closed", expected.note == ReplyNote::AlreadyClosed);
-        count("expired", expected.note == ReplyNote::ReservationExpired);
-        let settled = matches!(op, Op::SettleReserved { .. }) && expected.note == ReplyNote::Plain;
+        let note = expected.note;
+        count("already reserved", note == ReplyNote::AlreadyReserved);
+        count("reservations full", note == ReplyNote::ReservationsFull);
+        count("already closed", note == ReplyNote::AlreadyClosed);
+        count("expired", note == ReplyNote::ReservationExpired);
+        let settled = matches!(op, Op::SettleReserved { .. }) && note == ReplyNote::Plain;
         count("reservation settled", settled);
-        count("not held", expected.note == ReplyNote::LeaseNotHeld);
-        steps_planned.push(ExpectedStep {
+        count("not held", note == ReplyNote::LeaseNotHeld);
+        planned.push(ExpectedStep {
             limit: first_limit(limit),
             key: key.to_be_bytes(),
             op,
@@ -158,7 +151,7 @@ fn plan(
             expected,
         });
     }
-    (retention, steps_planned)
+    (retention, planned)
 }
 
 /// Runs a trace in one pipeline. The error tells where the scripts deviate.
@@ -166,10 +159,10 @@ pub(crate) fn run(
     connection: &mut Connection,
     digests: &[String; 7],
     retention: ReservationRetention,
-    steps_planned: &[ExpectedStep],
+    planned: &[ExpectedStep],
 ) -> Result<(), String> {
     let mut pipe = redis::pipe();
-    for step in steps_planned {
+    for step in planned {
         let check = QuotaCheck {
             key: StoreKey::new(&step.key).unwrap(),
             limit: &step.limit,
@@ -186,7 +179,7 @@ pub(crate) fn run(
         }
     }
     let replies: Vec<Vec<i64>> = pipe.query(connection).map_err(|error| error.to_string())?;
-    for (position, (step, reply)) in steps_planned.iter().zip(&replies).enumerate() {
+    for (position, (step, reply)) in planned.iter().zip(&replies).enumerate() {
         let check = QuotaCheck {
             key: StoreKey::new(&step.key).unwrap(),
             limit: &step.limit,
@@ -200,15 +193,13 @@ pub(crate) fn run(
                 step.op,
                 step.limit.limit,
                 step.expected,
-                steps_planned[..position]
-                    .iter()
-                    .zip(&replies)
-                    .rev()
-                    .take(3)
-                    .fold(String::new(), |all, (step, reply)| format!(
+                planned[..position].iter().zip(&replies).rev().take(3).fold(
+                    String::new(),
+                    |all, (step, reply)| format!(
                         "{all}\n  {:?}: {:?} on {:?} -> {:?} {reply:?}",
                         step.now, step.op, step.limit.limit, step.expected
-                    ))
+                    )
+                )
             )
         };
         let decided = decode(&[check], reply, &mut answer)
@@ -228,8 +219,8 @@ fn compare(kind: ServerProgram, family: Family, steps: usize, must_occur: &[&str
     let mut coverage = Coverage::new();
     for seed in 0..(steps / STEPS_PER_TRACE) as u64 {
         let mut rng = TestRng::new(seed + 1);
-        let (retention, steps_planned) = plan(&mut rng, family, seed, &mut coverage);
-        if let Err(error) = run(&mut connection, &digests, retention, &steps_planned) {
+        let (retention, planned) = plan(&mut rng, family, seed, &mut coverage);
+        if let Err(error) = run(&mut connection, &digests, retention, &planned) {
             panic!("{kind:?} {family:?} seed {seed}: {error}");
         }
     }
@@ -251,7 +242,7 @@ const CLOCK: [&str; 6] = [
 const CHARGES: [&str; 10] = [
     "settled upwards",
     "rate does not divide",
-    "given back",
+    "refunded",
     "overdraft",
     "beyond 2^53",
     "already reserved",
@@ -360,9 +351,9 @@ fn traces_that_catch(family: Family, right: &str, wrong: &str) -> u64 {
     let mut traces_that_catch = 0;
     for seed in 0..20 {
         let mut rng = TestRng::new(seed + 1);
-        let (retention, steps_planned) = plan(&mut rng, family, seed, &mut Coverage::new());
+        let (retention, planned) = plan(&mut rng, family, seed, &mut Coverage::new());
         traces_that_catch +=
-            u64::from(run(&mut connection, &digests, retention, &steps_planned).is_err());
+            u64::from(run(&mut connection, &digests, retention, &planned).is_err());
     }
     traces_that_catch
 }

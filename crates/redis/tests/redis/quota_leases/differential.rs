@@ -29,7 +29,7 @@ struct ExpectedGrant {
     key: [u8; 8],
     reports: Vec<LeaseReport>,
     spend: u64,
-    want: Option<LeaseSpec>,
+    lease: Option<LeaseSpec>,
     now: Timestamp,
     expected: LeaseGrant,
 }
@@ -39,7 +39,7 @@ impl ExpectedGrant {
         LeaseRequest {
             reports: &self.reports,
             direct_cost: self.spend,
-            lease: self.want,
+            lease: self.lease,
         }
     }
 }
@@ -70,6 +70,18 @@ fn reports(rng: &mut TestRng, most: u64, span: u64, ids: u64) -> Vec<LeaseReport
     (0..count).map(|_| one()).collect()
 }
 
+fn lease_spec(rng: &mut TestRng, most: u64, span: u64, ids: u64) -> LeaseSpec {
+    LeaseSpec {
+        id: QuotaLeaseId(u128::from(rng.below(ids))),
+        min_units: rng.one_of(&[0, 1, 1, 2, most / 2]),
+        max_units: trace::cost(rng, most),
+        duration: Nanos::from_nanos(match rng.below(10) {
+            0 => rng.wide(),
+            _ => rng.below(span.saturating_mul(6).max(1)),
+        }),
+    }
+}
+
 /// Plans a trace on one key by asking core, and counts its events.
 fn plan(rng: &mut TestRng, key: u64, coverage: &mut Coverage) -> Vec<ExpectedGrant> {
     let mut count = |what, is_so: bool| *coverage.entry(what).or_default() += u64::from(is_so);
@@ -92,28 +104,20 @@ fn plan(rng: &mut TestRng, key: u64, coverage: &mut Coverage) -> Vec<ExpectedGra
             true => trace::cost(rng, most),
             false => 0,
         };
-        let want = rng.chance(60).then(|| LeaseSpec {
-            id: QuotaLeaseId(u128::from(rng.below(ids))),
-            min_units: rng.one_of(&[0, 1, 1, 2, most / 2]),
-            max_units: trace::cost(rng, most),
-            duration: Nanos::from_nanos(match rng.below(10) {
-                0 => rng.wide(),
-                _ => rng.below(span.saturating_mul(6).max(1)),
-            }),
-        });
+        let lease = rng.chance(60).then(|| lease_spec(rng, most, span, ids));
         let request = LeaseRequest {
             reports: &reports,
             direct_cost: spend,
-            lease: want,
+            lease,
         };
         let before = leased_bucket.clone();
         let expected = leased_bucket.handle(&bucket, now, &request);
-        let is_leased = |id: QuotaLeaseId| before.leases().iter().any(|loan| loan.id == id);
+        let is_leased = |id: QuotaLeaseId| before.leases().iter().any(|granted| granted.id == id);
         count("clock back", step == ClockStep::Back);
         count("clock anywhere", step == ClockStep::Anywhere);
         count("leased", expected.units > 0);
-        let is_asked_again = want.is_some_and(|want| is_leased(want.id)) && expected.units > 0;
-        count("asked again", is_asked_again);
+        let is_repeated = lease.is_some_and(|lease| is_leased(lease.id)) && expected.units > 0;
+        count("repeated", is_repeated);
         count("nothing leased", !expected.retry_after.is_zero());
         count(
             "reported",
@@ -121,14 +125,17 @@ fn plan(rng: &mut TestRng, key: u64, coverage: &mut Coverage) -> Vec<ExpectedGra
         );
         let is_expired = |expires: Timestamp| expires <= now;
         count(
-            "written off",
-            before.leases().iter().any(|loan| is_expired(loan.expires)),
+            "expired",
+            before
+                .leases()
+                .iter()
+                .any(|granted| is_expired(granted.expires)),
         );
-        let is_ahead = before.leases().iter().any(|loan| loan.granted_at > now);
-        count(
-            "granted ahead of now",
-            is_ahead && before.leases().len() > 1,
-        );
+        let is_ahead = before
+            .leases()
+            .iter()
+            .any(|granted| granted.granted_at > now);
+        count("granted after now", is_ahead && before.leases().len() > 1);
         count(
             "denied",
             matches!(expected.direct_outcome, Outcome::Deny { .. }),
@@ -141,7 +148,7 @@ fn plan(rng: &mut TestRng, key: u64, coverage: &mut Coverage) -> Vec<ExpectedGra
             key: key.to_be_bytes(),
             reports,
             spend,
-            want,
+            lease,
             now,
             expected,
         });
@@ -196,11 +203,11 @@ const MUST_OCCUR: [&str; 14] = [
     "clock back",
     "clock anywhere",
     "leased",
-    "asked again",
+    "repeated",
     "nothing leased",
     "reported",
-    "written off",
-    "granted ahead of now",
+    "expired",
+    "granted after now",
     "denied",
     "never",
     "blocks",
@@ -284,14 +291,14 @@ fn the_number_of_leases_of_one_key_is_bounded() {
     let (mut leased_bucket, now) = (LeasedBucket::default(), Timestamp::from_secs(1_700_000_000));
     let grants: Vec<ExpectedGrant> = (0..=MAX_QUOTA_LEASES as u128)
         .map(|id| {
-            let want = Some(LeaseSpec {
+            let lease = Some(LeaseSpec {
                 id: QuotaLeaseId(id),
                 min_units: 1,
                 max_units: 1,
                 duration: Nanos::MINUTE,
             });
             let request = LeaseRequest {
-                lease: want,
+                lease,
                 ..LeaseRequest::default()
             };
             ExpectedGrant {
@@ -299,7 +306,7 @@ fn the_number_of_leases_of_one_key_is_bounded() {
                 key: [7; 8],
                 reports: Vec::new(),
                 spend: 0,
-                want,
+                lease,
                 now,
                 expected: leased_bucket.handle(&bucket, now, &request),
             }
