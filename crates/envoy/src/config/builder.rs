@@ -1,4 +1,4 @@
-//! What files say becomes a policy: the rules that hold across fields, descriptors and files are checked here.
+//! Builds a policy from parsed files, and checks the rules that span fields, descriptors and files.
 //!
 //! Must not know: YAML.
 
@@ -13,25 +13,25 @@ use super::rule::{EnvoyRule, RuleLevel, RuleQuota, RuleStateIndex};
 use super::window_unit::WindowUnit;
 use super::{EnvoyPolicy, MAX_RULES};
 
-/// A policy in the making.
+/// A policy that is being built.
 pub(super) struct EnvoyPolicyBuilder {
     policy: EnvoyPolicy,
-    /// Which file and line each domain was first seen in.
+    /// The file and line of each domain's first definition.
     domains: HashMap<Box<str>, (Box<str>, u32)>,
-    /// Where each node stands, by its number.
+    /// The file and line of each node, by its id.
     node_locations: HashMap<u32, (Box<str>, u32)>,
     name_ids: HashMap<Box<str>, u32>,
     states: HashMap<Box<str>, RuleStateIndex>,
     merge_domains: bool,
 }
 
-/// The file that is being added.
+/// The file that is being added, and its problems.
 struct FileContext<'a> {
     file: &'a str,
     problems: &'a mut Vec<Diagnostic>,
 }
 
-/// Where in the tree something is being added.
+/// The tree node below which descriptors are added.
 struct ParentNode<'a> {
     node: u32,
     name: &'a str,
@@ -44,7 +44,7 @@ impl EnvoyPolicyBuilder {
             policy: EnvoyPolicy {
                 tree: DescriptorTree::default(),
                 rules: Vec::new(),
-                // Limits that come with descriptors of no rule are counted by unit; these come first.
+                // Overrides of descriptors without a rule are counted by unit. Their identities come first.
                 identities: WindowUnit::ALL
                     .map(|unit| format!("override/{}", unit.name()).into())
                     .into(),
@@ -61,7 +61,7 @@ impl EnvoyPolicyBuilder {
         self.policy
     }
 
-    /// Adds a file, and says what is wrong with it.
+    /// Adds a file and collects its problems.
     pub(super) fn add(&mut self, name: &str, file: ConfigFile, problems: &mut Vec<Diagnostic>) {
         let domain = &file.domain;
         let mut adding = FileContext {
@@ -146,7 +146,7 @@ impl EnvoyPolicyBuilder {
                 node
             }
             Err(known) => {
-                // An empty key has been reported, and a second one is no duplicate of it.
+                // An empty key was already reported; a second one is not a duplicate.
                 if !one.key.value.is_empty() {
                     let first = self.node_locations.get(&known);
                     let help = first.map(|(file, line)| {
@@ -262,8 +262,8 @@ impl EnvoyPolicyBuilder {
         }
     }
 
-    /// The state of an identity. Names are joined by dots, so two rules may have the same; their counters' keys still
-    /// differ, because these tell domains and entries apart.
+    /// The state index of an identity. Names are joined by dots, so two rules may have the same identity. Their counter keys
+    /// still differ, because these keep domains and entries apart.
     fn state(&mut self, identity: Box<str>) -> RuleStateIndex {
         if let Some(state) = self.states.get(&identity) {
             return *state;
@@ -274,7 +274,7 @@ impl EnvoyPolicyBuilder {
         state
     }
 
-    /// A number for a limit's name, so that requests compare numbers.
+    /// The id of a limit's name, so that requests compare numbers instead of names.
     fn name_id(&mut self, name: &str) -> u32 {
         let next = u32::try_from(self.name_ids.len()).unwrap_or(u32::MAX);
         *self.name_ids.entry(name.into()).or_insert(next)

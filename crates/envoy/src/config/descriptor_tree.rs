@@ -1,8 +1,8 @@
-//! The tree of descriptors, and the way of a request's entries through it.
+//! The tree of descriptors, and the path of a request's entries through it.
 //!
-//! One level for each entry: first a node that reads exactly `key_value`, then the patterns of that level in the order
-//! of the file, then a node for the key alone. There is no way back: a node that was taken is kept even if nothing below it
-//! fits. Walking allocates nothing. Must not know: files, counters, what rules say.
+//! There is one level for each entry. A level first tries the node with exactly `key_value`, then its patterns in the order of
+//! the file, then the node with only the key. The search never backtracks, even if nothing below the chosen node matches.
+//! Walking allocates nothing. Must not know: files, counters, rules.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use super::pattern::{JoinedEntry, Pattern};
 use super::pattern_index::PatternIndex;
 use super::request::{DescriptorEntry, MAX_ENTRIES};
 
-/// All domains.
+/// The descriptor trees of all domains.
 #[derive(Debug, Default)]
 pub(super) struct DescriptorTree {
     nodes: Vec<DescriptorNode>,
-    /// Nodes by their parent and the hash of what they read.
+    /// Nodes by their parent and the hash of their text.
     index: HashMap<(u32, u64), u32>,
     domains: HashMap<Box<str>, u32>,
 }
 
-/// One node.
+/// A node of the tree.
 #[derive(Debug, Default)]
 struct DescriptorNode {
     text: Box<str>,
-    /// A node with the same parent and the same hash.
+    /// Another node with the same parent and hash.
     next_with_same_hash: Option<u32>,
     patterns: PatternIndex,
     has_children: bool,
@@ -31,36 +31,36 @@ struct DescriptorNode {
     traits: NodeOptions,
 }
 
-/// What a node says besides its limit.
+/// Options of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeOptions {
-    /// `share_threshold`: all values that match its pattern count together.
+    /// `share_threshold`: all values that match its pattern share a counter.
     pub(super) shared: bool,
     /// `value_to_metric`
     pub(super) value_to_metric: bool,
 }
 
-/// The way that entries took, node by node.
+/// The path of a request's entries: the node of each entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DescriptorPath {
     nodes: [u32; MAX_ENTRIES],
-    /// Which entries matched by a pattern; one bit each.
+    /// The entries that matched a pattern; one bit each.
     by_pattern: u16,
-    /// Which entries matched by the key alone.
+    /// The entries that matched by their key only.
     by_key: u16,
-    /// Which entries count together with all others that match their pattern.
+    /// The entries that are counted by their pattern.
     shared: u16,
 }
 
 impl DescriptorPath {
-    /// Whether any entry counts by its pattern.
+    /// Whether any entry is counted by its pattern.
     pub(super) const fn is_shared(&self) -> bool {
         self.shared != 0
     }
 }
 
 impl DescriptorTree {
-    /// The names of all domains, in no order.
+    /// The names of all domains, unordered.
     pub(super) fn domains(&self) -> impl Iterator<Item = &str> {
         self.domains.keys().map(|name| &**name)
     }
@@ -70,14 +70,14 @@ impl DescriptorTree {
         self.domains.get(name).copied()
     }
 
-    /// A new domain's root. An old one of the same name is no longer found.
+    /// Adds a domain and returns its root. It replaces a domain of the same name.
     pub(super) fn add_domain(&mut self, name: &str) -> u32 {
         let root = self.push(DescriptorNode::default());
         self.domains.insert(name.into(), root);
         root
     }
 
-    /// Adds a node below another, unless there is one that reads the same: then says which.
+    /// Adds a node below another. The error is the existing node with the same text.
     pub(super) fn add(
         &mut self,
         parent: u32,
@@ -105,14 +105,14 @@ impl DescriptorTree {
         Ok(node)
     }
 
-    /// Gives a node its rule.
+    /// Sets the rule of a node.
     pub(super) fn set_rule(&mut self, node: u32, rule: u32) {
         if let Some(node) = self.node_mut(node) {
             node.rule = Some(rule);
         }
     }
 
-    /// The rule that applies to a list of entries, and the way there. It applies only where the entries end.
+    /// The rule that applies to the entries, and their path. The rule must be at the node of the last entry.
     pub(super) fn find(
         &self,
         domain: u32,
@@ -145,7 +145,7 @@ impl DescriptorTree {
         Some((rule, way))
     }
 
-    /// What counts as an entry's value: its pattern where the pattern's threshold is shared, else the value itself.
+    /// The text by which an entry's value is counted: the pattern if its threshold is shared, else the value.
     pub(super) fn counted_value<'a>(
         &'a self,
         way: &DescriptorPath,
@@ -161,7 +161,7 @@ impl DescriptorTree {
         }
     }
 
-    /// What stands for an entry's value in the name of its rule's metric.
+    /// The text of an entry's value in the metric's name.
     pub(super) fn metric_value<'a>(
         &'a self,
         way: &DescriptorPath,
@@ -187,7 +187,7 @@ impl DescriptorTree {
         }
     }
 
-    /// The part of a node's pattern that stands for the value.
+    /// The value part of a node's pattern.
     fn value_pattern<'a>(
         &'a self,
         way: &DescriptorPath,
@@ -215,7 +215,7 @@ impl DescriptorTree {
     }
 
     fn push(&mut self, node: DescriptorNode) -> u32 {
-        // A file's size bounds the nodes far below this.
+        // The size of files bounds the number of nodes far below this.
         let id = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         self.nodes.push(node);
         id

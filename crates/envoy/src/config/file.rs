@@ -1,8 +1,9 @@
-//! A tree of values becomes what the file says: a domain and its descriptors.
+//! Reads a YAML tree into a domain and its descriptors.
 //!
-//! The format has a closed list of names, and so has each level here. The reference knows only one list for all levels and
-//! silently ignores a name that stands on the wrong one, such as `shadow_mode` inside `rate_limit`, which then is enforced
-//! after all; that is refused here unless it is asked for. Must not know: whether what is said makes sense together.
+//! The format has a closed list of keys for each level. envoyproxy/ratelimit has one list for all levels and silently ignores a
+//! key on the wrong level: `shadow_mode` inside `rate_limit` has no effect, and the limit is enforced. This reader refuses such
+//! keys unless [`LoadOptions::ignore_misplaced`](super::LoadOptions::ignore_misplaced) is set. Must not know: whether values are
+//! consistent with each other.
 
 use tollgate_policy::source::{Diagnostic, Located, SourceLocation, SourceNode, SourceValue};
 
@@ -25,7 +26,7 @@ const DESCRIPTOR: &[&str] = &[
 const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 const REPLACED: &[&str] = &["name"];
 
-/// What a file says.
+/// A parsed file.
 #[derive(Debug)]
 pub(super) struct ConfigFile {
     pub(super) domain: Located<Box<str>>,
@@ -59,14 +60,14 @@ pub(super) struct RateLimit {
     pub(super) replaces: Vec<Located<Box<str>>>,
 }
 
-/// Reads files and collects what is wrong with them.
+/// Reads files and collects their problems.
 pub(super) struct FileReader<'a> {
     pub(super) problems: &'a mut Vec<Diagnostic>,
     pub(super) ignore_misplaced: bool,
 }
 
 impl FileReader<'_> {
-    /// What a whole file says.
+    /// Reads a whole file.
     pub(super) fn file(&mut self, root: &SourceNode) -> ConfigFile {
         let fields = self.fields(root, "a file", ROOT);
         ConfigFile {
@@ -132,7 +133,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// The fields of a map that belong there.
+    /// The fields of a map, without unexpected keys.
     fn fields<'n>(
         &mut self,
         node: &'n SourceNode,
@@ -153,7 +154,7 @@ impl FileReader<'_> {
             if !here.contains(&name) {
                 self.report_unexpected_key(&entry.name, what, here);
             } else {
-                // A name that is given twice is reported for the whole file at once.
+                // Duplicate keys are reported elsewhere, for the whole file.
                 fields.0.push((name, &entry.value));
             }
         }

@@ -107,8 +107,11 @@ impl ReferenceEngine {
                 .or_default();
             self.charges += 1;
             if !(self.is_forgetful && self.charges.is_multiple_of(7)) {
-                let answer = charge.limit.decide(state, now, charge.op).unwrap();
-                answer.next.into_iter().for_each(|next| state.apply(next));
+                let transition = charge.limit.decide(state, now, charge.op).unwrap();
+                transition
+                    .next
+                    .into_iter()
+                    .for_each(|next| state.apply(next));
             }
             statuses.push(charge.limit.status(state, now));
         }

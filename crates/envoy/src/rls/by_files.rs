@@ -1,6 +1,6 @@
-//! RLS by files of envoyproxy/ratelimit: every descriptor is charged on its own, and what is denied is counted too.
+//! RLS by files of envoyproxy/ratelimit: every descriptor is charged on its own, and denied requests are charged too.
 //!
-//! Must not know: policies of ours, protobuf.
+//! Must not know: Tollgate's policies, protobuf.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_http::{HeaderFields, RateLimitItem};
@@ -53,8 +53,8 @@ impl<C: Clock> EnvoyService<C> {
     ) -> T {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
         let answered = decided.reply.statuses();
-        for (place, status) in statuses.iter_mut().zip(answered) {
-            *place = rls_status(status);
+        for (slot, status) in statuses.iter_mut().zip(answered) {
+            *slot = rls_status(status);
         }
         let statuses = statuses.get(..answered.len()).unwrap_or_default();
         let rules = decided.plan.policy().rules().len();
@@ -76,7 +76,7 @@ impl<C: Clock> EnvoyService<C> {
         })
     }
 
-    /// The header fields: every rule that is enforced, and when to come back. There are at most `N` descriptors.
+    /// Renders the header fields of every enforced rule, and `Retry-After`. There are at most `N` descriptors.
     fn render_rules<const N: usize>(
         &self,
         decided: &EnvoyVerdict<'_>,
@@ -84,7 +84,7 @@ impl<C: Clock> EnvoyService<C> {
         fields: &mut HeaderFields,
     ) {
         let is_over = decided.reply.overall == RlsCode::OverLimit;
-        let mut standings: [Option<RateLimitItem<'_>>; N] = [None; N];
+        let mut items: [Option<RateLimitItem<'_>>; N] = [None; N];
         let mut count = 0;
         let mut longest = Nanos::ZERO;
         for (index, status) in decided.reply.statuses().iter().enumerate() {
@@ -107,7 +107,7 @@ impl<C: Clock> EnvoyService<C> {
             } else {
                 Outcome::Allow
             };
-            let standing = RateLimitItem::new(
+            let item = RateLimitItem::new(
                 policy,
                 outcome,
                 &tollgate_core::QuotaStatus {
@@ -116,8 +116,8 @@ impl<C: Clock> EnvoyService<C> {
                     reset_after: until_reset,
                 },
             );
-            if let Some(place) = standings.get_mut(count) {
-                *place = Some(standing);
+            if let Some(slot) = items.get_mut(count) {
+                *slot = Some(item);
                 count += 1;
             }
         }
@@ -128,20 +128,20 @@ impl<C: Clock> EnvoyService<C> {
         } else {
             Outcome::Allow
         };
-        let mut there = standings.into_iter().flatten();
+        let mut there = items.into_iter().flatten();
         let Some(first) = there.next() else {
             return self.render(outcome, &[], fields);
         };
         let mut list = [first; N];
-        for (place, standing) in list.iter_mut().skip(1).zip(there) {
-            *place = standing;
+        for (slot, item) in list.iter_mut().skip(1).zip(there) {
+            *slot = item;
         }
         let list = list.get(..count).unwrap_or_default();
         self.render(outcome, list, fields);
     }
 }
 
-/// One status as it is sent.
+/// The status of a descriptor in the response.
 pub(super) fn rls_status<'a>(status: &DescriptorStatus<'a>) -> RlsStatus<'a> {
     RlsStatus {
         code: status.code,

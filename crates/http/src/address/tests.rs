@@ -47,8 +47,12 @@ type Case = (
 
 fn check(clients: &ClientAddressResolver, cases: &[Case]) {
     for (peer, lines, expected, found) in cases {
-        let answer = find(clients, peer, lines);
-        assert_eq!(answer, ((*expected).to_owned(), *found), "{peer} {lines:?}");
+        let resolved = find(clients, peer, lines);
+        assert_eq!(
+            resolved,
+            ((*expected).to_owned(), *found),
+            "{peer} {lines:?}"
+        );
     }
 }
 
@@ -157,11 +161,11 @@ fn s_33_x_forwarded_for_behind_trusted_networks() {
     assert_eq!(clients.field(), Some("x-forwarded-for"));
     check(&clients, LISTS);
     for text in NO_HOPS {
-        let answer = find(&clients, "10.0.0.1", &[text]);
-        assert_eq!(answer, ("10.0.0.1".to_owned(), Fallback), "{text:?}");
+        let resolved = find(&clients, "10.0.0.1", &[text]);
+        assert_eq!(resolved, ("10.0.0.1".to_owned(), Fallback), "{text:?}");
         let behind = format!("6.6.6.6, {text}, 10.0.0.2");
-        let answer = find(&clients, "10.0.0.1", &[&behind]);
-        assert_eq!(answer, ("10.0.0.1".to_owned(), Fallback), "{behind:?}");
+        let resolved = find(&clients, "10.0.0.1", &[&behind]);
+        assert_eq!(resolved, ("10.0.0.1".to_owned(), Fallback), "{behind:?}");
     }
 }
 
@@ -334,8 +338,8 @@ fn s_33_forwarded_is_read_from_the_right() {
     assert_eq!(clients.field(), Some("forwarded"));
     check(&clients, FORWARDED);
     for text in NO_FORS {
-        let answer = find(&clients, "10.0.0.1", &[text]);
-        assert_eq!(answer, ("10.0.0.1".to_owned(), Fallback), "{text:?}");
+        let resolved = find(&clients, "10.0.0.1", &[text]);
+        assert_eq!(resolved, ("10.0.0.1".to_owned(), Fallback), "{text:?}");
     }
 }
 

@@ -24,24 +24,24 @@ fn the_allocator_counts() {
 #[test]
 fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
     let sample = Sample::new();
-    let standings = sample.refused();
-    let standings = [
-        standings[0],
-        standings[1],
+    let items = sample.refused();
+    let items = [
+        items[0],
+        items[1],
         sample.upload(),
-        standings[0].with_quota(7, Nanos::HOUR),
+        items[0].with_quota(7, Nanos::HOUR),
     ];
-    let mut words = HeaderFields::new();
+    let mut fields = HeaderFields::new();
     let mut body = Vec::new();
     let mut round = || {
         for dialect in Dialect::ALL {
-            let answer = RateLimitStatus::new(denied(7), &standings).with_now(NOW);
-            let answer = answer.with_jitter(Jitter::new(Nanos::MINUTE, 3));
-            answer.write(Dialects::from(dialect), &mut words);
+            let rate_limit = RateLimitStatus::new(denied(7), &items).with_now(NOW);
+            let rate_limit = rate_limit.with_jitter(Jitter::new(Nanos::MINUTE, 3));
+            rate_limit.write(Dialects::from(dialect), &mut fields);
             body.clear();
-            answer.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
+            rate_limit.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
         }
-        words.len() + body.len()
+        fields.len() + body.len()
     };
     assert!(
         calls(|| assert!(round() > 0)) > 0,

@@ -20,9 +20,9 @@ fn blocks<'p>(page: &'p str, title: &str) -> Vec<&'p str> {
 }
 
 /// The fields as people write them.
-fn shown(answer: &RateLimitStatus<'_>, dialect: Dialect) -> String {
+fn shown(rate_limit: &RateLimitStatus<'_>, dialect: Dialect) -> String {
     let mut text = String::from("http\n");
-    for line in lines(answer, dialect.name()) {
+    for line in lines(rate_limit, dialect.name()) {
         let (name, value) = line.split_once(": ").unwrap();
         let name = match name {
             "ratelimit" => "RateLimit".to_owned(),

@@ -16,9 +16,9 @@ fn read(problem: &ProblemDetails) -> Value {
     serde_json::from_str(&problem.to_json()).unwrap()
 }
 
-fn written(answer: &RateLimitStatus<'_>, cause: ProblemType) -> Value {
+fn written(rate_limit: &RateLimitStatus<'_>, cause: ProblemType) -> Value {
     let mut out = Vec::new();
-    answer.write_problem(cause, cause.status(), &mut out);
+    rate_limit.write_problem(cause, cause.status(), &mut out);
     serde_json::from_slice(&out).unwrap()
 }
 
@@ -29,12 +29,12 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
     let exact = Outcome::Deny {
         retry_after: Nanos::from_nanos(1_500_000_001),
     };
-    let standings = [
+    let items = [
         RateLimitItem::new(&day, exact, &nothing).with_cost(3),
         RateLimitItem::new(&hour, denied(700), &nothing),
         RateLimitItem::new(&minute, Outcome::Allow, &status(1, Nanos::SECOND)),
     ];
-    let answer = RateLimitStatus::new(exact, &standings);
+    let rate_limit = RateLimitStatus::new(exact, &items);
     let expected = json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Quota Exceeded",
@@ -43,10 +43,10 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
         "violated-policies": ["day", "hour"],
         "retry-after-ms": 1501,
     });
-    assert_eq!(written(&answer, ProblemType::QuotaExceeded), expected);
+    assert_eq!(written(&rate_limit, ProblemType::QuotaExceeded), expected);
     // Whoever reads milliseconds is spread out as well.
     let jitter = Jitter::new(Nanos::MINUTE, 1);
-    let later = written(&answer.with_jitter(jitter), ProblemType::QuotaExceeded);
+    let later = written(&rate_limit.with_jitter(jitter), ProblemType::QuotaExceeded);
     assert!(later["retry-after-ms"].as_u64().unwrap() > 1_501);
 }
 
@@ -89,14 +89,14 @@ fn every_cause_has_the_type_title_and_status_of_the_draft() {
 fn a_limits_own_message_is_the_detail_whatever_it_contains() {
     let message = "Slow down, \"friend\" \\ \u{1}\n\t é 日本 😀 </script>";
     let talking = policy("talking").with_message(message);
-    let standings = [RateLimitItem::new(
+    let items = [RateLimitItem::new(
         &talking,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
-    let answer = RateLimitStatus::new(denied(5), &standings);
+    let rate_limit = RateLimitStatus::new(denied(5), &items);
     let mut out = b"HTTP".to_vec();
-    answer.write_problem(ProblemType::QuotaExceeded, 403, &mut out);
+    rate_limit.write_problem(ProblemType::QuotaExceeded, 403, &mut out);
     assert!(
         out.starts_with(b"HTTP{"),
         "it is written behind what is there"
@@ -108,13 +108,13 @@ fn a_limits_own_message_is_the_detail_whatever_it_contains() {
     );
 
     let endless = policy("endless").with_message(&"é".repeat(100_000));
-    let standings = [RateLimitItem::new(
+    let items = [RateLimitItem::new(
         &endless,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
     let body = written(
-        &RateLimitStatus::new(denied(5), &standings),
+        &RateLimitStatus::new(denied(5), &items),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(body["detail"].as_str().unwrap().chars().count(), 1_024);
@@ -123,17 +123,17 @@ fn a_limits_own_message_is_the_detail_whatever_it_contains() {
 #[test]
 fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
     let demo = policy("demo");
-    let standing = RateLimitItem::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
+    let item = RateLimitItem::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
     let text = "a cost of 21 is above 20, the most that the limit \"demo\" ever admits at once; waiting does not help";
     let body = written(
-        &RateLimitStatus::new(Outcome::Never, &[standing.with_cost(21)]),
+        &RateLimitStatus::new(Outcome::Never, &[item.with_cost(21)]),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(body["detail"], text);
     assert_eq!(body.get("retry-after-ms"), None);
     assert_eq!(body["violated-policies"], json!(["demo"]));
     let closed = written(
-        &RateLimitStatus::new(Outcome::Never, &[standing]),
+        &RateLimitStatus::new(Outcome::Never, &[item]),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(
@@ -146,13 +146,13 @@ fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
 fn names_and_details_are_escaped() {
     let name = r#"a"b\c"#;
     let named = policy(name);
-    let standings = [RateLimitItem::new(
+    let items = [RateLimitItem::new(
         &named,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
     let body = written(
-        &RateLimitStatus::new(denied(5), &standings),
+        &RateLimitStatus::new(denied(5), &items),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(body["violated-policies"], json!([name]));
@@ -166,11 +166,11 @@ fn names_and_details_are_escaped() {
 #[test]
 fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
     let sample = Sample::new();
-    let standings = sample.refused();
-    let answer = RateLimitStatus::new(denied(86_399_100), &standings);
-    let mut usual = written(&answer, ProblemType::QuotaExceeded);
+    let items = sample.refused();
+    let rate_limit = RateLimitStatus::new(denied(86_399_100), &items);
+    let mut usual = written(&rate_limit, ProblemType::QuotaExceeded);
     let mut out = Vec::new();
-    answer.write_problem_with_detail(
+    rate_limit.write_problem_with_detail(
         ProblemType::QuotaExceeded,
         429,
         "the \"day\" is over",

@@ -89,17 +89,17 @@ fn policies(given: &[LimitSample]) -> Vec<QuotaPolicy> {
     given.iter().map(policy).collect()
 }
 
-fn standings<'a>(given: &[LimitSample], policies: &'a [QuotaPolicy]) -> Vec<RateLimitItem<'a>> {
-    let standing = |(given, policy): (&LimitSample, &'a QuotaPolicy)| {
+fn items<'a>(given: &[LimitSample], policies: &'a [QuotaPolicy]) -> Vec<RateLimitItem<'a>> {
+    let item = |(given, policy): (&LimitSample, &'a QuotaPolicy)| {
         let status = status(given.remaining, given.reset_after);
-        let mut standing = RateLimitItem::new(policy, given.outcome, &status);
-        standing.next_unit_after = given.more_after;
-        standing.cost = given.cost;
+        let mut item = RateLimitItem::new(policy, given.outcome, &status);
+        item.next_unit_after = given.more_after;
+        item.cost = given.cost;
         let digest = |n: u64| PartitionKey::digest(&[9; 16], &n.to_be_bytes());
-        standing.partition = given.partition.map(digest);
-        standing
+        item.partition = given.partition.map(digest);
+        item
     };
-    given.iter().zip(policies).map(standing).collect()
+    given.iter().zip(policies).map(item).collect()
 }
 
 /// A list of names with parameters, read by an independent parser that also writes it in its one canonical form.
@@ -196,8 +196,8 @@ fn check_refusal(outcome: Outcome, retry: Option<u64>) -> Result<(), String> {
     }
 }
 
-fn retry_of(words: &HeaderFields) -> Option<u64> {
-    let value = str::from_utf8(words.get("retry-after")?).unwrap();
+fn retry_of(fields: &HeaderFields) -> Option<u64> {
+    let value = str::from_utf8(fields.get("retry-after")?).unwrap();
     Some(value.parse().unwrap())
 }
 
@@ -212,21 +212,21 @@ proptest! {
         (most, seed) in (span(), any::<u64>()),
     ) {
         let policies = policies(&given);
-        let standings = standings(&given, &policies);
-        let answer = RateLimitStatus::new(outcome, &standings).with_now(Timestamp::from_nanos(now));
+        let items = items(&given, &policies);
+        let rate_limit = RateLimitStatus::new(outcome, &items).with_now(Timestamp::from_nanos(now));
         for jitter in [Jitter::NONE, Jitter::new(most, seed)] {
-            let answer = answer.with_jitter(jitter);
-            let mut words = HeaderFields::new();
+            let rate_limit = rate_limit.with_jitter(jitter);
+            let mut fields = HeaderFields::new();
             for dialect in Dialect::ALL {
-                answer.write(Dialects::from(dialect), &mut words);
-                let retry = retry_of(&words);
+                rate_limit.write(Dialects::from(dialect), &mut fields);
+                let retry = retry_of(&fields);
                 prop_assert_eq!(check_refusal(outcome, retry), Ok(()));
-                prop_assert_eq!(words.get("cache-control").is_some(), !outcome.is_admitted());
-                for (name, value) in words.iter() {
+                prop_assert_eq!(fields.get("cache-control").is_some(), !outcome.is_admitted());
+                for (name, value) in fields.iter() {
                     prop_assert!(value.iter().all(|byte| (b' '..=b'~').contains(byte)), "{name}");
                     prop_assert!(!value.is_empty() && name.bytes().all(|b| !b.is_ascii_uppercase()));
                 }
-                let get = |name| words.get(name).unwrap_or_default();
+                let get = |name| fields.get(name).unwrap_or_default();
                 let (policy, limit) = (get("ratelimit-policy"), get("ratelimit"));
                 match dialect {
                     Dialect::Draft11 => {
@@ -272,9 +272,9 @@ proptest! {
         if let Some(message) = &message {
             policies = policies.into_iter().map(|policy| policy.with_message(message)).collect();
         }
-        let standings = standings(&given, &policies);
+        let items = items(&given, &policies);
         let mut out = Vec::new();
-        RateLimitStatus::new(outcome, &standings).write_problem(ProblemType::AbnormalUsage, 429, &mut out);
+        RateLimitStatus::new(outcome, &items).write_problem(ProblemType::AbnormalUsage, 429, &mut out);
         let body: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let refusing = given.iter().filter(|given| !given.outcome.is_admitted());
         let names: Vec<&str> = refusing.map(|given| given.name.as_str()).collect();

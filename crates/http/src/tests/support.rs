@@ -25,13 +25,13 @@ pub(super) const fn denied(millis: u64) -> Outcome {
     }
 }
 
-/// The header fields of an answer, a line each.
-pub(super) fn lines(answer: &RateLimitStatus<'_>, dialects: &str) -> Vec<String> {
+/// The header fields of an rate_limit, a line each.
+pub(super) fn lines(rate_limit: &RateLimitStatus<'_>, dialects: &str) -> Vec<String> {
     let dialects: Dialects = dialects.parse().unwrap();
-    let mut words = HeaderFields::new();
-    answer.write(dialects, &mut words);
+    let mut fields = HeaderFields::new();
+    rate_limit.write(dialects, &mut fields);
     let line = |(name, value): (&str, &[u8])| format!("{name}: {}", str::from_utf8(value).unwrap());
-    words.iter().map(line).collect()
+    fields.iter().map(line).collect()
 }
 
 /// The limits of `docs/headers.md`: by the minute and by the day, one in flight, one that counts bytes.

@@ -32,7 +32,7 @@ impl TestServer {
         Self::new(crate::config::load(&[("test.yaml", text)]).unwrap_or_else(|e| panic!("{e}")))
     }
 
-    /// Carries a request out, and hands the answer and its plan over.
+    /// Carries a request out, and hands the transition and its plan over.
     pub(super) fn decide<T>(
         &mut self,
         now: Timestamp,
@@ -51,8 +51,8 @@ impl TestServer {
             assert!(first, "a counter occurs twice in one round");
             let state = self.states.entry(counter).or_default();
             let op = (self.sabotage)(charge.op);
-            let answer = charge.limit.decide(state, now, op).unwrap();
-            if let Some(next) = answer.next {
+            let transition = charge.limit.decide(state, now, op).unwrap();
+            if let Some(next) = transition.next {
                 state.apply(next);
             }
             statuses.push(charge.limit.status(state, now));

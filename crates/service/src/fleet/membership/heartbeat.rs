@@ -1,8 +1,8 @@
-//! The task that talks to the register: it beats, tells and hears, and goes on whatever happens.
+//! The task that calls the register: it sends heartbeats, pushes and pulls changes, and survives failures and panics.
 //!
-//! While the register answers there is a beat every half second, and at once when an operator has said something here; while
-//! it does not, attempts are spread at random over up to two seconds, so that a fleet that lost its register together does
-//! not come back together. Must not know: how entries are put in force, what is told of the fleet.
+//! While the register answers, there is a heartbeat every half second, and one at once after an operator's change. While it
+//! does not, the task retries with full jitter of up to two seconds, so that the nodes of a fleet do not retry at the same
+//! time. Must not know: how changes are applied, how the fleet's state is reported.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU32;
@@ -23,23 +23,22 @@ use super::register_sync::RegisterSync;
 use super::view::FleetChanges;
 use super::{FleetSize, Membership};
 
-/// So many nodes beat at full pace.
+/// In larger fleets nodes send heartbeats less often.
 const MAX_NODES_AT_FULL_RATE: u32 = 64;
-/// How much more rarely nodes beat in the largest fleets: what operators say must still get round within two seconds.
+/// The largest factor for the heartbeat interval, so that changes still reach all nodes within two seconds.
 const MAX_SLOWDOWN: u32 = 3;
-/// For how many beats a node is believed to be there without being heard of.
+/// The number of heartbeats that a node may miss before it counts as gone.
 const TTL_BEATS: u32 = 6;
-/// The longest that one round may take, whatever the register does.
+/// The timeout of one round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest pause between two attempts while the register does not answer, and the shortest.
+/// The longest and the shortest pause between two attempts while the register does not answer.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest that saying goodbye may take.
+/// The timeout of leaving the fleet at shutdown.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Membership {
-    /// Takes part in the fleet until `shutdown` completes, and then says goodbye. A bug that ends the task is counted, and it
-    /// is started again.
+    /// Takes part in the fleet until `shutdown` completes, then leaves it. If the task panics, it is counted and restarted.
     pub async fn run(
         self: Arc<Self>,
         register: Arc<dyn Register>,
@@ -58,16 +57,16 @@ impl Membership {
             tokio::select! {
                 () = &mut shutdown => break,
                 _ended = only.join_next() => {
-                    // It never ends by itself.
+                    // The task never returns, so it has panicked.
                     self.panics.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!("the task that talks to the fleet's register died of a bug and is started again");
+                    tracing::error!("fleet membership task panicked, restarting it");
                     self.is_synced.send_replace(true);
                 }
             }
             tokio::time::sleep(random_below(MAX_BACKOFF).max(MIN_BACKOFF)).await;
         }
-        // Whoever does not hear it finds out by itself.
-        let _left = tokio::time::timeout(LEAVE_TIMEOUT, register.leave(self.id)).await;
+        // If this fails, the node's entry expires.
+        let _left_or_expires = tokio::time::timeout(LEAVE_TIMEOUT, register.leave(self.id)).await;
     }
 
     async fn run_rounds(&self, register: &dyn Register, node: &dyn LocalNode) {
@@ -110,7 +109,7 @@ impl Membership {
         }
     }
 
-    /// Tells, beats and hears.
+    /// Pushes changes, sends a heartbeat, and pulls changes.
     async fn round(
         &self,
         register: &dyn Register,
@@ -118,7 +117,7 @@ impl Membership {
         exchange: &mut RegisterSync<'_>,
         beat: &Heartbeat,
     ) -> Result<(), StoreError> {
-        // That something cannot be told is no reason not to beat.
+        // A failed push must not prevent the heartbeat.
         let told = exchange.push_changes(register, node).await;
         let roll = register.heartbeat(beat, self.heartbeat_ttl()).await?;
         let mark = roll.cursor;
@@ -130,7 +129,7 @@ impl Membership {
         exchange.pull_changes(register, node, mark).await
     }
 
-    /// One line when what operators say cannot be told although the register is there, and one when it can again.
+    /// Logs once when the register answers heartbeats but not pushes, and once when pushes succeed again.
     fn record_push_result(&self, told: Result<(), StoreError>) {
         let untold = told.err().map(|error| error.to_string());
         let before = self.state().set_push_error(untold.clone());
@@ -138,10 +137,10 @@ impl Membership {
             (None, Some(error)) => {
                 tracing::warn!(
                     error,
-                    "what operators said here holds on this node only, for now"
+                    "operator changes not pushed, they apply to this node only"
                 );
             }
-            (Some(_), None) => tracing::info!("all that operators said here was told"),
+            (Some(_), None) => tracing::info!("operator changes pushed"),
             _ => {}
         }
     }
@@ -157,7 +156,7 @@ impl Membership {
         }
     }
 
-    /// How long it is from beat to beat.
+    /// The time between two heartbeats.
     fn heartbeat_interval(&self) -> Duration {
         let nodes = self.state().nodes().map_or(1, NonZeroU32::get);
         let rarer = nodes
@@ -171,7 +170,7 @@ impl Membership {
         Nanos::from_nanos(u64::try_from(life.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Full jitter, so that nobody comes back together; and never at once.
+    /// The pause after so many failures: exponential backoff with full jitter, and never zero.
     fn back_off(&self, failed: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failed.min(8));
         let most = self.settings.heartbeat_interval.saturating_mul(doubled);
@@ -183,17 +182,15 @@ impl Membership {
         if !is_new {
             return;
         }
-        tracing::warn!(%error, "the fleet's register does not answer");
+        tracing::warn!(%error, "fleet register unavailable");
         if self.fleet_size() == FleetSize::Unknown {
-            tracing::warn!(
-                "nobody knows how many nodes there are: this one takes itself for the only one; set --fleet-nodes"
-            );
+            tracing::warn!("fleet size unknown, this node applies whole limits; set --fleet-nodes");
         }
     }
 
     fn log_changes(&self, news: &FleetChanges) {
         if news.has_recovered {
-            tracing::info!("the fleet's register answers");
+            tracing::info!("fleet register available");
         }
         if let Some(nodes) = news.nodes {
             tracing::info!(nodes, fleet = %self.settings.fleet, "fleet size changed");
@@ -202,20 +199,20 @@ impl Membership {
             match (what, turned) {
                 (Mismatch::Secret, AlarmChange::Raised) => tracing::error!(
                     nodes,
-                    "other nodes have another fleet.secret: every limit is counted several times, each to the whole"
+                    "fleet secret differs on other nodes, each group of nodes counts separately up to the whole limit"
                 ),
                 (Mismatch::Policy, AlarmChange::Raised) => {
-                    tracing::warn!(nodes, "other nodes have another policy in force");
+                    tracing::warn!(nodes, "policy differs on other nodes");
                 }
                 (what, AlarmChange::Cleared) => {
-                    tracing::info!(what = what.name(), "all nodes have the same again");
+                    tracing::info!(what = what.name(), "mismatch between nodes resolved");
                 }
             }
         }
     }
 }
 
-/// Counts per second, by what was counted last time.
+/// Computes rates per second from the totals of two rounds.
 #[derive(Debug, Default)]
 struct LoadMeter(Option<(NodeTotals, Instant)>);
 
@@ -237,7 +234,7 @@ impl LoadMeter {
     }
 }
 
-/// Somewhere between nothing and this, differently each time.
+/// A random duration below `most`.
 fn random_below(most: Duration) -> Duration {
     // A fresh hasher is keyed by the operating system's randomness.
     let random = RandomState::new().hash_one(0_u8);
@@ -245,7 +242,7 @@ fn random_below(most: Duration) -> Duration {
     Duration::from_nanos(random.checked_rem(most).unwrap_or(0))
 }
 
-/// About as long as this, differently each time: nodes that were started together do not beat together.
+/// The interval with up to 10 % of jitter, so that nodes that started together do not beat together.
 fn jitter_around(pace: Duration) -> Duration {
     let tenth = pace / 10;
     pace.saturating_sub(tenth)
