@@ -273,14 +273,14 @@ impl<C: Clock + 'static> LocalNode for EnvoyService<C> {
         self.service.resend_changes(lost_after);
     }
 
-    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome {
-        let adopted = self.service.apply_snapshot(said);
+    fn apply_snapshot(&self, snapshot: &RegisterSnapshot) -> SyncOutcome {
+        let outcome = self.service.apply_snapshot(snapshot);
         if self.by_files {
             // If files decide, the policy has no limits, so only the switch for all matters.
             let everything = self.service.engine().control().global_switch();
             self.set_shadow(everything.halt.is_some());
         }
-        adopted
+        outcome
     }
 
     fn pending_counts(&self) -> (usize, u64) {

@@ -10,7 +10,7 @@ use crate::json::push_string;
 use crate::rate_limit_status::RateLimitStatus;
 use crate::text::push_integer;
 
-/// The media type of [`Problem::to_json`] and [`Answer::write_problem`].
+/// The media type of [`ProblemDetails::to_json`] and [`RateLimitStatus::write_problem`].
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
 /// Why a request is refused: the problem types that the RateLimit draft registers (section 5).
@@ -108,7 +108,7 @@ impl RateLimitStatus<'_> {
 /// ```
 /// use tollgate_http::ProblemDetails;
 ///
-/// let problem = ProblemDetails::plain(404, "Not Found", "there is nothing at /nowhere");
+/// let problem = ProblemDetails::new(404, "Not Found", "there is nothing at /nowhere");
 /// assert_eq!(
 ///     problem.to_json(),
 ///     r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"there is nothing at /nowhere"}"#,
@@ -204,12 +204,12 @@ impl ProblemMembers {
         push_integer(out, self.status.into());
         out.extend_from_slice(b",\"detail\":");
         push_string(out, detail);
-        let mut lead: &[u8] = b",\"violated-policies\":[";
+        let mut separator: &[u8] = b",\"violated-policies\":[";
         let mut any = false;
         for name in violated {
-            out.extend_from_slice(lead);
+            out.extend_from_slice(separator);
             push_string(out, name);
-            lead = b",";
+            separator = b",";
             any = true;
         }
         if any {

@@ -96,7 +96,7 @@ impl QuotaPolicy {
     /// A policy of at most `quota` concurrent requests. It has no window and no reset.
     ///
     /// # Errors
-    /// As [`Policy::new`].
+    /// As [`QuotaPolicy::new`].
     pub fn concurrent(name: &str, quota: u64) -> Result<Self, InvalidPolicyName> {
         Self::with_unit(name, quota, Nanos::ZERO, CONCURRENT)
     }

@@ -39,15 +39,15 @@ impl<C: Clock> RateLimitService<C> {
         key: &[&str],
         by: Attribution<'_>,
     ) -> Result<bool, ResetError> {
-        let here = self.control().reset(limit, key, by);
-        let here = here.map_err(ResetError::Refused)?;
-        let shared = match self.fleet_engine() {
+        let had_state = self.control().reset(limit, key, by);
+        let had_state = had_state.map_err(ResetError::Refused)?;
+        let had_shared_state = match self.fleet_engine() {
             Some(fleet) => fleet.erase(limit, key).await.map_err(ResetError::Store)?,
             None => false,
         };
         // Cannot fail: `reset` above has checked the limit and the key.
         let _told = self.control().publish_reset(limit, key, by);
-        Ok(here || shared)
+        Ok(had_state || had_shared_state)
     }
 }
 

@@ -20,8 +20,8 @@ const FINGERPRINT: &[u8] = b"tollgate fleet fingerprint";
 /// ```
 /// use tollgate_service::Secret;
 ///
-/// assert!(Secret::shared(b"sixteen bytes or more").is_ok());
-/// assert!(Secret::shared(b"too short").is_err());
+/// assert!(Secret::from_shared_text(b"sixteen bytes or more").is_ok());
+/// assert!(Secret::from_shared_text(b"too short").is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub(crate) [u8; 16]);

@@ -64,12 +64,12 @@ impl EnvoyPolicyBuilder {
     /// Adds a file and collects its problems.
     pub(super) fn add(&mut self, name: &str, file: ConfigFile, problems: &mut Vec<Diagnostic>) {
         let domain = &file.domain;
-        let mut adding = FileContext {
+        let mut context = FileContext {
             file: name,
             problems,
         };
         if domain.value.is_empty() {
-            adding.problem(domain.location, "a file must name its `domain`", None);
+            context.problem(domain.location, "a file must name its `domain`", None);
         }
         let known = self.policy.tree.domain(&domain.value);
         let root = match (known, self.domains.get(&domain.value)) {
@@ -79,70 +79,70 @@ impl EnvoyPolicyBuilder {
                     let help = format!(
                         "it is already in {file}, line {line}; files of one domain are put together only if you ask for it"
                     );
-                    adding.problem(domain.location, message, Some(help));
+                    context.problem(domain.location, message, Some(help));
                 }
                 root
             }
             _ => {
-                let here = (name.into(), domain.location.line);
-                self.domains.insert(domain.value.clone(), here);
+                let location = (name.into(), domain.location.line);
+                self.domains.insert(domain.value.clone(), location);
                 self.policy.tree.add_domain(&domain.value)
             }
         };
-        let above = ParentNode {
+        let parent = ParentNode {
             node: root,
             name: &domain.value,
             levels: &[],
         };
-        self.descriptors(&mut adding, &above, file.descriptors);
+        self.descriptors(&mut context, &parent, file.descriptors);
     }
 
     fn descriptors(
         &mut self,
-        adding: &mut FileContext<'_>,
-        above: &ParentNode<'_>,
+        context: &mut FileContext<'_>,
+        parent: &ParentNode<'_>,
         list: Vec<DescriptorBlock>,
     ) {
-        if let Some(first) = list.first().filter(|_| above.levels.len() >= MAX_ENTRIES) {
+        if let Some(first) = list.first().filter(|_| parent.levels.len() >= MAX_ENTRIES) {
             let message = format!("descriptors lie more than {MAX_ENTRIES} deep in each other");
-            adding.problem(first.key.location, message, None);
+            context.problem(first.key.location, message, None);
             return;
         }
         for one in list {
-            self.descriptor(adding, above, one);
+            self.descriptor(context, parent, one);
         }
     }
 
     fn descriptor(
         &mut self,
-        adding: &mut FileContext<'_>,
-        above: &ParentNode<'_>,
+        context: &mut FileContext<'_>,
+        parent: &ParentNode<'_>,
         one: DescriptorBlock,
     ) {
         if one.key.value.is_empty() {
-            adding.problem(one.key.location, "a descriptor must have a `key`", None);
+            context.problem(one.key.location, "a descriptor must have a `key`", None);
         }
-        let reads = match &*one.value.value {
+        let text = match &*one.value.value {
             "" => one.key.value.to_string(),
             value => format!("{}_{value}", one.key.value),
         };
-        let name = format!("{}.{reads}", above.name);
+        let name = format!("{}.{text}", parent.name);
         let shared = one.share_threshold;
-        if shared.value && !reads.contains('*') {
+        if shared.value && !text.contains('*') {
             let message = format!(
-                "`share_threshold` needs a `*` in the value, and there is none in `{reads}`"
+                "`share_threshold` needs a `*` in the value, and there is none in `{text}`"
             );
             let help = "values that a pattern matches can count together; a single value, or none, already does";
-            adding.problem(shared.location, message, Some(help.into()));
+            context.problem(shared.location, message, Some(help.into()));
         }
-        let traits = NodeOptions {
+        let options = NodeOptions {
             shared: shared.value,
             value_to_metric: one.value_to_metric,
         };
-        let node = match self.policy.tree.add(above.node, &reads, traits) {
+        let node = match self.policy.tree.add(parent.node, &text, options) {
             Ok(node) => {
-                let here = (adding.file.into(), one.key.location.line);
-                self.node_locations.insert(node, here);
+                let location = (context.file.into(), one.key.location.line);
+                self.node_locations.insert(node, location);
                 node
             }
             Err(known) => {
@@ -153,43 +153,43 @@ impl EnvoyPolicyBuilder {
                         format!("it is already in {file}, line {line}; key and value are compared as one text")
                     });
                     let message = format!("duplicate descriptor composite key `{name}`");
-                    adding.problem(one.key.location, message, help);
+                    context.problem(one.key.location, message, help);
                 }
                 known
             }
         };
-        let mut levels = above.levels.to_vec();
+        let mut levels = parent.levels.to_vec();
         levels.push(RuleLevel {
             key: one.key.value.clone(),
             value: one.value.value.clone(),
             shared: shared.value,
         });
-        let below = ParentNode {
+        let node_context = ParentNode {
             node,
             name: &name,
             levels: &levels,
         };
         let limit = one.rate_limit.as_ref();
-        if let Some(rule) = limit.and_then(|limit| self.rule(adding, &below, &one, limit)) {
+        if let Some(rule) = limit.and_then(|limit| self.rule(context, &node_context, &one, limit)) {
             self.policy.tree.set_rule(node, rule);
         }
-        self.descriptors(adding, &below, one.descriptors);
+        self.descriptors(context, &node_context, one.descriptors);
     }
 
     fn rule(
         &mut self,
-        adding: &mut FileContext<'_>,
+        context: &mut FileContext<'_>,
         at: &ParentNode<'_>,
         one: &DescriptorBlock,
         limit: &RateLimit,
     ) -> Option<u32> {
-        adding.replaces(limit);
-        let quota = self.quota(adding, at.name, limit)?;
+        context.replaces(limit);
+        let quota = self.quota(context, at.name, limit)?;
         let index = self.policy.rules.len();
         if index == MAX_RULES {
             let message = format!("there are more than {MAX_RULES} limits");
             let help = "a descriptor without a value counts every value by itself";
-            adding.problem(limit.place, message, Some(help.into()));
+            context.problem(limit.place, message, Some(help.into()));
         }
         if index >= MAX_RULES {
             return None;
@@ -216,7 +216,7 @@ impl EnvoyPolicyBuilder {
 
     fn quota(
         &mut self,
-        adding: &mut FileContext<'_>,
+        context: &mut FileContext<'_>,
         name: &str,
         limit: &RateLimit,
     ) -> Option<RuleQuota> {
@@ -231,7 +231,7 @@ impl EnvoyPolicyBuilder {
             (true, Some(_)) => {
                 let message = "`unit` must not be given together with `unlimited`";
                 let help = "what is unlimited is not counted; leave one of them out";
-                adding.problem(limit.unit.location, message, Some(help.into()));
+                context.problem(limit.unit.location, message, Some(help.into()));
                 None
             }
             (false, None) => {
@@ -240,7 +240,7 @@ impl EnvoyPolicyBuilder {
                     unit => format!("invalid rate limit unit `{unit}`"),
                 };
                 let help = format!("units are {}", units());
-                adding.problem(limit.unit.location, message, Some(help));
+                context.problem(limit.unit.location, message, Some(help));
                 None
             }
             (false, Some(unit)) => {
@@ -254,7 +254,7 @@ impl EnvoyPolicyBuilder {
                         state: self.state(identity.into()),
                     }),
                     Err(reason) => {
-                        adding.problem(limit.place, reason.to_string(), None);
+                        context.problem(limit.place, reason.to_string(), None);
                         None
                     }
                 }

@@ -28,7 +28,7 @@ struct DescriptorNode {
     patterns: PatternIndex,
     has_children: bool,
     rule: Option<u32>,
-    traits: NodeOptions,
+    options: NodeOptions,
 }
 
 /// Options of a node.
@@ -82,7 +82,7 @@ impl DescriptorTree {
         &mut self,
         parent: u32,
         reads: &str,
-        traits: NodeOptions,
+        options: NodeOptions,
     ) -> Result<u32, u32> {
         let text = JoinedEntry::from_text(reads);
         if let Some(known) = self.child(parent, &text) {
@@ -92,14 +92,14 @@ impl DescriptorTree {
         let node = self.push(DescriptorNode {
             text: reads.into(),
             next_with_same_hash: self.index.get(&place).copied(),
-            traits,
+            options,
             ..DescriptorNode::default()
         });
         self.index.insert(place, node);
-        if let Some(above) = self.node_mut(parent) {
-            above.has_children = true;
+        if let Some(parent_node) = self.node_mut(parent) {
+            parent_node.has_children = true;
             if let Some(pattern) = Pattern::parse(reads) {
-                above.patterns.push(pattern, node);
+                parent_node.patterns.push(pattern, node);
             }
         }
         Ok(node)
@@ -118,44 +118,44 @@ impl DescriptorTree {
         domain: u32,
         entries: &[DescriptorEntry<'_>],
     ) -> Option<(u32, DescriptorPath)> {
-        let mut way = DescriptorPath::default();
+        let mut path = DescriptorPath::default();
         let mut at = domain;
-        for ((index, entry), step) in entries.iter().enumerate().zip(&mut way.nodes) {
+        for ((index, entry), step) in entries.iter().enumerate().zip(&mut path.nodes) {
             let bit = 1_u16.checked_shl(u32::try_from(index).ok()?)?;
             let both = JoinedEntry::from_entry(entry);
-            let here = self.node(at)?;
-            if !here.has_children {
+            let current = self.node(at)?;
+            if !current.has_children {
                 return None;
             }
             at = if let Some(node) = self.child(at, &both) {
                 node
-            } else if let Some(node) = here.patterns.find(&both) {
-                way.by_pattern |= bit;
-                if self.node(node)?.traits.shared {
-                    way.shared |= bit;
+            } else if let Some(node) = current.patterns.find(&both) {
+                path.by_pattern |= bit;
+                if self.node(node)?.options.shared {
+                    path.shared |= bit;
                 }
                 node
             } else {
-                way.by_key |= bit;
+                path.by_key |= bit;
                 self.child(at, &JoinedEntry::from_text(entry.key))?
             };
             *step = at;
         }
         let rule = self.node(at)?.rule?;
-        Some((rule, way))
+        Some((rule, path))
     }
 
     /// The text by which an entry's value is counted: the pattern if its threshold is shared, else the value.
     pub(super) fn counted_value<'a>(
         &'a self,
-        way: &DescriptorPath,
+        path: &DescriptorPath,
         index: usize,
         entry: &DescriptorEntry<'a>,
     ) -> &'a str {
-        if !has_bit(way.shared, index) {
+        if !has_bit(path.shared, index) {
             return entry.value;
         }
-        match self.value_pattern(way, index, entry) {
+        match self.value_pattern(path, index, entry) {
             "" => entry.value,
             pattern => pattern,
         }
@@ -164,23 +164,23 @@ impl DescriptorTree {
     /// The text of an entry's value in the metric's name.
     pub(super) fn metric_value<'a>(
         &'a self,
-        way: &DescriptorPath,
+        path: &DescriptorPath,
         index: usize,
         entry: &DescriptorEntry<'a>,
     ) -> &'a str {
         let to_metric = || {
-            let node = way.nodes.get(index).and_then(|&node| self.node(node));
-            node.is_some_and(|node| node.traits.value_to_metric)
+            let node = path.nodes.get(index).and_then(|&node| self.node(node));
+            node.is_some_and(|node| node.options.value_to_metric)
         };
-        if has_bit(way.by_pattern, index) {
-            if has_bit(way.shared, index) {
-                self.counted_value(way, index, entry)
+        if has_bit(path.by_pattern, index) {
+            if has_bit(path.shared, index) {
+                self.counted_value(path, index, entry)
             } else if to_metric() {
                 entry.value
             } else {
-                self.value_pattern(way, index, entry)
+                self.value_pattern(path, index, entry)
             }
-        } else if has_bit(way.by_key, index) && !to_metric() {
+        } else if has_bit(path.by_key, index) && !to_metric() {
             ""
         } else {
             entry.value
@@ -190,11 +190,11 @@ impl DescriptorTree {
     /// The value part of a node's pattern.
     fn value_pattern<'a>(
         &'a self,
-        way: &DescriptorPath,
+        path: &DescriptorPath,
         index: usize,
         entry: &DescriptorEntry<'_>,
     ) -> &'a str {
-        let node = way.nodes.get(index).and_then(|&node| self.node(node));
+        let node = path.nodes.get(index).and_then(|&node| self.node(node));
         let reads = node.map_or("", |node| &node.text);
         let value = reads
             .strip_prefix(entry.key)

@@ -138,21 +138,21 @@ impl FileReader<'_> {
         &mut self,
         node: &'n SourceNode,
         what: &str,
-        here: &'static [&str],
+        allowed: &'static [&str],
     ) -> NodeFields<'n> {
         let mut fields = NodeFields(Vec::new());
         let SourceValue::Map(entries) = &node.value else {
             self.problem(
                 node.location,
                 format!("{what} must be a map"),
-                format!("its names are {}", join_quoted(here)),
+                format!("its names are {}", join_quoted(allowed)),
             );
             return fields;
         };
         for entry in entries {
             let name = &*entry.name.value;
-            if !here.contains(&name) {
-                self.report_unexpected_key(&entry.name, what, here);
+            if !allowed.contains(&name) {
+                self.report_unexpected_key(&entry.name, what, allowed);
             } else {
                 // Duplicate keys are reported elsewhere, for the whole file.
                 fields.0.push((name, &entry.value));
@@ -161,7 +161,7 @@ impl FileReader<'_> {
         fields
     }
 
-    fn report_unexpected_key(&mut self, name: &Located<Box<str>>, what: &str, here: &[&str]) {
+    fn report_unexpected_key(&mut self, name: &Located<Box<str>>, what: &str, allowed: &[&str]) {
         let known_elsewhere = [ROOT, DESCRIPTOR, RATE_LIMIT, REPLACED]
             .iter()
             .any(|names| names.contains(&&*name.value));
@@ -169,7 +169,7 @@ impl FileReader<'_> {
             self.problem(
                 name.location,
                 format!("unknown key `{}`", name.value),
-                format!("{what} has {}", join_quoted(here)),
+                format!("{what} has {}", join_quoted(allowed)),
             );
         } else if !self.ignore_misplaced {
             self.problem(
@@ -177,7 +177,7 @@ impl FileReader<'_> {
                 format!("`{}` does not belong into {what}", name.value),
                 format!(
                     "envoyproxy/ratelimit ignores it here; {what} has {}",
-                    join_quoted(here)
+                    join_quoted(allowed)
                 ),
             );
         }
@@ -201,47 +201,47 @@ impl FileReader<'_> {
         name: &str,
         parent: SourceLocation,
     ) -> Located<Box<str>> {
-        let said = self.said(fields, name, yaml_values::parse_text, "a text");
-        said.unwrap_or_else(|| Located::new("".into(), parent))
+        let value = self.read_field(fields, name, yaml_values::parse_text, "a text");
+        value.unwrap_or_else(|| Located::new("".into(), parent))
     }
 
     fn boolean(&mut self, fields: &NodeFields<'_>, name: &str) -> Located<bool> {
-        let said = self.said(
+        let value = self.read_field(
             fields,
             name,
             yaml_values::parse_bool,
             "`true` or `false`, without quotes",
         );
-        said.unwrap_or_default()
+        value.unwrap_or_default()
     }
 
     fn count(&mut self, fields: &NodeFields<'_>, name: &str) -> u32 {
-        let right = "a whole number from 0 to 4294967295, without quotes";
-        let read_field = self.said(fields, name, yaml_values::parse_count, right);
-        read_field.unwrap_or_default().value
+        let expected = "a whole number from 0 to 4294967295, without quotes";
+        let value = self.read_field(fields, name, yaml_values::parse_count, expected);
+        value.unwrap_or_default().value
     }
 
-    fn said<T>(
+    fn read_field<T>(
         &mut self,
         fields: &NodeFields<'_>,
         name: &str,
         read: impl FnOnce(&SourceNode) -> FieldResult<T>,
-        right: &str,
+        expected: &str,
     ) -> Option<Located<T>> {
         let node = fields.get(name)?;
-        if let Ok(said) = read(node) {
-            return said.map(|value| Located::new(value, node.location));
+        if let Ok(value) = read(node) {
+            return value.map(|value| Located::new(value, node.location));
         }
-        self.report_wrong_type(node, name, right);
+        self.report_wrong_type(node, name, expected);
         None
     }
 
-    fn report_wrong_type(&mut self, node: &SourceNode, name: &str, right: &str) {
+    fn report_wrong_type(&mut self, node: &SourceNode, name: &str, expected: &str) {
         let message = match &node.value {
-            SourceValue::Scalar { text, .. } => format!("`{name}`: `{text}` is not {right}"),
-            SourceValue::List(_) => format!("`{name}` is a list, but must be {right}"),
-            SourceValue::Map(_) => format!("`{name}` is a map, but must be {right}"),
-            SourceValue::Null => format!("`{name}` must be {right}"),
+            SourceValue::Scalar { text, .. } => format!("`{name}`: `{text}` is not {expected}"),
+            SourceValue::List(_) => format!("`{name}` is a list, but must be {expected}"),
+            SourceValue::Map(_) => format!("`{name}` is a map, but must be {expected}"),
+            SourceValue::Null => format!("`{name}` must be {expected}"),
         };
         self.problems
             .push(Diagnostic::without_help(node.location, message));

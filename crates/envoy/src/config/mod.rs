@@ -83,7 +83,7 @@ pub struct InvalidFiles(pub Vec<Diagnostics>);
 /// ```
 /// use tollgate_core::limit::State;
 /// use tollgate_core::Timestamp;
-/// use tollgate_envoy::config::{self, RlsCode, JsonDescriptor, DescriptorEntry, Modes, RlsRequest};
+/// use tollgate_envoy::config::{self, RlsCode, Descriptor, DescriptorEntry, Modes, RlsRequest};
 ///
 /// let policy = config::load(&[(
 ///     "edge.yaml",
@@ -96,7 +96,7 @@ pub struct InvalidFiles(pub Vec<Diagnostics>);
 /// )])?;
 ///
 /// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
-/// let descriptors = [JsonDescriptor::new(&entries)];
+/// let descriptors = [Descriptor::new(&entries)];
 /// let request = RlsRequest::new("edge", &descriptors);
 /// let plan = policy.plan(&request).unwrap();
 ///
@@ -114,7 +114,7 @@ pub struct InvalidFiles(pub Vec<Diagnostics>);
 ///     codes.push(reply.overall);
 /// }
 /// assert_eq!(codes, [RlsCode::Ok, RlsCode::OverLimit]);
-/// # Ok::<(), config::FilesRefused>(())
+/// # Ok::<(), config::InvalidFiles>(())
 /// ```
 ///
 /// # Errors
@@ -159,8 +159,8 @@ pub fn load_with(
 /// ```
 /// use tollgate_envoy::config;
 ///
-/// assert!(config::is_one("domain: edge\ndescriptors: []\n"));
-/// assert!(!config::is_one("limits: []\n"));
+/// assert!(config::is_envoy_config("domain: edge\ndescriptors: []\n"));
+/// assert!(!config::is_envoy_config("limits: []\n"));
 /// ```
 #[must_use]
 pub fn is_envoy_config(text: &str) -> bool {

@@ -171,16 +171,16 @@ impl<'a> ChargePlan<'a> {
             return Ok(());
         };
         let found = self.policy.tree.find(domain, own.entries);
-        let matched = found.and_then(|(rule, way)| Some((self.policy.rule(rule)?, way)));
+        let matched = found.and_then(|(rule, path)| Some((self.policy.rule(rule)?, path)));
         if let Some(limit) = own.limit {
             part.treatment = Treatment::Counted(count_override(&request, own, limit, matched)?);
             return Ok(());
         }
-        let Some((rule, way)) = matched else {
+        let Some((rule, path)) = matched else {
             return Ok(());
         };
         part.rule = Some(rule);
-        part.path = way;
+        part.path = path;
         part.treatment = match rule.quota {
             RuleQuota::Unlimited => Treatment::Unlimited,
             RuleQuota::Limited {
@@ -253,7 +253,7 @@ impl<'a> ChargePlan<'a> {
 
     /// The keys and values of a descriptor's counter key.
     fn counted_parts(&self, index: usize) -> impl Iterator<Item = &str> + Clone {
-        let way = self
+        let path = self
             .descriptors
             .get(index)
             .map(|part| part.path)
@@ -263,7 +263,7 @@ impl<'a> ChargePlan<'a> {
         entries.iter().enumerate().flat_map(move |(level, entry)| {
             [
                 entry.key,
-                self.policy.tree.counted_value(&way, level, entry),
+                self.policy.tree.counted_value(&path, level, entry),
             ]
         })
     }
@@ -277,8 +277,8 @@ fn count_override(
     limit: LimitOverride,
     matched: Option<(&EnvoyRule, DescriptorPath)>,
 ) -> Result<CountedDescriptor, BadRequest> {
-    let rule_state = matched.and_then(|(rule, way)| match rule.quota {
-        RuleQuota::Limited { unit, state, .. } if unit == limit.unit && !way.is_shared() => {
+    let rule_state = matched.and_then(|(rule, path)| match rule.quota {
+        RuleQuota::Limited { unit, state, .. } if unit == limit.unit && !path.is_shared() => {
             Some(state)
         }
         _ => None,

@@ -89,7 +89,7 @@ impl<'a> ChargePlan<'a> {
             statuses: [DescriptorStatus::default(); MAX_DESCRIPTORS],
             len: self.request.descriptors.len(),
         };
-        let mut tally = CodeAggregator::default();
+        let mut aggregator = CodeAggregator::default();
         let mut statuses = statuses.iter();
         let parts = self.descriptors.iter().zip(&mut reply.statuses);
         for (index, (part, status)) in parts.enumerate().take(reply.len) {
@@ -102,13 +102,13 @@ impl<'a> ChargePlan<'a> {
                 },
                 Treatment::Counted(charge) => counted_status(part, charge, statuses.next()?, now),
             };
-            tally.add(index, part, status, modes);
+            aggregator.add(index, part, status, modes);
         }
         if statuses.next().is_some() {
             return None;
         }
-        reply.tightest = tally.tightest;
-        if tally.is_over() {
+        reply.tightest = aggregator.tightest;
+        if aggregator.is_over() {
             reply.shadowed = modes.shadow_mode;
             if !modes.shadow_mode {
                 reply.overall = RlsCode::OverLimit;

@@ -45,8 +45,8 @@ impl WindowUnit {
     /// ```
     /// use tollgate_envoy::config::WindowUnit;
     ///
-    /// assert_eq!(WindowUnit::named("MINUTE"), Some(WindowUnit::Minute));
-    /// assert_eq!(WindowUnit::named("unknown"), None);
+    /// assert_eq!(WindowUnit::from_name("MINUTE"), Some(WindowUnit::Minute));
+    /// assert_eq!(WindowUnit::from_name("unknown"), None);
     /// ```
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

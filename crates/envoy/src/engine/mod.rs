@@ -5,8 +5,6 @@
 //! allocates nothing. Must not know: protobuf, how files are read.
 
 mod decision;
-#[cfg(test)]
-mod fleet_tests;
 mod reload;
 mod rule_counters;
 mod shared_store;
@@ -38,7 +36,7 @@ use crate::config::{
 ///
 /// ```
 /// use tollgate_engine::LimitIdAllocator;
-/// use tollgate_envoy::config::{self, RlsCode, JsonDescriptor, DescriptorEntry, RlsRequest};
+/// use tollgate_envoy::config::{self, RlsCode, Descriptor, DescriptorEntry, RlsRequest};
 /// use tollgate_envoy::engine::EnvoyEngine;
 /// use tollgate_store::MemoryStore;
 ///
@@ -52,7 +50,7 @@ use crate::config::{
 /// let engine = EnvoyEngine::new(policy, [7; 16], MemoryStore::for_keys(1_000)?, &LimitIdAllocator::default())?;
 ///
 /// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
-/// let descriptors = [JsonDescriptor::new(&entries)];
+/// let descriptors = [Descriptor::new(&entries)];
 /// let request = RlsRequest::new("edge", &descriptors);
 /// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::Ok);
 /// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::OverLimit);

@@ -77,14 +77,14 @@ impl QuotaClient {
 
     /// Whether the client wrote a report before it received that it must abandon the bucket. A new bucket's first report has
     /// an elapsed time of zero.
-    pub(super) fn is_stale(&self, heard: &BucketReport) -> bool {
-        let begins = heard.elapsed.is_zero() && heard.requests > 0;
-        !begins && self.forgotten.contains_key(&heard.id)
+    pub(super) fn is_stale(&self, report: &BucketReport) -> bool {
+        let begins = report.elapsed.is_zero() && report.requests > 0;
+        !begins && self.forgotten.contains_key(&report.id)
     }
 
     /// Records that the client was told to abandon a bucket.
-    pub(super) fn record_forgotten(&mut self, id: Arc<[u8]>, gone: ForgottenBucket) {
-        self.forgotten.insert(id, gone);
+    pub(super) fn record_forgotten(&mut self, id: Arc<[u8]>, bucket: ForgottenBucket) {
+        self.forgotten.insert(id, bucket);
     }
 
     /// Takes the buckets that the client has certainly abandoned, now that a report has arrived.
@@ -93,14 +93,16 @@ impl QuotaClient {
         now: Timestamp,
         grace: Nanos,
     ) -> Vec<ForgottenBucket> {
-        let is_certain = |_: &Arc<[u8]>, gone: &mut ForgottenBucket| now >= gone.at.after(grace);
+        let is_certain =
+            |_: &Arc<[u8]>, bucket: &mut ForgottenBucket| now >= bucket.at.after(grace);
         let forgotten = self.forgotten.extract_if(is_certain);
-        forgotten.map(|(_, gone)| gone).collect()
+        forgotten.map(|(_, bucket)| bucket).collect()
     }
 
     /// Removes abandoned buckets whose assignments have expired.
     pub(super) fn expire_forgotten(&mut self, now: Timestamp, held: Nanos) {
-        self.forgotten.retain(|_, gone| now < gone.at.after(held));
+        self.forgotten
+            .retain(|_, bucket| now < bucket.at.after(held));
     }
 
     /// Marks buckets that are unused for `idle` as due to be abandoned.

@@ -140,7 +140,7 @@ impl Pools {
 
     /// Plans every limit that has changed. Returns the claims with a new share.
     pub(super) fn plan(&mut self, now: Timestamp) -> Vec<u64> {
-        let mut news = Vec::new();
+        let mut changed_claims = Vec::new();
         self.changed.retain(|key| {
             let Some(entry) = self.pools.get_mut(key) else {
                 return false;
@@ -150,10 +150,10 @@ impl Pools {
                 return true;
             }
             entry.planned = now;
-            news.extend(entry.pool.plan(now));
+            changed_claims.extend(entry.pool.plan(now));
             false
         });
-        news
+        changed_claims
     }
 
     /// The assignment that can be sent to a bucket now. `None` while one of its limits has no share for it.

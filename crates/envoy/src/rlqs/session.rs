@@ -92,8 +92,8 @@ impl<C: Clock> RlqsSession<C> {
         }
         let most = self.max_buckets(&mut reports.usages);
         // The engine is called while the table is not locked, so that other sessions can continue.
-        let beyond = reports.usages.len().saturating_sub(most) as u64;
-        let heard = reports
+        let excess = reports.usages.len().saturating_sub(most) as u64;
+        let reported = reports
             .usages
             .into_iter()
             .take(most)
@@ -103,12 +103,12 @@ impl<C: Clock> RlqsSession<C> {
                 elapsed: usage.elapsed,
                 requests: usage.requests,
             });
-        let heard: Vec<BucketReport> = heard.collect();
+        let reported: Vec<BucketReport> = reported.collect();
         let now = self.now();
         let mut table = self.envoy.quotas.table();
-        table.refuse(reports.unusable.saturating_add(beyond));
+        table.refuse(reports.unusable.saturating_add(excess));
         table.tick(now);
-        table.record_reports(self.stream, heard, now);
+        table.record_reports(self.stream, reported, now);
         Ok(())
     }
 

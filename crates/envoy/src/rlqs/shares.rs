@@ -91,7 +91,7 @@ impl Claim {
     /// The largest share that its client may use.
     fn held(&self) -> u64 {
         self.share()
-            .max(self.larger_share.map_or(0, |above| above.share))
+            .max(self.larger_share.map_or(0, |larger| larger.share))
     }
 }
 
@@ -129,11 +129,11 @@ impl SharePool {
     }
 
     /// Records a claim's demand. It rises at once and falls by half.
-    pub(super) fn record_demand(&mut self, id: u64, wants: u64) {
+    pub(super) fn record_demand(&mut self, id: u64, demand: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
-            let wants = wants.min(claim.max_useful);
-            let halfway = claim.demand.min(claim.max_useful) / 2 + wants / 2;
-            claim.demand = wants.max(halfway);
+            let demand = demand.min(claim.max_useful);
+            let halfway = claim.demand.min(claim.max_useful) / 2 + demand / 2;
+            claim.demand = demand.max(halfway);
         }
     }
 
@@ -145,7 +145,7 @@ impl SharePool {
         spans: &AssignmentTimes,
     ) -> bool {
         self.update_claim(id, |claim| {
-            let has_arrived = |above: &LargerShare| now >= above.lowered.after(spans.grace);
+            let has_arrived = |larger: &LargerShare| now >= larger.lowered.after(spans.grace);
             if claim.larger_share.as_ref().is_some_and(has_arrived) {
                 claim.larger_share = None;
             }
@@ -170,7 +170,7 @@ impl SharePool {
         self.claims.retain(|_, claim| {
             let is_over = |given: &SentShare| now >= given.sent.after(spans.hold_time());
             claim.last_sent = claim.last_sent.filter(|given| !is_over(given));
-            claim.larger_share = claim.larger_share.filter(|above| now < above.until);
+            claim.larger_share = claim.larger_share.filter(|larger| now < larger.until);
             held = held.saturating_add(claim.held());
             !claim.is_leaving || claim.held() > 0
         });
@@ -222,12 +222,15 @@ impl SharePool {
             target > share.max(room) && is_significant_change(share, target)
         };
         self.is_contended = self.claims.values().any(is_wanted);
-        let is_news = |id: &u64, claim: &Claim| {
+        let is_changed = |id: &u64, claim: &Claim| {
             let offered = self.offer(*id, now);
             offered.is_some() && offered != claim.last_sent.map(|given| given.share)
         };
-        let news = self.claims.iter().filter(|(id, claim)| is_news(id, claim));
-        news.map(|(id, _)| *id).collect()
+        let changed = self
+            .claims
+            .iter()
+            .filter(|(id, claim)| is_changed(id, claim));
+        changed.map(|(id, _)| *id).collect()
     }
 
     /// The share that can be sent for a claim now. `None` if there is none yet.
@@ -288,7 +291,7 @@ impl SharePool {
                     until: until.max(earlier.1),
                 });
             }
-            claim.larger_share = claim.larger_share.filter(|above| above.share > share);
+            claim.larger_share = claim.larger_share.filter(|larger| larger.share > share);
             claim.last_sent = Some(SentShare { share, sent: now });
         });
     }

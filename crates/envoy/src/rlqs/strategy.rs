@@ -147,21 +147,24 @@ mod tests {
             1 << 62,
         ];
         for (units, window) in units.iter().flat_map(|u| windows.map(|w| (*u, w))) {
-            let Strategy::Tokens(said) =
+            let Strategy::Tokens(bucket) =
                 Strategy::from_shares(&[share(units, Nanos::from_nanos(window))])
             else {
                 assert!(u128::from(window) > u128::from(units) * u128::from(SLOWEST_FILL));
                 continue;
             };
-            // said.tokens / said.seconds <= units / window, without dividing.
-            let left = u128::from(said.tokens_per_fill) * u128::from(window);
-            let right = u128::from(units) * u128::from(said.seconds) * u128::from(SECOND);
-            assert!(left <= right, "{units} in {window}: {said:?}");
-            assert!(u64::from(said.max_tokens) <= units);
+            // bucket.tokens / bucket.seconds <= units / window, without dividing.
+            let left = u128::from(bucket.tokens_per_fill) * u128::from(window);
+            let right = u128::from(units) * u128::from(bucket.seconds) * u128::from(SECOND);
+            assert!(left <= right, "{units} in {window}: {bucket:?}");
+            assert!(u64::from(bucket.max_tokens) <= units);
             // Only extreme sizes and windows lose much by rounding.
             let is_ordinary = units < 1_000_000 && window > 1_000_000;
             if is_ordinary {
-                assert!(left * 1_000 >= right * 998, "{units} in {window}: {said:?}");
+                assert!(
+                    left * 1_000 >= right * 998,
+                    "{units} in {window}: {bucket:?}"
+                );
             }
         }
     }

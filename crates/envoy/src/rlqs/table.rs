@@ -102,21 +102,27 @@ impl QuotaTable {
     }
 
     /// Records the reports of a client.
-    pub(super) fn record_reports(&mut self, client: u64, heard: Vec<BucketReport>, now: Timestamp) {
+    pub(super) fn record_reports(
+        &mut self,
+        client: u64,
+        reports: Vec<BucketReport>,
+        now: Timestamp,
+    ) {
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
-        for gone in known.take_confirmed_forgotten(now, self.spans.grace) {
-            self.pools.confirm_delivery(gone.claim, &gone.limits, now);
+        for bucket in known.take_confirmed_forgotten(now, self.spans.grace) {
+            self.pools
+                .confirm_delivery(bucket.claim, &bucket.limits, now);
         }
-        for one in heard {
+        for report in reports {
             self.counts.reports = self.counts.reports.saturating_add(1);
-            self.record_report(client, one, now);
+            self.record_report(client, report, now);
         }
         self.replan(now);
     }
 
-    fn record_report(&mut self, client: u64, heard: BucketReport, now: Timestamp) {
+    fn record_report(&mut self, client: u64, report: BucketReport, now: Timestamp) {
         // Claims of disconnected clients count too, or reconnecting would exceed the bound.
         let most_claims = self.bounds.buckets.saturating_mul(MAX_CLAIMS_PER_BUCKET);
         let is_full =
@@ -125,28 +131,28 @@ impl QuotaTable {
             return;
         };
         let is_full = is_full || known.buckets.len() >= self.bounds.buckets_per_client;
-        let is_known = known.buckets.contains_key(&heard.id);
-        if !is_known && known.is_stale(&heard) {
+        let is_known = known.buckets.contains_key(&report.id);
+        if !is_known && known.is_stale(&report) {
             return;
         }
         if !is_known && is_full {
             self.is_crowded = true;
             return self.refuse(1);
         }
-        known.mark_due(Arc::clone(&heard.id));
-        let bucket = known.buckets.entry(Arc::clone(&heard.id));
+        known.mark_due(Arc::clone(&report.id));
+        let bucket = known.buckets.entry(Arc::clone(&report.id));
         let bucket = bucket.or_insert_with(|| {
             let claim = self.next;
             self.next = claim.saturating_add(1);
-            self.owners.insert(claim, (client, heard.id));
+            self.owners.insert(claim, (client, report.id));
             QuotaBucket::new(claim, now)
         });
         bucket.needs_reply = true;
-        if heard.requests > 0 {
+        if report.requests > 0 {
             (bucket.last_used, bucket.is_idle) = (now, false);
         }
-        let is_new = bucket.demand.record(heard.requests, heard.elapsed);
-        let mut before = std::mem::replace(&mut bucket.limits, heard.limits).into_limits();
+        let is_new = bucket.demand.record(report.requests, report.elapsed);
+        let mut before = std::mem::replace(&mut bucket.limits, report.limits).into_limits();
         let limits = bucket.limits.limits();
         before.retain(|limit| limits.iter().all(|one| one.key != limit.key));
         self.pools.leave(bucket.claim, &before);

@@ -128,12 +128,12 @@ impl<C: Clock> EnvoyService<C> {
         } else {
             Outcome::Allow
         };
-        let mut there = items.into_iter().flatten();
-        let Some(first) = there.next() else {
+        let mut present = items.into_iter().flatten();
+        let Some(first) = present.next() else {
             return self.render(outcome, &[], fields);
         };
         let mut list = [first; N];
-        for (slot, item) in list.iter_mut().skip(1).zip(there) {
+        for (slot, item) in list.iter_mut().skip(1).zip(present) {
             *slot = item;
         }
         let list = list.get(..count).unwrap_or_default();

@@ -68,12 +68,13 @@ pub struct ClientAddress {
 /// ```
 /// use tollgate_http::{ClientAddressResolver, ForwardedHeader};
 ///
-/// let clients = ClientAddressResolver::behind(ForwardedHeader::XForwardedFor, vec!["10.0.0.0/8".parse()?]);
+/// let trusted = vec!["10.0.0.0/8".parse()?];
+/// let resolver = ClientAddressResolver::behind_proxies(ForwardedHeader::XForwardedFor, trusted);
 /// let proxy = "10.0.0.1".parse().unwrap();
 /// let header: [&[u8]; 1] = [b"6.6.6.6, 192.0.2.7, 10.0.0.2"];
-/// let client = clients.client(proxy, header);
+/// let client = resolver.resolve(proxy, header);
 /// assert_eq!(client.address.to_string(), "192.0.2.7", "a client can forge everything to the left of it");
-/// assert_eq!(clients.key(client.address).as_str(), "192.0.2.7");
+/// assert_eq!(resolver.key(client.address).as_str(), "192.0.2.7");
 /// # Ok::<(), tollgate_http::InvalidNetwork>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -49,9 +49,9 @@ impl AddressKey {
     /// ```
     /// use tollgate_http::AddressKey;
     ///
-    /// let key = AddressKey::of("192.0.2.7".parse().unwrap(), 24, 56);
+    /// let key = AddressKey::new("192.0.2.7".parse().unwrap(), 24, 56);
     /// assert_eq!(key.as_str(), "192.0.2.0/24");
-    /// let key = AddressKey::of("2001:db8:1:2:3:4:5:6".parse().unwrap(), 24, 56);
+    /// let key = AddressKey::new("2001:db8:1:2:3:4:5:6".parse().unwrap(), 24, 56);
     /// assert_eq!(key.as_str(), "2001:db8:1::/56");
     /// ```
     #[must_use]

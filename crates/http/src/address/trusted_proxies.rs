@@ -14,9 +14,9 @@ use super::network::{InvalidNetwork, Network};
 /// use tollgate_http::TrustedProxies;
 ///
 /// let trusted: TrustedProxies = "10.0.0.0/8, 2001:db8::7".parse()?;
-/// assert!(trusted.contain([10, 1, 2, 3].into()));
-/// assert!(!trusted.contain([127, 0, 0, 1].into()));
-/// assert!(TrustedProxies::default().contain([127, 0, 0, 1].into()));
+/// assert!(trusted.contains([10, 1, 2, 3].into()));
+/// assert!(!trusted.contains([127, 0, 0, 1].into()));
+/// assert!(TrustedProxies::default().contains([127, 0, 0, 1].into()));
 /// # Ok::<(), tollgate_http::InvalidNetwork>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

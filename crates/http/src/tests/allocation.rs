@@ -1,4 +1,4 @@
-//! Writing into a warm buffer allocates nothing: counted by the allocator of this crate's tests.
+//! Writing into a warm buffer allocates nothing: this crate's tests count allocations.
 //!
 //! Must not know: how anything is written.
 
@@ -22,7 +22,7 @@ fn the_allocator_counts() {
 }
 
 #[test]
-fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
+fn every_dialect_and_problem_is_written_to_a_warm_buffer_without_allocating() {
     let sample = Sample::new();
     let items = sample.refused();
     let items = [
@@ -45,13 +45,13 @@ fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
     };
     assert!(
         calls(|| assert!(round() > 0)) > 0,
-        "the first round makes room"
+        "the first round allocates"
     );
     assert_eq!(calls(|| assert!(round() > 0)), 0);
 }
 
 #[test]
-fn digests_and_addresses_are_found_without_allocating() {
+fn digests_and_addresses_are_computed_without_allocating() {
     let trusted = vec!["10.0.0.0/8".parse().unwrap()];
     let clients = ClientAddressResolver::behind_proxies(ForwardedHeader::Forwarded, trusted);
     let peer: IpAddr = "10.0.0.1".parse().unwrap();

@@ -1,6 +1,6 @@
-//! What each dialect says, field for field.
+//! The exact header fields of each dialect.
 //!
-//! Must not know: how it is written.
+//! Must not know: how they are written.
 
 use tollgate_core::{Nanos, Outcome, QuotaUnit};
 
@@ -118,7 +118,7 @@ fn an_admission_in_every_dialect() {
     }
 }
 
-/// What dialects say of a refusal, before the two fields that all of them need.
+/// A denial in each dialect, before the two fields that all dialects have.
 const REFUSED: [(&str, &[&str]); 9] = [
     (
         "draft-11",
@@ -192,7 +192,7 @@ const REFUSED: [(&str, &[&str]); 9] = [
 ];
 
 #[test]
-fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
+fn a_denial_in_every_dialect_reports_the_limit_that_denies() {
     let sample = Sample::new();
     let items = sample.refused();
     let rate_limit = RateLimitStatus::new(denied(86_399_100), &items).with_now(NOW);
@@ -216,10 +216,10 @@ fn dialects_of_different_families_are_written_together() {
 }
 
 #[test]
-fn bytes_places_and_partitions_have_their_parameters() {
+fn byte_limits_concurrency_limits_and_partitions_have_their_parameters() {
     let sample = Sample::new();
-    let place = RateLimitItem::new(&sample.in_flight, denied(500), &status(0, Nanos::SECOND));
-    let items = [sample.upload(), place];
+    let concurrency = RateLimitItem::new(&sample.in_flight, denied(500), &status(0, Nanos::SECOND));
+    let items = [sample.upload(), concurrency];
     let rate_limit = RateLimitStatus::new(denied(500), &items);
     assert_eq!(
         lines(&rate_limit, "draft-11"),
@@ -231,7 +231,7 @@ fn bytes_places_and_partitions_have_their_parameters() {
             "cache-control: no-store",
         ]
     );
-    // Drafts that insist on a window have no policy for places, and one that insists on a reset has the retry.
+    // Drafts that require a window have no policy for concurrency limits, and one that requires a reset has the wait.
     assert_eq!(
         lines(&rate_limit, "draft-07")[..2],
         [
@@ -239,7 +239,7 @@ fn bytes_places_and_partitions_have_their_parameters() {
             "ratelimit-policy: 65536;w=10"
         ]
     );
-    let alone = [place];
+    let alone = [concurrency];
     let rate_limit = RateLimitStatus::new(denied(500), &alone);
     assert_eq!(lines(&rate_limit, "draft-03")[0], "ratelimit-limit: 20");
     assert_eq!(
@@ -252,7 +252,7 @@ fn bytes_places_and_partitions_have_their_parameters() {
 }
 
 #[test]
-fn a_quota_of_this_caller_only_is_written_anew() {
+fn a_callers_own_quota_replaces_the_policys() {
     let policy = QuotaPolicy::new("plan", 100, Nanos::MINUTE, QuotaUnit::Tokens).unwrap();
     let item = RateLimitItem::new(&policy, Outcome::Allow, &status(4_000, Nanos::SECOND));
     let items = [item.with_quota(5_000, Nanos::HOUR).with_used(7)];
@@ -271,7 +271,7 @@ fn a_quota_of_this_caller_only_is_written_anew() {
 }
 
 #[test]
-fn a_state_from_before_the_quota_was_lowered_leaves_no_more_than_the_quota() {
+fn the_remaining_quota_is_at_most_a_lowered_quota() {
     let policy = QuotaPolicy::new("p", 10, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
     let items = [RateLimitItem::new(
         &policy,
@@ -286,7 +286,7 @@ fn a_state_from_before_the_quota_was_lowered_leaves_no_more_than_the_quota() {
 }
 
 #[test]
-fn a_redirection_tells_nothing_of_limits() {
+fn a_redirection_has_no_rate_limit_fields() {
     let sample = Sample::new();
     let items = sample.admitted();
     let rate_limit = RateLimitStatus::new(Outcome::Allow, &items).with_now(NOW);
@@ -307,7 +307,7 @@ fn a_redirection_tells_nothing_of_limits() {
 }
 
 #[test]
-fn an_answer_without_limits_has_only_what_a_refusal_needs() {
+fn a_status_without_limits_has_only_the_fields_of_a_refusal() {
     for dialect in Dialect::ALL {
         let allowed = lines(&RateLimitStatus::new(Outcome::Allow, &[]), dialect.name());
         assert!(allowed.is_empty(), "{dialect}");
@@ -342,7 +342,7 @@ fn at_most_sixteen_limits_are_listed_and_the_binding_one_is_among_them() {
 }
 
 #[test]
-fn only_lists_are_appended_to_what_others_wrote() {
+fn only_list_fields_are_appended_to_existing_ones() {
     let sample = Sample::new();
     let items = sample.refused();
     let rate_limit = RateLimitStatus::new(denied(1), &items);
@@ -364,38 +364,5 @@ fn only_lists_are_appended_to_what_others_wrote() {
             fields.len()
         ),
         (None, false, 4)
-    );
-}
-
-#[test]
-fn a_bucket_has_the_name_that_it_was_given() {
-    let policy = QuotaPolicy::new("p", 1, Nanos::SECOND, QuotaUnit::Requests).unwrap();
-    let policy = policy.with_bucket("abcd1234").unwrap();
-    let items = [RateLimitItem::new(
-        &policy,
-        Outcome::Allow,
-        &status(1, Nanos::ZERO),
-    )];
-    let rate_limit = RateLimitStatus::new(Outcome::Allow, &items);
-    assert!(lines(&rate_limit, "discord").contains(&"x-ratelimit-bucket: abcd1234".to_owned()));
-    let error = policy
-        .clone()
-        .with_bucket("a\r\nb")
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        error,
-        r#"bucket: "a\r\nb" is not valid: it must be 1 to 160 visible ASCII characters"#
-    );
-    let error = policy
-        .clone()
-        .partitioned_by(&["User"])
-        .unwrap_err()
-        .to_string();
-    assert!(error.starts_with(r#"partitioned_by: "User" is not valid: it must begin with"#));
-    let error = policy.partitioned_by(&[]).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        r#"partitioned_by: "0" is not valid: there must be 1 to 16 dimensions"#
     );
 }

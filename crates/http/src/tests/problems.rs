@@ -44,7 +44,7 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
         "retry-after-ms": 1501,
     });
     assert_eq!(written(&rate_limit, ProblemType::QuotaExceeded), expected);
-    // Whoever reads milliseconds is spread out as well.
+    // Jitter applies to `retry-after-ms` as well.
     let jitter = Jitter::new(Nanos::MINUTE, 1);
     let later = written(&rate_limit.with_jitter(jitter), ProblemType::QuotaExceeded);
     assert!(later["retry-after-ms"].as_u64().unwrap() > 1_501);
@@ -86,21 +86,18 @@ fn every_cause_has_the_type_title_and_status_of_the_draft() {
 }
 
 #[test]
-fn a_limits_own_message_is_the_detail_whatever_it_contains() {
+fn a_limits_own_message_is_the_detail_with_any_characters() {
     let message = "Slow down, \"friend\" \\ \u{1}\n\t é 日本 😀 </script>";
-    let talking = policy("talking").with_message(message);
+    let custom = policy("custom").with_message(message);
     let items = [RateLimitItem::new(
-        &talking,
+        &custom,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
     let rate_limit = RateLimitStatus::new(denied(5), &items);
     let mut out = b"HTTP".to_vec();
     rate_limit.write_problem(ProblemType::QuotaExceeded, 403, &mut out);
-    assert!(
-        out.starts_with(b"HTTP{"),
-        "it is written behind what is there"
-    );
+    assert!(out.starts_with(b"HTTP{"), "it is appended");
     let body: Value = serde_json::from_slice(&out[4..]).unwrap();
     assert_eq!(
         (&body["detail"], &body["status"]),
@@ -164,7 +161,7 @@ fn names_and_details_are_escaped() {
 }
 
 #[test]
-fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
+fn a_custom_detail_replaces_the_default() {
     let sample = Sample::new();
     let items = sample.refused();
     let rate_limit = RateLimitStatus::new(denied(86_399_100), &items);
@@ -182,13 +179,13 @@ fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
 }
 
 #[test]
-fn a_problem_is_held_against_a_policy_that_says_nothing_of_where_it_stands() {
+fn a_problem_names_a_violated_policy_without_a_status() {
     let plain = ProblemDetails::new(429, "Too Many Requests", "blocked");
-    let held = plain.with_violated_policy(ProblemType::AbnormalUsage, Some("api"), Some(90_500));
+    let problem = plain.with_violated_policy(ProblemType::AbnormalUsage, Some("api"), Some(90_500));
     let expected = json!({
         "type": ProblemType::AbnormalUsage.type_uri(), "title": "Abnormal Usage Detected", "status": 429,
         "detail": "blocked", "violated-policies": ["api"], "retry-after-ms": 90_500,
     });
-    assert_eq!(read(&held), expected);
-    assert_eq!((held.status(), held.detail()), (429, "blocked"));
+    assert_eq!(read(&problem), expected);
+    assert_eq!((problem.status(), problem.detail()), (429, "blocked"));
 }

@@ -1,7 +1,6 @@
-//! What holds for every input: fields that an independent parser reads back, and numbers that never promise too much.
+//! Properties of any input: an independent parser reads the fields back, and the numbers never promise too much.
 //!
-//! Each promise is a checker that is also shown something wrong, in a test whose name begins with `control_`.
-//! Must not know: how anything is written.
+//! Each checker has a negative control, in a test whose name begins with `control_`. Must not know: how anything is written.
 
 use proptest::prelude::*;
 use sfv::{Dictionary, FieldType, Item, List, ListEntry, Parser};
@@ -102,7 +101,7 @@ fn items<'a>(given: &[LimitSample], policies: &'a [QuotaPolicy]) -> Vec<RateLimi
     given.iter().zip(policies).map(item).collect()
 }
 
-/// A list of names with parameters, read by an independent parser that also writes it in its one canonical form.
+/// Parses a list of names with parameters by an independent parser, and checks that it is in canonical form.
 fn read(field: &[u8]) -> Result<Vec<(String, Item)>, String> {
     let list: List = Parser::new(field)
         .parse()
@@ -134,7 +133,7 @@ fn integer(item: &Item, key: &str) -> Option<u64> {
     u64::try_from(i64::from(value)).ok()
 }
 
-/// What draft-11 promises of its two fields and `Retry-After`, checked against what was given.
+/// Checks the two fields of draft 11 and `Retry-After` against the input.
 fn check_draft_11(
     given: &[LimitSample],
     policy: &[u8],
@@ -205,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_field_reads_back_and_promises_nothing_too_early(
+    fn every_field_parses_and_no_time_is_too_early(
         given in prop::collection::vec(limit_sample(), 1..6),
         outcome in outcome(),
         now in number(),
@@ -263,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn every_problem_is_json_that_names_who_refuses(
+    fn every_problem_is_json_that_names_the_limits_that_deny(
         given in prop::collection::vec(limit_sample(), 0..6),
         outcome in outcome(),
         message in prop::option::of(any::<String>()),
@@ -305,7 +304,7 @@ fn sample() -> LimitSample {
 }
 
 #[test]
-fn control_fields_that_lie_are_caught() {
+fn control_wrong_fields_are_detected() {
     let given = [sample()];
     let check = |policy: &str, limit: &str, retry| {
         check_draft_11(&given, policy.as_bytes(), limit.as_bytes(), retry)
@@ -373,7 +372,7 @@ fn control_fields_that_lie_are_caught() {
 }
 
 #[test]
-fn control_retries_that_lie_are_caught() {
+fn control_wrong_retry_times_are_detected() {
     let denied = sample().outcome;
     assert_eq!(check_refusal(denied, Some(3)), Ok(()));
     for (outcome, retry) in [

@@ -162,14 +162,14 @@ impl HeaderRenderer {
         let binding = verdict.binding();
         let is_binding = |state: &LimitState| binding.is_some_and(|one| std::ptr::eq(one, state));
         let states = verdict.limits().iter();
-        let mut told =
+        let mut sent =
             states.filter_map(|state| Some((state, self.rate_limit_item(verdict, state, cache)?)));
-        let Some((state, first)) = told.next() else {
+        let Some((state, first)) = sent.next() else {
             return work(&[], None);
         };
         let mut items = [first; N];
         let (mut len, mut bound) = (1, is_binding(state).then_some(0));
-        for (slot, (state, item)) in items.iter_mut().skip(1).zip(told) {
+        for (slot, (state, item)) in items.iter_mut().skip(1).zip(sent) {
             if is_binding(state) {
                 bound = Some(len);
             }

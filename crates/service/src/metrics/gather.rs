@@ -1,16 +1,17 @@
-//! Collects all metrics and writes the metrics page. The number of series does not depend on keys and is bounded in limits.
+//! Collects all metrics and writes the metrics page. The number of series does not depend on keys; `limit_series.rs` bounds it
+//! in limits.
 //!
 //! Must not know: HTTP, how numbers are counted or formatted.
 
 use std::sync::atomic::Ordering;
 
 use tollgate_engine::control::{Halt, OperatorState};
-use tollgate_engine::{ComparisonTotals, Generation, LimitTotals};
 use tollgate_fleet::Fleet;
 use tollgate_store::{Clock, MemoryStore};
 
 use super::exposition::{MetricsFormat, MetricsPage};
 use super::families::{self, MetricFamily};
+use super::limit_series::write_limits;
 use super::process::ProcessStats;
 use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
 use super::{
@@ -20,14 +21,8 @@ use crate::fleet::{Membership, Mismatch};
 use crate::reload::ReloadStatus;
 use crate::saturation::Saturation;
 
-/// The first limits of the policy have series of their own. All others are added up under [`OTHER`], so that a policy with
-/// thousands of limits does not flood the time series database.
-pub(crate) const MAX_LIMIT_SERIES: usize = 500;
-/// The label of the limits beyond [`MAX_LIMIT_SERIES`].
-const OTHER: &str = "other";
-
 /// Reads one number from a struct of counters.
-type Getter<T> = fn(&T) -> u64;
+pub(super) type Getter<T> = fn(&T) -> u64;
 
 type Listeners<'a> = &'a [(&'static str, ListenerCounts)];
 
@@ -73,56 +68,6 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     page.finish()
 }
 
-/// Decisions of limits, of rules of Envoy's files and of candidates, by name.
-fn write_limits(
-    page: &mut MetricsPage,
-    generation: &Generation,
-    of_files: &[(Box<str>, LimitTotals)],
-) {
-    let names = generation.rules().rules().iter().map(|rule| &*rule.name);
-    let counted = |index| generation.totals(index).unwrap_or_default();
-    let named = names.clone().enumerate();
-    let of_policy = named.clone().map(|(index, name)| (name, counted(index)));
-    let of_files = of_files.iter().map(|(name, counted)| (&**name, *counted));
-    let counted = fold_series(of_policy.chain(of_files), add_totals);
-    let mut family = page.family(&families::LIMIT_DECISIONS);
-    for (limit, sum) in &counted {
-        family
-            .add(&[limit, "allowed"], sum.allowed)
-            .add(&[limit, "denied"], sum.denied)
-            .add(&[limit, "would_deny"], sum.would_deny);
-    }
-    let single: [(MetricFamily, Getter<LimitTotals>); 4] = [
-        (families::LIMIT_NEAR, |sum| sum.near_limit),
-        (families::LIMIT_WAITS, |sum| sum.waited),
-        (families::LIMIT_STORE_ERRORS, |sum| sum.errors),
-        (families::LIMIT_OVERFLOW, |sum| sum.overflow),
-    ];
-    for (family, value) in &single {
-        let mut family = page.family(family);
-        for (limit, sum) in &counted {
-            family.add(&[limit], value(sum));
-        }
-    }
-    let compared =
-        named.filter_map(|(index, name)| Some((name, generation.comparison_totals(index)?)));
-    let compared = fold_series(compared, add_comparisons);
-    let mut family = page.family(&families::CANDIDATE_COMPARED);
-    for (limit, sum) in &compared {
-        family.add(&[limit], sum.compared);
-    }
-    let mut family = page.family(&families::CANDIDATE_DIVERGED);
-    for (limit, sum) in &compared {
-        family
-            .add(&[limit, "would_deny"], sum.would_deny)
-            .add(&[limit, "would_allow"], sum.would_allow);
-    }
-    let mut family = page.family(&families::CANDIDATE_UNKNOWN);
-    for (limit, sum) in &compared {
-        family.add(&[limit], sum.unknown);
-    }
-}
-
 /// Calls of the shared store and its breakers. The store has at most 64 parts.
 fn write_shared_store(page: &mut MetricsPage, fleet: &Fleet) {
     let counted = fleet.totals();
@@ -147,41 +92,6 @@ fn write_shared_store(page: &mut MetricsPage, fleet: &Fleet) {
     ] {
         page.family(&family).add(&[], count);
     }
-}
-
-/// The first values by their names, and the sum of all others under [`OTHER`]. A limit with that name is added to the sum.
-fn fold_series<'a, T: Default>(
-    all: impl Iterator<Item = (&'a str, T)>,
-    add: fn(&mut T, T),
-) -> Vec<(&'a str, T)> {
-    let mut listed: Vec<(&str, T)> = Vec::new();
-    let mut rest = None;
-    for (index, (name, value)) in all.enumerate() {
-        if index < MAX_LIMIT_SERIES && name != OTHER {
-            listed.push((name, value));
-        } else {
-            add(rest.get_or_insert_default(), value);
-        }
-    }
-    listed.extend(rest.map(|rest| (OTHER, rest)));
-    listed
-}
-
-fn add_totals(sum: &mut LimitTotals, more: LimitTotals) {
-    sum.allowed = sum.allowed.saturating_add(more.allowed);
-    sum.denied = sum.denied.saturating_add(more.denied);
-    sum.would_deny = sum.would_deny.saturating_add(more.would_deny);
-    sum.waited = sum.waited.saturating_add(more.waited);
-    sum.near_limit = sum.near_limit.saturating_add(more.near_limit);
-    sum.errors = sum.errors.saturating_add(more.errors);
-    sum.overflow = sum.overflow.saturating_add(more.overflow);
-}
-
-fn add_comparisons(sum: &mut ComparisonTotals, more: ComparisonTotals) {
-    sum.compared = sum.compared.saturating_add(more.compared);
-    sum.would_deny = sum.would_deny.saturating_add(more.would_deny);
-    sum.would_allow = sum.would_allow.saturating_add(more.would_allow);
-    sum.unknown = sum.unknown.saturating_add(more.unknown);
 }
 
 /// Requests by outcome, their durations, and requests that wait.
@@ -353,39 +263,39 @@ fn write_quotas(page: &mut MetricsPage, counts: &QuotaCounts) {
 
 /// The fleet's nodes and the synchronisation with them.
 fn write_fleet(page: &mut MetricsPage, membership: Option<&Membership>) {
-    let seen = membership.map(|membership| (membership, membership.view()));
+    let fleet_view = membership.map(|membership| (membership, membership.view()));
     let mut family = page.family(&families::FLEET_NODES);
-    if let Some((membership, _)) = &seen {
+    if let Some((membership, _)) = &fleet_view {
         family.add(&[], membership.fleet_size().count().get().into());
     }
     let mut family = page.family(&families::FLEET_MISMATCH);
-    if let Some((_, view)) = &seen {
+    if let Some((_, view)) = &fleet_view {
         for (what, nodes) in Mismatch::ALL.into_iter().zip(view.mismatches) {
             family.add(&[what.name()], nodes as u64);
         }
     }
     let mut family = page.family(&families::FLEET_CONTROLS_VERSION);
-    if let Some((_, view)) = &seen {
+    if let Some((_, view)) = &fleet_view {
         family.add(&[], view.controls_version);
     }
     let mut family = page.family(&families::FLEET_CONTROLS_WAITING);
-    if let Some((_, view)) = &seen {
+    if let Some((_, view)) = &fleet_view {
         family.add(&[], view.pending_changes as u64);
     }
     let mut family = page.family(&families::FLEET_HEARTBEAT_AGE);
-    if let Some((_, view)) = &seen {
+    if let Some((_, view)) = &fleet_view {
         family.add_nanos(&[], view.beat_age.as_nanos());
     }
     let mut family = page.family(&families::FLEET_PANICS);
-    if let Some((membership, _)) = &seen {
+    if let Some((membership, _)) = &fleet_view {
         family.add(&[], membership.panics());
     }
 }
 
-fn write_process(page: &mut MetricsPage, seen: &ProcessStats) {
+fn write_process(page: &mut MetricsPage, stats: &ProcessStats) {
     let nanos = [
-        (families::PROCESS_CPU, seen.cpu_nanos),
-        (families::PROCESS_STARTED, seen.started_nanos),
+        (families::PROCESS_CPU, stats.cpu_nanos),
+        (families::PROCESS_STARTED, stats.started_nanos),
     ];
     for (family, value) in &nanos {
         let mut family = page.family(family);
@@ -394,11 +304,11 @@ fn write_process(page: &mut MetricsPage, seen: &ProcessStats) {
         }
     }
     let whole = [
-        (families::PROCESS_RESIDENT, seen.resident_bytes),
-        (families::PROCESS_VIRTUAL, seen.virtual_bytes),
-        (families::PROCESS_FDS, seen.open_fds),
-        (families::PROCESS_MAX_FDS, seen.max_fds),
-        (families::PROCESS_THREADS, seen.threads),
+        (families::PROCESS_RESIDENT, stats.resident_bytes),
+        (families::PROCESS_VIRTUAL, stats.virtual_bytes),
+        (families::PROCESS_FDS, stats.open_fds),
+        (families::PROCESS_MAX_FDS, stats.max_fds),
+        (families::PROCESS_THREADS, stats.threads),
     ];
     for (family, value) in &whole {
         let mut family = page.family(family);

@@ -8,6 +8,7 @@ mod exposition;
 mod families;
 mod gather;
 mod histogram;
+mod limit_series;
 mod process;
 mod sources;
 

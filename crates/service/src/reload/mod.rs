@@ -189,23 +189,23 @@ impl<E: Reloadable> Reloader<E> {
         &self.engine
     }
 
-    /// See [`Reload::look`].
+    /// See [`ReloadHandle::reload_if_changed`].
     pub fn reload_if_changed(&self) -> ReloadOutcome {
         self.reload(false)
     }
 
-    /// See [`Reload::reload_now`].
+    /// See [`ReloadHandle::reload_now`].
     pub fn reload_now(&self) -> ReloadOutcome {
         self.reload(true)
     }
 
-    /// See [`Reload::status`].
+    /// See [`ReloadHandle::status`].
     #[must_use]
     pub fn status(&self) -> ReloadStatus {
         self.lock().status.clone()
     }
 
-    /// See [`Reload::path`].
+    /// See [`ReloadHandle::path`].
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

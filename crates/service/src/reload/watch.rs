@@ -33,12 +33,12 @@ struct FileEvents {
 }
 
 impl ChangeEvents for FileEvents {
-    fn next(&mut self, patience: Duration) -> WatchEvent {
-        let heard = self.receiver.recv_timeout(patience);
+    fn next(&mut self, timeout: Duration) -> WatchEvent {
+        let received = self.receiver.recv_timeout(timeout);
         if self.is_stopped.load(Ordering::Acquire) {
             return WatchEvent::Closed;
         }
-        match heard {
+        match received {
             Ok(()) => WatchEvent::Changed,
             Err(RecvTimeoutError::Timeout) => WatchEvent::TimedOut,
             Err(RecvTimeoutError::Disconnected) => WatchEvent::Closed,
@@ -59,7 +59,7 @@ impl FileWatcher {
     ) -> std::io::Result<Self> {
         let path = reloader.path().to_owned();
         Self::watch_paths([&*path], timing, move || {
-            on_reload(reloader.reload_if_changed())
+            on_reload(reloader.reload_if_changed());
         })
     }
 
@@ -79,7 +79,7 @@ impl FileWatcher {
         if let Err(error) = &watcher {
             tracing::warn!(%error, "file watching unavailable, polling instead");
         }
-        let mut heard = FileEvents {
+        let mut events = FileEvents {
             receiver,
             is_stopped: Arc::clone(&is_over),
         };
@@ -88,7 +88,7 @@ impl FileWatcher {
             .spawn(move || {
                 // They may have changed between the first load and the start of the watcher.
                 look();
-                run_debounced(&mut heard, timing, look);
+                run_debounced(&mut events, timing, look);
             })?;
         Ok(Self {
             is_stopped: is_over,
@@ -123,13 +123,13 @@ fn create_watcher<'a>(
     wake: &SyncSender<()>,
 ) -> notify::Result<RecommendedWatcher> {
     let wake = wake.clone();
-    let heard = move |event: notify::Result<notify::Event>| {
+    let on_event = move |event: notify::Result<notify::Event>| {
         if event.map_or(true, |event| is_change(event.kind)) {
             // One queued event is enough for all that follow.
             let _sent_or_full = wake.try_send(());
         }
     };
-    let mut watcher = notify::recommended_watcher(heard)?;
+    let mut watcher = notify::recommended_watcher(on_event)?;
     // A directory is watched recursively, a file by its parent directory.
     let directories: BTreeSet<(&Path, bool)> = paths
         .into_iter()

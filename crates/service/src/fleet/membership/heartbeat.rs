@@ -70,13 +70,13 @@ impl Membership {
     }
 
     async fn run_rounds(&self, register: &dyn Register, node: &dyn LocalNode) {
-        let mut exchange = RegisterSync::new(self.id, &self.put_counter);
+        let mut sync = RegisterSync::new(self.id, &self.put_counter);
         let mut rates = LoadMeter::default();
         let mut failed = 0_u32;
         loop {
             let load = rates.load(node.totals(), Instant::now());
             let beat = self.beat(node, load);
-            let round = self.round(register, node, &mut exchange, &beat);
+            let round = self.round(register, node, &mut sync, &beat);
             let ended = match tokio::time::timeout(ROUND_TIMEOUT, round).await {
                 Ok(ended) => ended,
                 Err(_elapsed) => {
@@ -84,9 +84,9 @@ impl Membership {
                     Err(StoreError::new(StoreErrorKind::TimedOut, detail))
                 }
             };
-            let unheard = node.pending_counts();
-            let (heard, foreign) = (exchange.applied_mark(), exchange.unsupported_entries);
-            self.state().record_progress(heard, foreign, unheard);
+            let pending = node.pending_counts();
+            let (cursor, unsupported) = (sync.applied_cursor(), sync.unsupported_entries);
+            self.state().record_progress(cursor, unsupported, pending);
             let pause = match &ended {
                 Ok(()) => {
                     failed = 0;
@@ -114,26 +114,26 @@ impl Membership {
         &self,
         register: &dyn Register,
         node: &dyn LocalNode,
-        exchange: &mut RegisterSync<'_>,
+        sync: &mut RegisterSync<'_>,
         beat: &Heartbeat,
     ) -> Result<(), StoreError> {
         // A failed push must not prevent the heartbeat.
-        let told = exchange.push_changes(register, node).await;
-        let roll = register.heartbeat(beat, self.heartbeat_ttl()).await?;
-        let mark = roll.cursor;
-        let news = self
+        let pushed = sync.push_changes(register, node).await;
+        let members = register.heartbeat(beat, self.heartbeat_ttl()).await?;
+        let cursor = members.cursor;
+        let changes = self
             .state()
-            .record_roll(roll, beat, &self.settings, Instant::now());
-        self.log_changes(&news);
-        self.record_push_result(told);
-        exchange.pull_changes(register, node, mark).await
+            .record_members(members, beat, &self.settings, Instant::now());
+        self.log_changes(&changes);
+        self.record_push_result(pushed);
+        sync.pull_changes(register, node, cursor).await
     }
 
     /// Logs once when the register answers heartbeats but not pushes, and once when pushes succeed again.
-    fn record_push_result(&self, told: Result<(), StoreError>) {
-        let untold = told.err().map(|error| error.to_string());
-        let before = self.state().set_push_error(untold.clone());
-        match (before, untold) {
+    fn record_push_result(&self, pushed: Result<(), StoreError>) {
+        let push_error = pushed.err().map(|error| error.to_string());
+        let before = self.state().set_push_error(push_error.clone());
+        match (before, push_error) {
             (None, Some(error)) => {
                 tracing::warn!(
                     error,
@@ -188,15 +188,15 @@ impl Membership {
         }
     }
 
-    fn log_changes(&self, news: &FleetChanges) {
-        if news.has_recovered {
+    fn log_changes(&self, changes: &FleetChanges) {
+        if changes.has_recovered {
             tracing::info!("fleet register available");
         }
-        if let Some(nodes) = news.nodes {
+        if let Some(nodes) = changes.nodes {
             tracing::info!(nodes, fleet = %self.settings.fleet, "fleet size changed");
         }
-        for (what, turned, nodes) in &news.alarms {
-            match (what, turned) {
+        for (what, change, nodes) in &changes.alarms {
+            match (what, change) {
                 (Mismatch::Secret, AlarmChange::Raised) => tracing::error!(
                     nodes,
                     "fleet secret differs on other nodes, each group of nodes counts separately up to the whole limit"
@@ -217,19 +217,19 @@ impl Membership {
 struct LoadMeter(Option<(NodeTotals, Instant)>);
 
 impl LoadMeter {
-    fn load(&mut self, tally: NodeTotals, now: Instant) -> NodeLoad {
-        let before = self.0.replace((tally, now));
-        let (before, then) = before.unwrap_or((tally, now));
+    fn load(&mut self, totals: NodeTotals, now: Instant) -> NodeLoad {
+        let before = self.0.replace((totals, now));
+        let (before, then) = before.unwrap_or((totals, now));
         let millis = now.saturating_duration_since(then).as_millis().max(1);
         let rate = |now: u64, then: u64| {
             let counted = u128::from(now.saturating_sub(then)).saturating_mul(1_000);
             u64::try_from(counted / millis).unwrap_or(u64::MAX)
         };
         NodeLoad {
-            in_flight: tally.in_flight,
-            admitted_per_s: rate(tally.admitted, before.admitted),
-            denied_per_s: rate(tally.denied, before.denied),
-            shed_per_s: rate(tally.shed, before.shed),
+            in_flight: totals.in_flight,
+            admitted_per_s: rate(totals.admitted, before.admitted),
+            denied_per_s: rate(totals.denied, before.denied),
+            shed_per_s: rate(totals.shed, before.shed),
         }
     }
 }

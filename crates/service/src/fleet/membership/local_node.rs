@@ -43,7 +43,7 @@ pub trait LocalNode: Send + Sync {
     fn resend_changes(&self, lost_after: Option<u64>);
 
     /// Applies the changes of other nodes.
-    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome;
+    fn apply_snapshot(&self, snapshot: &RegisterSnapshot) -> SyncOutcome;
 
     /// The number of pending changes, and of changes that were discarded for good.
     fn pending_counts(&self) -> (usize, u64);
@@ -121,8 +121,8 @@ impl<C: Clock + 'static> LocalNode for RateLimitService<C> {
         self.engine().control().republish(lost_after);
     }
 
-    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome {
-        self.engine().control().apply_register(said)
+    fn apply_snapshot(&self, snapshot: &RegisterSnapshot) -> SyncOutcome {
+        self.engine().control().apply_register(snapshot)
     }
 
     fn pending_counts(&self) -> (usize, u64) {

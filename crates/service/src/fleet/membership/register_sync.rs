@@ -18,8 +18,8 @@ pub(super) struct RegisterSync<'a> {
     id: NodeId,
     /// The number of the last push.
     put_counter: &'a AtomicU64,
-    /// The register's mark up to which all entries were applied.
-    applied_mark: Option<RegisterCursor>,
+    /// The register's cursor up to which all entries were applied.
+    applied_cursor: Option<RegisterCursor>,
     /// A push without a reply, and its number.
     unconfirmed: Option<(u64, RegisterChanges)>,
     /// The number of entries that this version does not understand.
@@ -31,15 +31,15 @@ impl<'a> RegisterSync<'a> {
         Self {
             id,
             put_counter: puts,
-            applied_mark: None,
+            applied_cursor: None,
             unconfirmed: None,
             unsupported_entries: 0,
         }
     }
 
-    /// The register's mark up to which all entries were applied.
-    pub(super) const fn applied_mark(&self) -> Option<RegisterCursor> {
-        self.applied_mark
+    /// The register's cursor up to which all entries were applied.
+    pub(super) const fn applied_cursor(&self) -> Option<RegisterCursor> {
+        self.applied_cursor
     }
 
     /// Pushes all local changes. The future may be dropped at any time.
@@ -71,7 +71,7 @@ impl<'a> RegisterSync<'a> {
                     tracing::error!(%error, "operator changes rejected by the register, they apply to this node only");
                     node.discard_changes(put);
                     // Changes of other nodes to the same entries may have been skipped: pull everything again.
-                    self.applied_mark = None;
+                    self.applied_cursor = None;
                 }
                 Err(error) => {
                     if !error.may_have_charged() {
@@ -84,38 +84,44 @@ impl<'a> RegisterSync<'a> {
         }
     }
 
-    /// Pulls all entries up to this mark and applies them.
+    /// Pulls all entries up to this cursor and applies them.
     pub(super) async fn pull_changes(
         &mut self,
         register: &dyn Register,
         node: &dyn LocalNode,
-        mark: RegisterCursor,
+        cursor: RegisterCursor,
     ) -> Result<(), StoreError> {
-        if self.applied_mark == Some(mark) || self.unconfirmed.is_some() {
+        if self.applied_cursor == Some(cursor) || self.unconfirmed.is_some() {
             return Ok(());
         }
-        let since = self.applied_mark.filter(|heard| heard.epoch == mark.epoch);
-        let is_reset = since.is_none() && self.applied_mark.is_some_and(|heard| heard.epoch != 0);
+        let since = self
+            .applied_cursor
+            .filter(|applied| applied.epoch == cursor.epoch);
+        let is_reset = since.is_none()
+            && self
+                .applied_cursor
+                .is_some_and(|applied| applied.epoch != 0);
         if is_reset {
             tracing::warn!("fleet register lost all operator changes, pushing them again");
             self.resend_changes(register, node, None).await?;
         }
-        let mut said = register.entries(since).await?;
-        if said.lost_after.is_some() {
+        let mut snapshot = register.entries(since).await?;
+        if snapshot.lost_after.is_some() {
             tracing::warn!("fleet register lost the latest operator changes, pushing them again");
-            self.resend_changes(register, node, said.lost_after).await?;
-            said = register.entries(None).await?;
+            self.resend_changes(register, node, snapshot.lost_after)
+                .await?;
+            snapshot = register.entries(None).await?;
         }
-        let adopted = node.apply_snapshot(&said);
-        self.unsupported_entries = adopted.unsupported;
-        if adopted.dropped > 0 {
-            let left_out = adopted.dropped;
+        let outcome = node.apply_snapshot(&snapshot);
+        self.unsupported_entries = outcome.unsupported;
+        if outcome.dropped > 0 {
+            let dropped = outcome.dropped;
             tracing::warn!(
-                left_out,
+                dropped,
                 "operator changes of other nodes dropped, this node has too many"
             );
         }
-        self.applied_mark = Some(said.cursor);
+        self.applied_cursor = Some(snapshot.cursor);
         Ok(())
     }
 
@@ -126,12 +132,12 @@ impl<'a> RegisterSync<'a> {
         node: &dyn LocalNode,
         lost_after: Option<u64>,
     ) -> Result<(), StoreError> {
-        self.applied_mark = None;
+        self.applied_cursor = None;
         node.resend_changes(lost_after);
         match self.push_changes(register, node).await {
             // The register's entries can be pulled even if it takes no more.
             Err(_) if self.unconfirmed.is_none() => Ok(()),
-            told => told,
+            pushed => pushed,
         }
     }
 }

@@ -14,14 +14,14 @@ use super::mismatch::{AlarmChange, Mismatch, MismatchAlarm};
 /// The last known state of the fleet.
 #[derive(Debug, Default)]
 pub(super) struct FleetState {
-    roll: Option<(MemberList, Instant)>,
+    members: Option<(MemberList, Instant)>,
     alarms: [MismatchAlarm; 2],
     /// Why the register does not answer; `None` while it answers.
     register_error: Option<String>,
     /// Why pushes fail although the register answers heartbeats.
     push_error: Option<String>,
     failures: u64,
-    applied_mark: Option<RegisterCursor>,
+    applied_cursor: Option<RegisterCursor>,
     unsupported_entries: usize,
     pending_counts: (usize, u64),
     started_at: Option<Instant>,
@@ -83,37 +83,37 @@ impl FleetState {
     }
 
     pub(super) fn nodes(&self) -> Option<NonZeroU32> {
-        let (roll, _) = self.roll.as_ref()?;
-        NonZeroU32::new(u32::try_from(roll.count()).unwrap_or(u32::MAX))
+        let (members, _) = self.members.as_ref()?;
+        NonZeroU32::new(u32::try_from(members.count()).unwrap_or(u32::MAX))
     }
 
     /// Records the nodes that the register reports.
-    pub(super) fn record_roll(
+    pub(super) fn record_members(
         &mut self,
-        roll: MemberList,
+        members: MemberList,
         own: &Heartbeat,
         settings: &MembershipSettings,
         now: Instant,
     ) -> FleetChanges {
         let before = self.nodes();
         let differing = Mismatch::ALL.map(|what| {
-            let fellows = roll.nodes.iter();
-            fellows
-                .filter(|seen| mismatch(&seen.heartbeat, own) == Some(what))
+            let nodes = members.nodes.iter();
+            nodes
+                .filter(|member| mismatch(&member.heartbeat, own) == Some(what))
                 .count()
         });
-        let patience = [
+        let thresholds = [
             settings.secret_alarm_after_beats,
             settings.policy_alarm_after_beats,
         ];
-        let looked = Mismatch::ALL.into_iter().zip(&mut self.alarms);
-        let alarms = looked
-            .zip(differing.into_iter().zip(patience))
-            .filter_map(|((what, alarm), (differing, patience))| {
-                Some((what, alarm.observe(differing, patience)?, differing))
+        let kinds = Mismatch::ALL.into_iter().zip(&mut self.alarms);
+        let alarms = kinds
+            .zip(differing.into_iter().zip(thresholds))
+            .filter_map(|((what, alarm), (differing, threshold))| {
+                Some((what, alarm.observe(differing, threshold)?, differing))
             })
             .collect();
-        self.roll = Some((roll, now));
+        self.members = Some((members, now));
         let nodes = self.nodes();
         FleetChanges {
             nodes: nodes.filter(|_| nodes != before).map(NonZeroU32::get),
@@ -135,11 +135,11 @@ impl FleetState {
 
     pub(super) const fn record_progress(
         &mut self,
-        heard: Option<RegisterCursor>,
+        cursor: Option<RegisterCursor>,
         not_understood: usize,
         unheard: (usize, u64),
     ) {
-        self.applied_mark = heard;
+        self.applied_cursor = cursor;
         self.unsupported_entries = not_understood;
         self.pending_counts = unheard;
     }
@@ -150,33 +150,36 @@ impl FleetState {
             let nanos = now.saturating_duration_since(then).as_nanos();
             Nanos::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
         };
-        let nobody = MemberList::default();
-        let roll = self.roll.as_ref();
-        let waited = roll
+        let empty = MemberList::default();
+        let members = self.members.as_ref();
+        let waited = members
             .map(|(_, at)| *at)
             .or(self.started_at)
             .map_or(Nanos::ZERO, since);
-        let roll = roll.map_or(&nobody, |(roll, _)| roll);
-        let own = roll.nodes.iter().find(|seen| seen.heartbeat.node == id);
-        let own = own.map(|seen| seen.heartbeat.clone());
-        let fellows = roll.nodes.iter().map(|seen| FleetNode {
-            beat: seen.heartbeat.clone(),
-            age: seen.age.saturating_add(waited),
-            is_self: seen.heartbeat.node == id,
+        let members = members.map_or(&empty, |(members, _)| members);
+        let own = members
+            .nodes
+            .iter()
+            .find(|member| member.heartbeat.node == id);
+        let own = own.map(|member| member.heartbeat.clone());
+        let nodes = members.nodes.iter().map(|member| FleetNode {
+            beat: member.heartbeat.clone(),
+            age: member.age.saturating_add(waited),
+            is_self: member.heartbeat.node == id,
             mismatch: match &own {
-                Some(own) => mismatch(&seen.heartbeat, own),
+                Some(own) => mismatch(&member.heartbeat, own),
                 None => {
-                    (seen.heartbeat.secret_fingerprint != fingerprint).then_some(Mismatch::Secret)
+                    (member.heartbeat.secret_fingerprint != fingerprint).then_some(Mismatch::Secret)
                 }
             },
         });
         let [secret, policy] = self.alarms;
         FleetView {
-            nodes: fellows.collect(),
-            unreadable_nodes: roll.unreadable,
-            load: roll.load,
+            nodes: nodes.collect(),
+            unreadable_nodes: members.unreadable,
+            load: members.load,
             mismatches: [secret.active_count(), policy.active_count()],
-            controls_version: self.applied_mark.map_or(0, |mark| mark.version),
+            controls_version: self.applied_cursor.map_or(0, |cursor| cursor.version),
             pending_changes: self.pending_counts.0,
             discarded_changes: self.pending_counts.1,
             unsupported_entries: self.unsupported_entries,
@@ -191,9 +194,9 @@ impl FleetState {
 }
 
 /// How a node differs. Policy digests depend on the secret, so they are compared only if the secrets match.
-fn mismatch(fellow: &Heartbeat, own: &Heartbeat) -> Option<Mismatch> {
-    if fellow.secret_fingerprint != own.secret_fingerprint {
+fn mismatch(other: &Heartbeat, own: &Heartbeat) -> Option<Mismatch> {
+    if other.secret_fingerprint != own.secret_fingerprint {
         return Some(Mismatch::Secret);
     }
-    (fellow.policy_fingerprint != own.policy_fingerprint).then_some(Mismatch::Policy)
+    (other.policy_fingerprint != own.policy_fingerprint).then_some(Mismatch::Policy)
 }

@@ -12,8 +12,8 @@ use tollgate_store::{
 };
 use tollgate_store::{RemoteStore, StoreFuture};
 
-use super::EnvoyEngine;
 use crate::config::{self, Descriptor, DescriptorEntry, RlsCode, RlsRequest};
+use crate::engine::EnvoyEngine;
 
 /// A store that never answers.
 #[derive(Debug)]
