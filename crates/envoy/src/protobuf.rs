@@ -197,8 +197,8 @@ impl<'a> MessageWriter<'a> {
         write(&mut MessageWriter { out: self.out });
         let length = self.out.len().saturating_sub(at).saturating_sub(1);
         if let Ok(short @ 0..0x80) = u8::try_from(length) {
-            if let Some(place) = self.out.get_mut(at) {
-                *place = short;
+            if let Some(byte) = self.out.get_mut(at) {
+                *byte = short;
             }
             return;
         }
@@ -221,15 +221,15 @@ impl<'a> MessageWriter<'a> {
 fn encode_varint(mut number: u64) -> ([u8; 10], usize) {
     let mut digits = [0; 10];
     let mut count = 0;
-    for place in &mut digits {
+    for byte in &mut digits {
         count += 1;
         let low = u8::try_from(number & 0x7f).unwrap_or(0);
         number >>= 7;
         if number == 0 {
-            *place = low;
+            *byte = low;
             break;
         }
-        *place = low | 0x80;
+        *byte = low | 0x80;
     }
     (digits, count)
 }

@@ -255,7 +255,7 @@ impl fmt::Display for DenialDetail<'_> {
         }
         f.write_str(" now")?;
         match self.wait {
-            Some(ms) => write!(f, "; it has after {ms} ms"),
+            Some(ms) => write!(f, "; retry after {ms} ms"),
             None => Ok(()),
         }
     }

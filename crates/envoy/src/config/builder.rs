@@ -77,7 +77,7 @@ impl EnvoyPolicyBuilder {
                 if !self.merge_domains {
                     let message = format!("duplicate domain `{}`", domain.value);
                     let help = format!(
-                        "it is already in {file}, line {line}; files of one domain are put together only if you ask for it"
+                        "it is already in {file}, line {line}; files of one domain are merged only with `merge_domains`"
                     );
                     context.problem(domain.location, message, Some(help));
                 }
@@ -104,7 +104,7 @@ impl EnvoyPolicyBuilder {
         list: Vec<DescriptorBlock>,
     ) {
         if let Some(first) = list.first().filter(|_| parent.levels.len() >= MAX_ENTRIES) {
-            let message = format!("descriptors lie more than {MAX_ENTRIES} deep in each other");
+            let message = format!("descriptors are nested more than {MAX_ENTRIES} deep");
             context.problem(first.key.location, message, None);
             return;
         }
@@ -132,7 +132,8 @@ impl EnvoyPolicyBuilder {
             let message = format!(
                 "`share_threshold` needs a `*` in the value, and there is none in `{text}`"
             );
-            let help = "values that a pattern matches can count together; a single value, or none, already does";
+            let help =
+                "only values that match a pattern can share a counter; one value needs no sharing";
             context.problem(shared.location, message, Some(help.into()));
         }
         let options = NodeOptions {
@@ -189,7 +190,7 @@ impl EnvoyPolicyBuilder {
         if index == MAX_RULES {
             let message = format!("there are more than {MAX_RULES} limits");
             let help = "a descriptor without a value counts every value by itself";
-            context.problem(limit.place, message, Some(help.into()));
+            context.problem(limit.location, message, Some(help.into()));
         }
         if index >= MAX_RULES {
             return None;
@@ -230,7 +231,7 @@ impl EnvoyPolicyBuilder {
             (true, None) => Some(RuleQuota::Unlimited),
             (true, Some(_)) => {
                 let message = "`unit` must not be given together with `unlimited`";
-                let help = "what is unlimited is not counted; leave one of them out";
+                let help = "an unlimited rule is not counted; remove one of the two";
                 context.problem(limit.unit.location, message, Some(help.into()));
                 None
             }
@@ -254,7 +255,7 @@ impl EnvoyPolicyBuilder {
                         state: self.state(identity.into()),
                     }),
                     Err(reason) => {
-                        context.problem(limit.place, reason.to_string(), None);
+                        context.problem(limit.location, reason.to_string(), None);
                         None
                     }
                 }
@@ -284,12 +285,12 @@ impl EnvoyPolicyBuilder {
 impl FileContext<'_> {
     fn problem(
         &mut self,
-        place: SourceLocation,
+        location: SourceLocation,
         message: impl Into<Box<str>>,
         help: Option<String>,
     ) {
         self.problems.push(Diagnostic {
-            location: place,
+            location,
             message: message.into(),
             help: help.map(Into::into),
         });
@@ -298,7 +299,7 @@ impl FileContext<'_> {
     fn replaces(&mut self, limit: &RateLimit) {
         for replaced in &limit.replaces {
             if replaced.value.is_empty() {
-                let help = "say which limit with `name:`";
+                let help = "name the limit with `name:`";
                 let message = "an entry of `replaces` must have a `name`";
                 self.problem(replaced.location, message, Some(help.into()));
             } else if replaced.value == limit.name {

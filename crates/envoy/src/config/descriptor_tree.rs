@@ -88,14 +88,14 @@ impl DescriptorTree {
         if let Some(known) = self.child(parent, &text) {
             return Err(known);
         }
-        let place = (parent, text.hash());
+        let key = (parent, text.hash());
         let node = self.push(DescriptorNode {
             text: reads.into(),
-            next_with_same_hash: self.index.get(&place).copied(),
+            next_with_same_hash: self.index.get(&key).copied(),
             options,
             ..DescriptorNode::default()
         });
-        self.index.insert(place, node);
+        self.index.insert(key, node);
         if let Some(parent_node) = self.node_mut(parent) {
             parent_node.has_children = true;
             if let Some(pattern) = Pattern::parse(reads) {

@@ -52,7 +52,7 @@ pub(super) struct DescriptorBlock {
 /// A descriptor's limit.
 #[derive(Debug)]
 pub(super) struct RateLimit {
-    pub(super) place: SourceLocation,
+    pub(super) location: SourceLocation,
     pub(super) unit: Located<Box<str>>,
     pub(super) requests_per_unit: u32,
     pub(super) unlimited: bool,
@@ -110,7 +110,7 @@ impl FileReader<'_> {
         });
         let replaces = replaces.collect();
         Some(RateLimit {
-            place: node.location,
+            location: node.location,
             unit: self.text(&fields, "unit", node.location),
             requests_per_unit: self.count(&fields, "requests_per_unit"),
             unlimited: self.boolean(&fields, "unlimited").value,
@@ -174,7 +174,7 @@ impl FileReader<'_> {
         } else if !self.ignore_misplaced {
             self.problem(
                 name.location,
-                format!("`{}` does not belong into {what}", name.value),
+                format!("`{}` is not allowed in {what}", name.value),
                 format!(
                     "envoyproxy/ratelimit ignores it here; {what} has {}",
                     join_quoted(allowed)
@@ -247,8 +247,8 @@ impl FileReader<'_> {
             .push(Diagnostic::without_help(node.location, message));
     }
 
-    fn problem(&mut self, place: SourceLocation, message: String, help: String) {
-        self.problems.push(Diagnostic::new(place, message, help));
+    fn problem(&mut self, location: SourceLocation, message: String, help: String) {
+        self.problems.push(Diagnostic::new(location, message, help));
     }
 }
 

@@ -21,8 +21,8 @@ impl PatternIndex {
     /// Adds a pattern after all others.
     pub(super) fn push(&mut self, pattern: Pattern, node: u32) {
         let beginning = pattern.prefix();
-        if let Err(place) = self.prefix_lengths.binary_search(&beginning.len()) {
-            self.prefix_lengths.insert(place, beginning.len());
+        if let Err(index) = self.prefix_lengths.binary_search(&beginning.len()) {
+            self.prefix_lengths.insert(index, beginning.len());
         }
         let candidates = self
             .by_prefix

@@ -52,8 +52,8 @@ use crate::config::{
 /// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
 /// let descriptors = [Descriptor::new(&entries)];
 /// let request = RlsRequest::new("edge", &descriptors);
-/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::Ok);
-/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::OverLimit);
+/// assert_eq!(engine.decide(&request, |verdict| verdict.reply.overall)?, RlsCode::Ok);
+/// assert_eq!(engine.decide(&request, |verdict| verdict.reply.overall)?, RlsCode::OverLimit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EnvoyEngine<S> {
@@ -100,7 +100,7 @@ pub enum DecideError {
 }
 
 impl<S: StateStore> EnvoyEngine<S> {
-    /// An engine that decides by these files. All engines on the same store must share `numbering`.
+    /// An engine that decides by these files. All engines on the same store must share `limit_ids`.
     ///
     /// # Errors
     /// There are more counters than limit ids.
@@ -108,16 +108,16 @@ impl<S: StateStore> EnvoyEngine<S> {
         policy: EnvoyPolicy,
         secret: [u8; 16],
         store: S,
-        numbering: &LimitIdAllocator,
+        limit_ids: &LimitIdAllocator,
     ) -> Result<Self, LimitIdsExhausted> {
-        let version = activate(numbering, &store, policy, None, |version| version)?;
+        let version = activate(limit_ids, &store, policy, None, |version| version)?;
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(version),
             secret,
             shadow_mode: AtomicBool::new(false),
             quota_mode: AtomicBool::new(false),
-            limit_ids: numbering.clone(),
+            limit_ids: limit_ids.clone(),
             replacing: Mutex::new(()),
         })
     }
@@ -141,21 +141,21 @@ impl<S: StateStore> EnvoyEngine<S> {
         activate(&self.limit_ids, &self.store, policy, Some(&before), swap)
     }
 
-    /// Decides on a request, charges it, and calls `see` with the decision.
+    /// Decides on a request, charges it, and calls `inspect` with the decision.
     ///
     /// # Errors
     /// The request is invalid, or the store did not answer.
     pub fn decide<T>(
         &self,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&EnvoyVerdict<'_>) -> T,
+        inspect: impl FnOnce(&EnvoyVerdict<'_>) -> T,
     ) -> Result<T, DecideError> {
         let version = self.current.load();
         let plan = self.plan(&version, request)?;
         let mut decision = self.decision(&version, &plan);
         run_local(&mut decision, &self.store);
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&EnvoyVerdict {
+        Ok(inspect(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
@@ -170,7 +170,7 @@ impl<S: StateStore> EnvoyEngine<S> {
         &self,
         fleet: &Fleet,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
+        inspect: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
     ) -> Result<T, DecideError> {
         let version = self.current();
         let plan = self.plan(&version, request)?;
@@ -179,7 +179,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             .run(&mut decision)
             .await;
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&EnvoyVerdict {
+        Ok(inspect(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
@@ -277,7 +277,7 @@ impl FileVersion {
 
 /// Assigns ids to the counters of files and activates them by `swap`.
 fn activate<S: StateStore, T>(
-    numbering: &LimitIdAllocator,
+    limit_ids: &LimitIdAllocator,
     store: &S,
     policy: EnvoyPolicy,
     before: Option<&FileVersion>,
@@ -291,7 +291,7 @@ fn activate<S: StateStore, T>(
         limits: &limits,
     };
     let old = before.map(FileVersion::limits).unwrap_or_default();
-    numbering.replace_external(store, &old, counters, |ids| {
+    limit_ids.replace_external(store, &old, counters, |ids| {
         swap(FileVersion {
             number: before.map_or(1, |before| before.number.saturating_add(1)),
             rule_counters: RuleCounters::new(&policy, before.map(|before| &before.rule_counters)),

@@ -202,7 +202,7 @@ mod tests {
         let descriptors = [Descriptor::new(&entries)];
         let request = RlsRequest::new(domain, &descriptors);
         let engine = reloader.engine();
-        let is_admitted = || engine.decide(&request, |decided| decided.reply.overall);
+        let is_admitted = || engine.decide(&request, |verdict| verdict.reply.overall);
         let count = |_: &usize| is_admitted().unwrap() == RlsCode::Ok;
         (0..100).take_while(count).count()
     }
@@ -239,7 +239,7 @@ mod tests {
         let dir = Dir::new("wrong");
         dir.write("a.yaml", &file("a", 2));
         let reloader = open(&dir.0).unwrap();
-        for (wrong, place, reason) in [
+        for (wrong, location, reason) in [
             (
                 "domain: b\ndescriptors:\n  - key: ip\n    rate_limit: { unit: fortnight }\n",
                 "b.yaml:4:",
@@ -257,7 +257,10 @@ mod tests {
             let status = reloader.status();
             assert!(!status.valid && status.generation == 1);
             let error = status.error.unwrap().to_string();
-            assert!(error.contains(place) && error.contains(reason), "{error}");
+            assert!(
+                error.contains(location) && error.contains(reason),
+                "{error}"
+            );
             assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
         }
         assert_eq!(admitted(&reloader, "a", "1"), 2);

@@ -249,10 +249,10 @@ mod tests {
             let read = read_reports(&whole[..end]);
             assert!(read.is_err() || read.unwrap().usages.is_empty());
         }
-        for place in 0..whole.len() {
+        for index in 0..whole.len() {
             for byte in 0..=u8::MAX {
                 let mut changed = whole.clone();
-                changed[place] = byte;
+                changed[index] = byte;
                 if let Ok(read) = read_reports(&changed) {
                     for usage in read.usages {
                         assert!(!usage.pairs.is_empty() && usage.pairs.len() <= MAX_ENTRIES);

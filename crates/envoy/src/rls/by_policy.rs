@@ -20,7 +20,7 @@ impl<C: Clock> EnvoyService<C> {
         &self,
         transport: Transport,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         check(request).map_err(RlsError::BadRequest)?;
         if let [only] = request.descriptors
@@ -28,10 +28,10 @@ impl<C: Clock> EnvoyService<C> {
         {
             let all = [self.decide_one(DescriptorRequest::new(request, only)).await];
             self.observe(transport, &all)?;
-            return Ok(self.answer_by_policy(&all, &[None], see));
+            return Ok(self.answer_by_policy(&all, &[None], inspect));
         }
         // In a box, so that the future of one descriptor stays small.
-        Box::pin(self.decide_all(transport, request, see)).await
+        Box::pin(self.decide_all(transport, request, inspect)).await
     }
 
     /// Decides one descriptor. While the wait queue is full it is peeked first, so that a request that cannot wait is not charged.
@@ -59,7 +59,7 @@ impl<C: Clock> EnvoyService<C> {
         &self,
         transport: Transport,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
         // Peek at each first, so that a refused request does not briefly take units from others.
@@ -117,7 +117,7 @@ impl<C: Clock> EnvoyService<C> {
                 one.verdict = self.charge(&one.request).await;
             }
         }
-        Ok(self.answer_by_policy(&all, overrides, see))
+        Ok(self.answer_by_policy(&all, overrides, inspect))
     }
 
     /// Counts and logs one verdict for the whole request: that of the first refused descriptor, or of the first. It fails if a
@@ -146,7 +146,7 @@ impl<C: Clock> EnvoyService<C> {
         &self,
         all: &[DescriptorDecision<'_>],
         overrides: &[Option<RlsStatus<'_>>],
-        see: impl FnOnce(&RlsResponse<'_>) -> T,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T,
     ) -> T {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
         let decisions = all.iter().zip(overrides);
@@ -163,7 +163,7 @@ impl<C: Clock> EnvoyService<C> {
                 }
                 all => self.render_all(outcome, all, fields),
             }
-            see(&RlsResponse {
+            inspect(&RlsResponse {
                 overall: if outcome.is_admitted() {
                     RlsCode::Ok
                 } else {

@@ -228,7 +228,7 @@ impl Visitor<'_> for NumberVisitor {
     type Value = JsonNumber;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number that is not negative, or a text of one")
+        f.write_str("a non-negative integer, or a string of one")
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<JsonNumber, E> {
@@ -431,14 +431,8 @@ mod tests {
                 r#"{"hitsAddend":1,"hits_addend":1}"#,
                 "duplicate field `hits_addend`",
             ),
-            (
-                r#"{"hits_addend":-1}"#,
-                "a whole number that is not negative",
-            ),
-            (
-                r#"{"hits_addend":1.5}"#,
-                "a whole number that is not negative",
-            ),
+            (r#"{"hits_addend":-1}"#, "a non-negative integer"),
+            (r#"{"hits_addend":1.5}"#, "a non-negative integer"),
             (r#"{"hits_addend":4294967296}"#, "does not fit in 32 bits"),
             (
                 r#"{"descriptors":[{"limit":{"unit":"fortnight"}}]}"#,

@@ -106,7 +106,7 @@ impl fmt::Display for UnreadableRequest {
             Self::Unit(number) => {
                 write!(
                     f,
-                    "limit.unit: {number} is no unit; units are 1 (second) to 7 (week)"
+                    "limit.unit: {number} is not a unit; units are 1 (second) to 7 (week)"
                 )
             }
         }

@@ -43,7 +43,7 @@ pub enum RlsError {
 }
 
 impl<C: Clock> EnvoyService<C> {
-    /// Decides on a request, charges it, and calls `see` with the response. Without a fleet the future is ready at the first
+    /// Decides on a request, charges it, and calls `inspect` with the response. Without a fleet the future is ready at the first
     /// poll.
     ///
     /// # Errors
@@ -52,14 +52,14 @@ impl<C: Clock> EnvoyService<C> {
         &self,
         transport: Transport,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
         let began = service.now();
         let decided = if self.is_by_files() {
-            self.decide_by_files(transport, request, see).await
+            self.decide_by_files(transport, request, inspect).await
         } else {
-            self.decide_by_policy(transport, request, see).await
+            self.decide_by_policy(transport, request, inspect).await
         };
         if decided.is_err() {
             service
@@ -135,7 +135,7 @@ impl std::error::Error for RlsError {}
 fn closed_limit_error() -> RlsError {
     RlsError::Store(StoreError::new(
         StoreErrorKind::Unreachable,
-        "a limit is closed while the shared store is away",
+        "a limit is closed while the shared store is unavailable",
     ))
 }
 

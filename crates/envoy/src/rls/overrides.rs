@@ -64,14 +64,14 @@ impl<C: Clock> EnvoyService<C> {
             descriptors: &descriptors,
             hits_addend: request.hits_addend,
         };
-        let decided = self.decide_descriptors(&request, unnamed_status).await?;
-        Ok(Some(decided))
+        let verdict = self.decide_descriptors(&request, unnamed_status).await?;
+        Ok(Some(verdict))
     }
 }
 
 /// The status of the only descriptor. Overrides have no names.
-fn unnamed_status(decided: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
-    let status = decided.reply.statuses().first().copied();
+fn unnamed_status(verdict: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
+    let status = verdict.reply.statuses().first().copied();
     let status = rls_status(&status.unwrap_or_default());
     RlsStatus {
         limit: status.limit.map(|limit| RlsLimit {

@@ -39,7 +39,7 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Quota Exceeded",
         "status": 429,
-        "detail": "the limit \"day\" has no room for a cost of 3 now; it has after 1501 ms",
+        "detail": "the limit \"day\" has no room for a cost of 3 now; retry after 1501 ms",
         "violated-policies": ["day", "hour"],
         "retry-after-ms": 1501,
     });

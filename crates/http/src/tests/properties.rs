@@ -120,7 +120,7 @@ fn read(field: &[u8]) -> Result<Vec<(String, Item)>, String> {
                     .as_token()
                     .map(|name| name.as_str().to_owned())
             };
-            let name = string.or_else(token).ok_or("a member is no name")?;
+            let name = string.or_else(token).ok_or("a member is not a name")?;
             Ok((name, item))
         }
         ListEntry::InnerList(_) => Err("a member is a list".to_owned()),
@@ -154,7 +154,7 @@ fn check_draft_11(
         }
         let window = integer(&policy, "w");
         if window.is_some() == given.window.is_zero() || window == Some(0) {
-            return fail("a window that is none");
+            return fail("an invalid window");
         }
         let r = integer(&limit, "r");
         if r.is_none_or(|r| r > given.remaining || r > given.quota) {
@@ -162,7 +162,7 @@ fn check_draft_11(
         }
         let t = integer(&limit, "t");
         if given.unit.is_none() && (t.is_some() || window.is_some()) {
-            return fail("a time for places");
+            return fail("a time for a concurrency limit");
         }
         if let (Outcome::Deny { retry_after }, Some(t)) = (given.outcome, t) {
             if t == 0 || Nanos::from_secs(t) < retry_after {
@@ -344,13 +344,13 @@ fn control_wrong_fields_are_detected() {
             r#""p";q=10;w=0"#,
             r#""p";r=3;t=3"#,
             Some(3),
-            "a window that is none",
+            "an invalid window",
         ),
         (
             r#""p";q=10"#,
             r#""p";r=3;t=3"#,
             Some(3),
-            "a window that is none",
+            "an invalid window",
         ),
         (
             r#""p";q=11;w=60"#,

@@ -81,13 +81,13 @@ impl fmt::Display for RefusalDetail<'_> {
             (Some(DenialReason::Concurrency), _) => {
                 write!(
                     f,
-                    "as many requests as the limit {name:?} admits are under way"
+                    "the limit {name:?} has reached its maximum of concurrent requests"
                 )
             }
             (Some(DenialReason::Blocked), _) => match verdict.rule_name() {
                 Some(name) => write!(
                     f,
-                    "earlier requests were beyond the limit {name:?}, which blocks for a while"
+                    "earlier requests exceeded the limit {name:?}, which blocks for a while"
                 ),
                 None => f.write_str("requests from this address are blocked"),
             },
@@ -99,9 +99,7 @@ impl fmt::Display for RefusalDetail<'_> {
                     "the limit {name:?} needs an attribute that the request does not have"
                 );
             }
-            (Some(DenialReason::Unreadable), _) => {
-                f.write_str("the path or the host is too long to be read")
-            }
+            (Some(DenialReason::Unreadable), _) => f.write_str("the path or the host is too long"),
             _ => f.write_str("the request is refused"),
         }?;
         match verdict.outcome() {

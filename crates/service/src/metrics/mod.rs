@@ -292,9 +292,9 @@ impl Metrics {
     /// The number of requests of a transport with this outcome.
     #[must_use]
     pub fn outcome_count(&self, transport: Transport, answered: RequestOutcome) -> u64 {
-        let place =
+        let index =
             (transport as usize * RequestOutcome::ALL.len()).saturating_add(answered as usize);
-        self.requests.read().get(place).copied().unwrap_or_default()
+        self.requests.read().get(index).copied().unwrap_or_default()
     }
 
     fn is_degraded(&self, cause: DegradationCause, now: Timestamp) -> bool {

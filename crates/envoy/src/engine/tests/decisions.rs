@@ -68,7 +68,7 @@ fn a_warm_decision_allocates_nothing() {
     let request = RlsRequest::new("edge", &alike);
     let decide = || {
         engine
-            .decide(&request, |decided| decided.reply.overall)
+            .decide(&request, |verdict| verdict.reply.overall)
             .unwrap()
     };
     assert_eq!(decide(), RlsCode::Ok);
@@ -89,10 +89,10 @@ fn a_warm_decision_allocates_nothing() {
 fn two_engines_on_one_store_have_separate_counters() {
     let clock = Arc::new(ManualClock::at(START));
     let store: Store = Arc::new(MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap());
-    let numbering = LimitIdAllocator::default();
+    let limit_ids = LimitIdAllocator::default();
     let native = || rules(vec![limit("api", per_second(4))]);
-    let engine = Engine::with_limit_ids(native(), Arc::clone(&store), &numbering).unwrap();
-    let envoys = EnvoyEngine::new(load(FILE), [7; 16], store, &numbering).unwrap();
+    let engine = Engine::with_limit_ids(native(), Arc::clone(&store), &limit_ids).unwrap();
+    let envoys = EnvoyEngine::new(load(FILE), [7; 16], store, &limit_ids).unwrap();
     let alice = Caller::named("alice");
     for _ in 0..4 {
         assert!(engine.decide(&alice).is_admitted());

@@ -80,8 +80,8 @@ descriptors:
     let request = RlsRequest::new("edge", &descriptors);
     let mut admitted = 0;
     for _ in 0..asked {
-        let decided = engine.decide_shared(&fleet, &request, |decided| decided.reply.overall);
-        admitted += usize::from(decided.await.unwrap() == RlsCode::Ok);
+        let verdict = engine.decide_shared(&fleet, &request, |verdict| verdict.reply.overall);
+        admitted += usize::from(verdict.await.unwrap() == RlsCode::Ok);
     }
     admitted
 }

@@ -60,11 +60,11 @@ fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (RlsCode, u32)
         .collect();
     let descriptors = [Descriptor::new(&entries)];
     let request = RlsRequest::new("edge", &descriptors);
-    let see = |decided: &EnvoyVerdict<'_>| {
+    let inspect = |verdict: &EnvoyVerdict<'_>| {
         (
-            decided.reply.overall,
-            decided.reply.statuses()[0].limit_remaining,
+            verdict.reply.overall,
+            verdict.reply.statuses()[0].limit_remaining,
         )
     };
-    engine.decide(&request, see).unwrap()
+    engine.decide(&request, inspect).unwrap()
 }

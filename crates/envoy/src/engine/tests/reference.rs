@@ -144,7 +144,7 @@ fn difference(seed: u64, mut reference: ReferenceEngine) -> Option<String> {
             .collect();
         let request = RlsRequest::new("edge", &descriptors);
         let ours = engine
-            .decide(&request, |decided| format_reply(decided.reply))
+            .decide(&request, |verdict| format_reply(verdict.reply))
             .unwrap();
         let theirs = reference.decide(&policy, &request, now, engine.modes());
         if ours != theirs {

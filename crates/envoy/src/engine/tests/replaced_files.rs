@@ -56,9 +56,9 @@ fn i09_every_reply_during_swaps_is_explained_by_one_version_of_the_files() {
                 let descriptors = [Descriptor::new(&entries)];
                 let request = RlsRequest::new("edge", &descriptors);
                 while !done.load(Ordering::Relaxed) {
-                    let is_whole = |decided: &EnvoyVerdict<'_>| {
-                        let limit = decided.reply.statuses()[0].current_limit.unwrap();
-                        let n = u32::try_from((decided.generation - 1) % 4 + 1).unwrap();
+                    let is_whole = |verdict: &EnvoyVerdict<'_>| {
+                        let limit = verdict.reply.statuses()[0].current_limit.unwrap();
+                        let n = u32::try_from((verdict.generation - 1) % 4 + 1).unwrap();
                         limit.requests_per_unit == n * 1_000_000 && limit.name == format!("v{n}")
                     };
                     assert!(engine.decide(&request, is_whole).unwrap());

@@ -80,7 +80,7 @@ impl Membership {
             let ended = match tokio::time::timeout(ROUND_TIMEOUT, round).await {
                 Ok(ended) => ended,
                 Err(_elapsed) => {
-                    let detail = "the round has taken too long";
+                    let detail = "the round timed out";
                     Err(StoreError::new(StoreErrorKind::TimedOut, detail))
                 }
             };
@@ -170,7 +170,7 @@ impl Membership {
         Nanos::from_nanos(u64::try_from(life.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The pause after so many failures: exponential backoff with full jitter, and never zero.
+    /// The pause after `failed` failures: exponential backoff with full jitter, and never zero.
     fn back_off(&self, failed: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failed.min(8));
         let most = self.settings.heartbeat_interval.saturating_mul(doubled);

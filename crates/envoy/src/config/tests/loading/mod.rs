@@ -15,8 +15,8 @@ fn all_problems(files: &[(&str, &str)], options: LoadOptions) -> Vec<String> {
     let refused = load_with(files, options).expect_err("the files are invalid");
     let each = refused.0.iter().flat_map(|file| {
         file.list.iter().map(|problem| {
-            let place = problem.location;
-            format!("{}:{}: {}", place.line, place.column, problem.message)
+            let location = problem.location;
+            format!("{}:{}: {}", location.line, location.column, problem.message)
         })
     });
     each.collect()

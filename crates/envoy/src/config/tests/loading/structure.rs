@@ -62,7 +62,7 @@ fn a_key_on_the_wrong_level_is_refused_unless_misplaced_keys_are_ignored() {
     let text = limit("unit: second, requests_per_unit: 1, shadow_mode: true");
     assert_eq!(
         problems(&text),
-        ["4:55: `shadow_mode` does not belong into `rate_limit`"]
+        ["4:55: `shadow_mode` is not allowed in `rate_limit`"]
     );
     let options = LoadOptions {
         ignore_misplaced: true,
