@@ -24,7 +24,10 @@ fn serving(arguments: &[&str]) -> (ServerProcess, SocketAddr) {
 
 fn started(command: Command) -> (ServerProcess, SocketAddr) {
     let served = ServerProcess::start(command);
-    let (_, address) = served.printed.split_once("admin listener on http://").unwrap();
+    let (_, address) = served
+        .printed
+        .split_once("admin listener on http://")
+        .unwrap();
     let address = address.lines().next().unwrap().parse().unwrap();
     (served, address)
 }

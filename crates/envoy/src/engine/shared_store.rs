@@ -1,4 +1,4 @@
-//! The store of an engine, for those who decide by Envoy's rules on the same states.
+//! Gives Envoy's engine the store of the policy's engine.
 //!
 //! Must not know: what is decided.
 
@@ -12,7 +12,7 @@ use tollgate_store::{
     StoreReply,
 };
 
-/// The store that an engine decides on.
+/// The store of an engine.
 #[derive(Debug)]
 pub struct SharedStore<C>(Arc<Engine<MemoryStore<C>>>);
 
@@ -28,9 +28,9 @@ impl<C: Clock> Store for SharedStore<C> {
     fn decide(
         &self,
         checks: &[QuotaCheck<'_>],
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> Result<Verdict, StoreError> {
-        self.0.store().decide(checks, answers)
+        self.0.store().decide(checks, replies)
     }
 }
 
