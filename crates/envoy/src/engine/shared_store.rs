@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::{Engine, StateStore};
 use tollgate_store::{
     Clock, IdentifiedLimit, LimitId, MemoryStore, QuotaCheck, Store, StoreError, StoreKey,
@@ -29,7 +29,7 @@ impl<C: Clock> Store for SharedStore<C> {
         &self,
         checks: &[QuotaCheck<'_>],
         replies: &mut [StoreReply],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         self.0.store().decide(checks, replies)
     }
 }
