@@ -1,9 +1,9 @@
-//! What is documented is so: every policy of `docs/policy.md` loads, every test in it passes, and commands print what they are
-//! shown to print, there and in the README.
+//! The documentation is correct: every policy in `docs/policy.md` loads, every test in it passes, and the commands there and in
+//! the README print the output that is shown.
 
 use crate::harness::{Folder, repository, run_output, tollgate};
 
-/// One fenced block: what it is marked as, and what it says.
+/// One fenced block: its language and its text.
 pub(crate) struct Block {
     pub(crate) language: String,
     pub(crate) text: String,
@@ -32,8 +32,8 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The file that a block is, by its first line, or by its number.
-fn name_of(block: &Block, number: usize) -> String {
+/// The file name of a block: from its first line, or from its number.
+fn file_name(block: &Block, number: usize) -> String {
     let first = block.text.lines().next().unwrap_or_default();
     match first
         .strip_prefix("# ")
@@ -44,7 +44,7 @@ fn name_of(block: &Block, number: usize) -> String {
     }
 }
 
-/// The commands of a console block, each with what it is shown to print.
+/// The commands of a console block, each with the output that is shown.
 pub(crate) fn commands(block: &Block) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for line in block.text.lines() {
@@ -60,7 +60,7 @@ pub(crate) fn commands(block: &Block) -> Vec<(String, String)> {
     commands
 }
 
-/// The words of a command line, of which some may stand in single quotes.
+/// Splits a command line into arguments. Arguments may have single quotes.
 pub(crate) fn words(command: &str) -> Vec<String> {
     let quoted = command.split('\'').enumerate();
     quoted
@@ -71,7 +71,7 @@ pub(crate) fn words(command: &str) -> Vec<String> {
         .collect()
 }
 
-/// Runs the commands of ours that a page shows, and compares. Answers how many there were.
+/// Runs the `tollgate` commands of a page and compares their output. Returns the number of commands.
 fn run_commands(blocks: &[Block], folder: &std::path::Path) -> usize {
     let mut ran = 0;
     for (command, shown) in blocks
@@ -108,12 +108,12 @@ fn every_policy_of_the_reference_loads_and_its_tests_pass() {
     let policies = blocks.iter().filter(|block| block.language == "yaml");
     let mut names: Vec<String> = Vec::new();
     for (number, block) in policies.enumerate() {
-        let name = name_of(block, number);
-        assert!(!names.contains(&name), "{name} stands there twice");
+        let name = file_name(block, number);
+        assert!(!names.contains(&name), "{name} occurs twice");
         folder.write(&name, block.text.as_bytes());
         names.push(name);
     }
-    // However blocks are found, there are as many as the page has lines that open one.
+    // Cross-check: the page has as many lines that open a YAML block.
     assert_eq!(names.len(), page.matches("\n```yaml\n").count());
     assert!(names.len() >= 15, "{names:?}");
     let files = |command: &'static str, names: Vec<&String>| {
@@ -146,7 +146,7 @@ fn control_blocks_are_found_and_commands_compared() {
     let page = "a\n```yaml\n# a.yaml\nlimits: 7\n```\nb\n```console\n$ tollgate --version\ntollgate 0\n```\n";
     let blocks = blocks(page);
     assert_eq!(blocks.len(), 2);
-    assert_eq!(name_of(&blocks[0], 0), "a.yaml");
+    assert_eq!(file_name(&blocks[0], 0), "a.yaml");
     assert_eq!(
         words("explain 'a b' -H 'c: d' e"),
         ["explain", "a b", "-H", "c: d", "e"]
@@ -155,7 +155,7 @@ fn control_blocks_are_found_and_commands_compared() {
     let compared = std::panic::catch_unwind(|| run_commands(&blocks, folder.path()));
     assert!(
         compared.is_err(),
-        "another version is shown than is printed"
+        "the page shows another version than the program prints"
     );
     folder.write("a.yaml", blocks[0].text.as_bytes());
     assert_eq!(folder.run(&["check", "a.yaml"]).0, Some(1));
