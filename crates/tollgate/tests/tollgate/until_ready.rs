@@ -120,7 +120,7 @@ async fn dropping_a_wait_at_any_time_charges_nothing_and_lets_the_next_forward()
                 .is_err()
         );
         tokio::time::advance(Duration::from_millis(patience)).await;
-        // Whoever stands first, and whoever stands behind, leaves without having been admitted.
+        // The first waiter or the one behind it leaves without being admitted.
         drop(if patience % 2 == 0 {
             first.take()
         } else {

@@ -1,5 +1,5 @@
-//! The other consistencies with three servers on one Redis: `leased` admits never more than the limit, whoever is killed or
-//! frozen, and `async` never more than its printed bound.
+//! `leased` and `async` limits with three servers on one Redis. `leased` never admits more than the limit while servers are killed or
+//! frozen, `async` never more than the bound that `explain` prints.
 
 use std::time::Duration;
 

@@ -205,7 +205,7 @@ fn s_21_servers_that_lost_their_redis_together_do_not_come_back_together() {
     load.until_decided_by_the_store(40);
     let history = load.end();
     let counters = rig.proxy.counters();
-    // Tries begin within 50 ms and are soon rare; whoever finds it back does not try again.
+    // The first retry comes within 50 ms, later ones are rare. A server that has reconnected does not try again.
     let most = counters.most_connects_within(Duration::from_millis(100));
     assert!(most <= lanes * 3, "{most} of {lanes} came at once");
     let after = counters.connects - before;

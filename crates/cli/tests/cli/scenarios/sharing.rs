@@ -122,7 +122,7 @@ fn s_25_when_one_of_three_is_killed_the_others_go_on_with_the_same_quota() {
     load.wait_for_answers(LIMIT * 2);
     let (lost, kept) = (lost.end(), load.end());
     let speed = availability(&kept, SLACK * 20).unwrap();
-    // Whoever had asked the one that was killed does not know what came of it; nobody else was charged for it.
+    // A client of the killed server cannot know whether it was charged. No other client was charged for it.
     let history = kept.and(lost);
     let unheard = 2;
     let moved = rig.state() - primed;

@@ -52,7 +52,7 @@ async fn a_lease_that_has_ended_is_not_renewed() {
 }
 
 #[tokio::test]
-async fn whoever_is_cancelled_while_entering_keeps_no_place() {
+async fn a_cancelled_acquire_keeps_no_permit() {
     let (_server, redis) = server().await;
     let gate = gate(&redis, secs(3_600));
     for _caller in 0..20 {

@@ -59,7 +59,7 @@ async fn several_limits_are_charged_all_or_none() {
 }
 
 #[tokio::test]
-async fn a_reservation_is_settled_once_by_whoever_knows_its_id() {
+async fn a_reservation_is_settled_once_by_its_id() {
     let (server, redis) = server().await;
     let tokens = || Limiter::per_day(1_000).name("tokens");
     let ours = tokens().with_redis(&redis).build().unwrap();

@@ -19,7 +19,7 @@ async fn a_maximum_that_cannot_be_enough_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn whoever_waits_gets_it_when_it_is_there() {
+async fn a_waiter_is_admitted_when_quota_is_available() {
     let (_server, redis) = server().await;
     let limiter = Limiter::per_second(100).burst(1).with_redis(&redis);
     let limiter = limiter.build().unwrap();
@@ -60,8 +60,8 @@ async fn a_place_in_a_queue_is_given_back_by_those_who_leave() {
 
     let waiting = limiter.wait("a", secs(3_600));
     let is_taken = eventually(async || left().await < before);
-    // Whoever waits is polled first: its answer comes before the one that tells of the place, and has been taken in by then.
-    // Dropped before that, in the middle of a call, it would keep the place.
+    // The waiter is polled first, so it has read its own reply before `is_taken` sees the queue slot. If it were dropped earlier,
+    // in the middle of a call, it would keep the slot.
     tokio::select! {
         biased;
         answer = waiting => panic!("a minute has not passed: {answer:?}"),
