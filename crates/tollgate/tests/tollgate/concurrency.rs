@@ -29,7 +29,7 @@ fn a_dropped_permit_is_released() {
         ("concurrency", None, false)
     );
     assert_eq!(full.reset_after(), None);
-    let text = "limit \"concurrency\" has no room for 1 now: retry when somebody has left";
+    let text = "limit \"concurrency\" has no room for 1 now: retry when a permit is released";
     assert_eq!(full.to_string(), text);
     drop(two);
     assert_eq!(limiter.available_permits("a"), Ok(2));
