@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Err(tollgate::Error::Denied(denial)) => println!("call {call}: {denial}"),
             // Not a denial. The program decides whether to continue without the limiter.
             Err(error) if error.may_have_charged() => println!("call {call}: perhaps: {error}"),
-            Err(error) => println!("call {call}: nobody decided: {error}"),
+            Err(error) => println!("call {call}: not decided: {error}"),
         }
     }
 

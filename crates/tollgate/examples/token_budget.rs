@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Err(error) => println!("{error}, {} left", left()?),
         }
     }
-    // The rest of the budget has room for one more call of up to 4,000 tokens, not for two.
+    // The remaining budget has room for one more call of up to 4,000 tokens, not for two.
     let first = budget.reserve("team-7", 4_000)?;
     match budget.reserve("team-7", 4_000) {
         Err(Error::Denied(denial)) => println!("{denial}"),

@@ -182,9 +182,9 @@ fn invalid_batches_are_refused_with_the_reason() {
         Err(Error::KeyTooLong(_))
     ));
     assert_eq!(one.peek("b").unwrap().tightest().remaining, 2);
-    let nobody = check_all::<tollgate::SystemClock>(&[]).unwrap();
-    assert_eq!(nobody.limits().count(), 0);
-    refund_all::<tollgate::SystemClock>(&[], nobody).unwrap();
+    let empty = check_all::<tollgate::SystemClock>(&[]).unwrap();
+    assert_eq!(empty.limits().count(), 0);
+    refund_all::<tollgate::SystemClock>(&[], empty).unwrap();
 }
 
 #[test]

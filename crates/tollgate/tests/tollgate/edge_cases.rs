@@ -168,7 +168,7 @@ fn a_clock_that_goes_back_gains_nothing() {
     assert_eq!(
         limiter.check_n("alice", 5),
         Ok(()),
-        "and it locks nobody out"
+        "and no key is locked out"
     );
 }
 

@@ -29,7 +29,7 @@ fn s_01_when_redis_is_killed_under_load_all_requests_are_answered_in_time() {
     fleet.node.kill();
     let killed = monotonic();
     load.until_decided_without(30);
-    until("everybody has long noticed", || {
+    until("all servers have detected the outage", || {
         since(killed) > DETECTION_TIME * 2
     });
     load.wait_for_answers(100);
@@ -91,7 +91,7 @@ fn s_03_a_server_starts_without_redis_and_connects_when_it_appears() {
     });
     let took = since(came);
     assert!(took < RECOVERY_TIME, "{took:?}");
-    until("it is told", || !server.is_degraded());
+    until("the metric says so", || !server.is_degraded());
     // Redis has the units that were admitted before.
     let left = client.check("alice").unwrap().to_recorded().told.unwrap();
     assert!(left.remaining + 11 <= left.limit, "{left:?}");

@@ -79,7 +79,7 @@ fn s_25_permits_of_a_killed_server_become_free_with_their_leases() {
     fleet.servers[0].kill();
     let mut lease = 11;
     for _ in 0..4 {
-        until("all places come back, as their leases end", || {
+        until("a permit becomes free when its lease expires", || {
             lease += 1;
             acquire(&mut clients[1], lease)
         });
@@ -92,5 +92,5 @@ fn s_25_permits_of_a_killed_server_become_free_with_their_leases() {
     };
     let most = conservation(&recorder.so_far(), places).unwrap();
     assert_eq!(most, 4);
-    Outcome::of("S-25 places of one that was killed").tell();
+    Outcome::of("S-25 permits of a killed server").tell();
 }

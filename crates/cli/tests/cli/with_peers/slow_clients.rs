@@ -107,10 +107,10 @@ fn too_many_slow_clients_block_others_only_until_they_time_out() {
         seconds: 20,
     };
     let mut clients = attack.begin(&server);
-    server.until("every place to be taken", || {
+    server.until("every connection to be in use", || {
         server.sockets() >= before + 100
     });
-    server.until("room for somebody else", || server.is_well());
+    server.until("room for another client", || server.is_well());
     assert!(clients.wait().unwrap().success(), "{}", clients.log());
     assert!(server.is_well());
     server.until("every connection to be free", || server.sockets() <= before);

@@ -126,10 +126,10 @@ async fn invalid_settings_cannot_be_built() {
         "keys: not valid over Redis: only a limiter in memory has this setting"
     );
     let memory = Limiter::per_day(1).build().unwrap();
-    let beside = Limiter::per_day(1)
+    let shared_table = Limiter::per_day(1)
         .share_table_with(&memory)
         .with_redis(&redis);
-    assert!(refused(beside.build()).starts_with("share_table_with: "));
+    assert!(refused(shared_table.build()).starts_with("share_table_with: "));
     let typo = Limiter::per_day(1).with_redis(&redis).id("rite", 7);
     assert_eq!(
         refused(typo.build()),

@@ -94,7 +94,7 @@ async fn a_denial_at_the_same_instant_is_the_same_denial() {
     memory.check_n("a", 3).unwrap();
     remote.check_n("a", 3).await.unwrap();
     let there = denied(remote.check("a").await);
-    // The rest of the month tells when Redis decided.
+    // The time until the end of the month tells when Redis decided.
     let here = denied(memory.check("a")).retry_after().unwrap();
     let later = here.saturating_sub(there.retry_after().unwrap());
     clock.advance(later.into());

@@ -126,8 +126,8 @@ async fn limiters_over_one_connection_are_all_charged_or_none() {
     assert_eq!(denied(ask("b", 4).await).limit(), "everyone");
     ask("b", 3).await.unwrap();
     assert_eq!(user.peek("b").await.unwrap().tightest().remaining, 2);
-    let nobody = check_all(&[]).await.unwrap();
-    refund_all(&[], nobody).await.unwrap();
+    let empty = check_all(&[]).await.unwrap();
+    refund_all(&[], empty).await.unwrap();
 
     let items = [user.for_key("b").cost(2), everyone.for_key("").cost(0)];
     let admission = check_all(&items).await.unwrap();
