@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::{monotonic, since};
-use tollgate_testkit::history::{Allowance, Verdict, availability, bound};
+use tollgate_testkit::history::{Allowance, RecordedVerdict, availability, bound};
 use tollgate_testkit::redis::until;
 
 use super::load::Load;
@@ -37,7 +37,7 @@ fn s_00_three_servers_with_leases_never_admit_more_than_the_limit() {
         calls * 3 < worst.admitted,
         "{calls} calls for {asked} questions"
     );
-    Outcome::of("S-00 leased, three servers")
+    ScenarioOutcome::of("S-00 leased, three servers")
         .worst(&worst)
         .speed(speed)
         .lost(0)
@@ -65,10 +65,13 @@ fn s_24_s_25_leases_of_a_killed_or_frozen_server_are_never_spent_twice() {
     each[0].wait_for_answers(60);
     let [mut first, killed, thawed] =
         <[_; 3]>::try_from(each.into_iter().map(Load::end).collect::<Vec<_>>()).unwrap();
-    assert_eq!(first.count(Verdict::Lost) + first.count(Verdict::Failed), 0);
+    assert_eq!(
+        first.count(RecordedVerdict::Lost) + first.count(RecordedVerdict::Failed),
+        0
+    );
     first = first.and(killed).and(thawed);
     let worst = bound(&first, &Allowance::of(bucket())).unwrap();
-    Outcome::of("S-24 leased, one frozen and one killed")
+    ScenarioOutcome::of("S-24 leased, one frozen and one killed")
         .worst(&worst)
         .tell();
 }
@@ -87,7 +90,7 @@ fn s_00_three_servers_with_async_counting_stay_within_the_printed_bound() {
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
     assert!(calls * 5 < asked, "{calls} calls for {asked} questions");
-    Outcome::of("S-00 async, three servers")
+    ScenarioOutcome::of("S-00 async, three servers")
         .worst(&worst)
         .speed(speed)
         .lost(0)

@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
-use tollgate_testkit::faults::{Door, Ending, Silence, Then};
+use tollgate_testkit::faults::{AcceptMode, AfterRewrite, CloseMode, SwallowMode};
 use tollgate_testkit::history::{Allowance, History, recovery, spends};
 use tollgate_testkit::redis::until;
 
@@ -91,7 +91,7 @@ fn s_07_connections_into_a_black_hole_are_replaced() {
         |fleet| {
             fleet
                 .proxy
-                .change(|toxics| toxics.back.silence = Silence::Lost);
+                .change(|toxics| toxics.back.silence = SwallowMode::Lost);
         },
         |fleet| fleet.proxy.heal(),
     );
@@ -107,7 +107,7 @@ fn s_08_requests_with_lost_replies_are_decided_locally_and_charged_once() {
         load.wait_for_answers(30);
         fleet
             .proxy
-            .lose_replies("EVALSHA", 1, Then::End(Ending::Reset));
+            .lose_replies("EVALSHA", 1, AfterRewrite::End(CloseMode::Reset));
     }
     load.wait_for_answers(30);
     load.until_decided_by_the_store(40);
@@ -182,7 +182,7 @@ fn s_15_evicted_states_cost_a_burst_each() {
     assert!(evicted > 50, "{evicted}");
     let allowed = Allowance::of(bucket()).losses(evicted);
     let worst = tollgate_testkit::history::bound(&history, &allowed).unwrap();
-    Outcome::of("S-15 evicted, two servers")
+    ScenarioOutcome::of("S-15 evicted, two servers")
         .worst(&worst)
         .tell();
 }
@@ -196,7 +196,7 @@ fn s_21_servers_do_not_reconnect_at_the_same_moment() {
     let load = fleet.load(1, &["alice", "bob"]);
     load.wait_for_answers(30);
     fleet.node.kill();
-    fleet.proxy.change(|toxics| toxics.door = Door::Reset);
+    fleet.proxy.change(|toxics| toxics.door = AcceptMode::Reset);
     load.until_decided_without(12);
     let tried = fleet.proxy.counters().connects;
     until("they try again and again", || {

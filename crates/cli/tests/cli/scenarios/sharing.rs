@@ -2,12 +2,12 @@
 
 use std::sync::Barrier;
 
-use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::history::{
-    Allowance, Promise, Recorder, Verdict, availability, bound, coherence, denials, spends,
+    Allowance, Promise, RecordedVerdict, Recorder, availability, bound, coherence, denials, spends,
     spends_exactly, times_to_live,
 };
-use tollgate_testkit::redis::{Kind, Node};
+use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
 use super::client::Client;
 use super::load::{Load, ask};
@@ -40,7 +40,7 @@ fn s_00_three_servers_admit_exactly_the_limit() {
     let calls = fleet.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     assert!(calls < asked, "{calls} calls for {asked} questions");
-    Outcome::of("S-00 three servers")
+    ScenarioOutcome::of("S-00 three servers")
         .worst(&worst)
         .speed(speed)
         .lost(0)
@@ -51,7 +51,7 @@ fn s_00_three_servers_admit_exactly_the_limit() {
 #[test]
 fn control_servers_that_share_no_secret_are_found_to_admit_too_much() {
     let _exclusive = run_exclusively();
-    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let secrets = ["a secret of its own", "another one of its own"];
     let servers = secrets.map(|secret| {
         let nature = ServerOverrides {
@@ -99,7 +99,7 @@ fn s_00_concurrent_requests_never_see_the_same_state() {
     let mut left: Vec<u64> = history
         .records
         .iter()
-        .filter(|record| record.verdict == Verdict::Admitted)
+        .filter(|record| record.verdict == RecordedVerdict::Admitted)
         .map(|record| record.told.unwrap().remaining)
         .collect();
     left.sort_unstable();
@@ -129,7 +129,7 @@ fn s_25_when_one_of_three_is_killed_the_others_go_on_with_the_same_quota() {
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
     assert!(spent.units - spent.heard <= unheard, "{spent:?}");
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    Outcome::of("S-25 one of three killed")
+    ScenarioOutcome::of("S-25 one of three killed")
         .worst(&worst)
         .speed(speed)
         .tell();
@@ -154,10 +154,10 @@ fn s_24_a_server_that_was_frozen_admits_nothing_extra() {
     let (frozen, kept) = (frozen.end(), load.end());
     let speed = availability(&kept, SLACK * 20).unwrap();
     let history = kept.and(frozen);
-    assert_eq!(history.count(Verdict::Lost), 0, "it was only slow");
+    assert_eq!(history.count(RecordedVerdict::Lost), 0, "it was only slow");
     spends(&history, "alice", bucket(), fleet.state() - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
-    Outcome::of("S-24 one of three frozen")
+    ScenarioOutcome::of("S-24 one of three frozen")
         .worst(&worst)
         .speed(speed)
         .tell();
