@@ -199,7 +199,7 @@ fn limits_with_the_same_name_in_one_table_have_separate_state() {
 }
 
 #[test]
-fn all_or_nothing_holds_when_threads_race() {
+fn i11_all_or_nothing_holds_when_threads_race() {
     let limiter = Limiter::builder()
         .limit("a", Rate::per_hour(500))
         .limit("b", Rate::per_hour(700))

@@ -34,7 +34,7 @@ fn assert_retry_after_is_exact(
 }
 
 #[test]
-fn a_call_is_admitted_exactly_after_retry_after_and_not_a_nanosecond_earlier() {
+fn i03_a_call_is_admitted_exactly_after_retry_after_and_not_a_nanosecond_earlier() {
     assert_retry_after_is_exact("token bucket", |clock| {
         Limiter::per_second(7)
             .burst(3)

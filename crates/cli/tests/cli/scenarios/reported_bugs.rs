@@ -58,7 +58,7 @@ limits:
 /// "The reset wobbled by a second": it was computed from two clocks. Tollgate computes it from the state in Redis, so all
 /// servers report the same reset during one window.
 #[test]
-fn a_reset_never_wobbles_across_the_boundary_of_a_second() {
+fn i12_a_reset_never_wobbles_across_the_boundary_of_a_second() {
     const POLICY: &str = "
 limits: [{ name: window, key: header.x-api-key, rate: 1000/day, algorithm: fixed_window }]
 ";
@@ -96,7 +96,7 @@ limits: [{ name: window, key: header.x-api-key, rate: 1000/day, algorithm: fixed
 
 /// "The bucket was full again too early": the key of a slow bucket expired before the bucket was refilled.
 #[test]
-fn the_key_of_a_slow_bucket_lives_until_it_is_full() {
+fn i15_the_key_of_a_slow_bucket_lives_until_it_is_full() {
     const POLICY: &str = "limits: [{ name: slow, key: header.x-api-key, rate: 10/day }]";
     const DAY: i64 = 86_400_000;
     let _exclusive = run_exclusively();
