@@ -48,7 +48,7 @@ fn control_a_changed_layer_fails_its_test() {
         (
             "key: claim.sub\n    missing: skip",
             "key: claim.sub",
-            "a stranger is limited by address alone",
+            "a request without credentials is limited by address only",
         ),
         (
             "key: [claim.sub, route]",
