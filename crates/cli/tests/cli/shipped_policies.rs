@@ -53,17 +53,17 @@ fn control_a_changed_layer_fails_its_test() {
         (
             "key: [claim.sub, route]",
             "key: route",
-            "4, a user may search sixty times",
+            "4, a user has sixty searches a minute",
         ),
         (
             "key: [route, ip]",
             "key: route",
-            "4, ten passwords a minute",
+            "4, ten login attempts a minute",
         ),
         (
             "penalty: block 10m",
             "penalty: none",
-            "4, ten passwords a minute",
+            "4, ten login attempts a minute",
         ),
         (
             "free: 500/min",
@@ -83,12 +83,12 @@ fn control_a_changed_layer_fails_its_test() {
         (
             "key: ip\n",
             "key: { attribute: ip, v4: 24 }\n",
-            "1, an address is paced",
+            "1, each address has its own quota",
         ),
         (
             "rate: 10000/s",
             "rate: 20000/s",
-            "everybody together may ask",
+            "all requests together are limited",
         ),
     ] {
         let (code, stdout) = run_changed("layered", from, to, failing);
