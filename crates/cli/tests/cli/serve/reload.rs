@@ -16,7 +16,7 @@ fn a_changed_policy_is_loaded_and_an_invalid_one_is_not() {
         served.wait_for("policy loaded");
     }
     file.write("limits: [");
-    served.wait_for("the last good one stays");
+    served.wait_for("policy reload failed, keeping the current policy");
     assert!(ask(2, "c").contains("200"));
     let (status, _) = served.stop("TERM");
     assert_eq!(status.code(), Some(0));
