@@ -96,6 +96,9 @@ impl<S: StateStore> Engine<S> {
         for (_, new) in prepared.generation.quotas(None) {
             store.learn(new);
         }
+        for (id, when_full) in prepared.generation.when_full() {
+            store.set_when_full(id, when_full);
+        }
         *given = prepared.limit_ids;
         drop(given);
         Ok(Self {
@@ -134,6 +137,9 @@ impl<S: StateStore> Engine<S> {
         // A quota that took the place of one may be what another tier had.
         for (_, new) in generation.quotas(None) {
             self.store.learn(new);
+        }
+        for (id, when_full) in generation.when_full() {
+            self.store.set_when_full(id, when_full);
         }
         self.apply_overrides(&generation, &registry.operator_state);
         self.current.store(Arc::new(generation));

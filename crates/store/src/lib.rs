@@ -18,7 +18,10 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, Store, StoreReply};
 pub use invalid_size::InvalidSize;
 pub use key::{KeyTooLong, MAX_KEY_LEN, StoreKey};
-pub use memory::{MAX_KEYS, MemoryStore, Occupancy, SnapshotError, StoreUsage};
+pub use memory::{
+    LimitUsage, MAX_KEYS, MemoryStore, Occupancy, SnapshotError, StoreUsage,
+};
 pub use quota_lease::Lender;
 pub use remote::{RemoteStore, StoreFuture};
 pub use store_error::{StoreError, StoreErrorKind};
+pub use tollgate_core::limit::WhenFull;

@@ -10,6 +10,7 @@ mod matching;
 mod quota;
 
 pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
+pub use tollgate_core::limit::WhenFull;
 pub use cost::{Cost, Count, StatusClass};
 pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
@@ -143,6 +144,9 @@ pub struct LimitRule {
     pub overdraft: u64,
     /// What to decide when the shared store does not answer.
     pub on_store_failure: OnStoreFailure,
+    /// What becomes of its keys when memory is full. `None`: [`WhenFull::Forget`] if clients choose a part of the key, else
+    /// [`WhenFull::Refuse`].
+    pub when_full: Option<WhenFull>,
     /// How exactly a fleet shares the quota.
     pub consistency: Located<Consistency>,
     /// Limits with the same attribute here live in one slot of a cluster.
@@ -180,6 +184,7 @@ impl LimitRule {
             charge_always: false,
             overdraft: 0,
             on_store_failure: OnStoreFailure::default(),
+            when_full: None,
             consistency: Located::default(),
             colocate: None,
             status: 429,

@@ -47,7 +47,9 @@ pub(crate) use variant_selector::{ComputedQuota, MeterGrant};
 use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Consistency, Count, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
+use crate::model::{
+    Consistency, Count, DenyRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
+};
 use tollgate_core::Nanos;
 
 /// One compiled limit. Its meters are what a store is asked about.
@@ -78,6 +80,8 @@ pub struct Rule {
     pub charge_always: bool,
     /// What to decide without the shared store.
     pub on_store_failure: OnStoreFailure,
+    /// What becomes of its keys when memory is full.
+    pub when_full: WhenFull,
     /// How a fleet shares it.
     pub consistency: Consistency,
     /// Rules with the same attribute here live in one slot of a cluster.

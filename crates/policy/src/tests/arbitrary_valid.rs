@@ -16,7 +16,7 @@ use crate::model::{
     Algorithm, Amount, Burst, ComputedRate, Condition, Consistency, Cost, Count, DenyRule, Glob,
     Group, GroupSelection, IpNet, KeyPart, Level, LimitRule, Match, Mode, OnMissing,
     OnStoreFailure, Penalty, Percent, Period, Policy, QuotaOverride, QuotaSpec, RateSpec,
-    StatusClass, Template, Test, Tiers,
+    StatusClass, Template, Test, Tiers, WhenFull,
 };
 
 /// A text that a value may have: plain, or such that only quotes and escapes keep it whole.
@@ -443,7 +443,7 @@ pub(super) fn minimal_limit(key: Vec<KeyPart>, quota: QuotaSpec) -> LimitRule {
 
 /// Adds one of the fields that say what happens then, or none.
 fn with_action(mut limit: LimitRule, dice: u8, span: Nanos, text: Box<str>) -> LimitRule {
-    match dice % 14 {
+    match dice % 16 {
         0 => limit.mode = Mode::Shadow,
         1 => limit.mode = Mode::Off,
         2 => limit.enforce = Percent::from_hundredths(u16::from(dice) * 13),
@@ -461,6 +461,8 @@ fn with_action(mut limit: LimitRule, dice: u8, span: Nanos, text: Box<str>) -> L
         10 => limit.consistency = Consistency::Leased.into(),
         11 => limit.consistency = Consistency::Async(span).into(),
         12 => limit.status = 503,
+        13 => limit.when_full = Some(WhenFull::Forget),
+        14 => limit.when_full = Some(WhenFull::Refuse),
         _ => limit.message = Some(text),
     }
     limit

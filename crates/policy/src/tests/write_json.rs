@@ -10,7 +10,7 @@ use tollgate_core::Nanos;
 use crate::model::{
     Amount, Burst, ComputedRate, Consistency, Cost, Count, DenyRule, GroupSelection, KeyPart,
     Level, LimitRule, Match, Mode, OnMissing, OnStoreFailure, Penalty, Percent, Period, Policy,
-    QuotaOverride, QuotaSpec, RateSpec, Test, Tiers,
+    QuotaOverride, QuotaSpec, RateSpec, Test, Tiers, WhenFull,
 };
 
 /// A value of JSON whose fields keep their order: conditions, tiers and groups have one.
@@ -209,6 +209,7 @@ fn limit(limit: &LimitRule) -> Json {
             unless_default(&limit.overdraft, &0, |n| number(*n)),
         ),
         ("on_store_failure", failure(limit.on_store_failure)),
+        ("when_full", limit.when_full.map(when_full)),
         ("consistency", consistency(limit.consistency.value)),
         (
             "colocate",
@@ -239,6 +240,13 @@ fn failure(failure: OnStoreFailure) -> Option<Json> {
         OnStoreFailure::Local => None,
         OnStoreFailure::Open => Some(text("open")),
         OnStoreFailure::Closed => Some(text("closed")),
+    }
+}
+
+fn when_full(when_full: WhenFull) -> Json {
+    match when_full {
+        WhenFull::Forget => text("forget"),
+        WhenFull::Refuse => text("refuse"),
     }
 }
 

@@ -7,14 +7,15 @@ use std::sync::MutexGuard;
 
 use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::StateSize;
-use tollgate_core::sketch::Sketch;
+use tollgate_core::limit::{StateSize, WhenFull};
 
 use super::MemoryStore;
 use super::batch_check::{BatchCheck, CheckTransition};
 use super::group::{Slot, SlotGuard};
 use super::hash::StateHash;
+use super::limit_usage::LimitUsages;
 use super::lock_bit::BitGuard;
+use super::overflow::{OverflowSketches, SketchSet};
 use super::slot_table::{SlotTable, VacantSlot};
 use super::variable_state::{VariableStateShard, VariableStates};
 use crate::clock::Clock;
@@ -42,18 +43,31 @@ pub(super) struct Batch<'a, const N: usize> {
     doors: [Option<BitGuard<'a>>; N],
     /// Locked shelves with their indices, in ascending order.
     shelves: [Option<(usize, MutexGuard<'a, VariableStateShard>)>; N],
-    /// The overflow sketch, locked last and only if it is needed.
-    overflow: Option<MutexGuard<'a, Sketch>>,
+    /// The overflow sketches, locked last and only if they are needed.
+    overflow: Option<MutexGuard<'a, SketchSet>>,
     /// The instant of the decision, and who cleans the shelves up after it.
-    decided: Option<(Timestamp, &'a VariableStates)>,
+    decided: Option<(Timestamp, EvictedStates<'a>)>,
+}
+
+/// Where collections are evicted from, and where what they owe is kept.
+#[derive(Clone, Copy)]
+struct EvictedStates<'a> {
+    variable_states: &'a VariableStates,
+    overflow: &'a OverflowSketches,
+    usages: &'a LimitUsages,
 }
 
 impl<const N: usize> Drop for Batch<'_, N> {
     /// Also after an error, and by unwinding: no box stays claimed.
     fn drop(&mut self) {
-        if let Some((now, shelves)) = self.decided {
-            for (_, shelf) in self.shelves.iter_mut().flatten() {
-                shelves.end_batch(shelf, now);
+        let Some((now, stores)) = self.decided else {
+            return;
+        };
+        for (_, shelf) in self.shelves.iter_mut().flatten() {
+            for (tag, debt) in stores.variable_states.end_batch(shelf, now) {
+                // Before the shelf is unlocked: whoever no longer finds the key there finds its debt.
+                let sketches = self.overflow.get_or_insert_with(|| stores.overflow.lock());
+                sketches.add_debt(stores.usages, tag, debt, now);
             }
         }
     }
@@ -80,7 +94,12 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
         batch.lock_shelves(memory, checks);
         let now = memory.now();
-        batch.decided = Some((now, memory.variable_states()));
+        let stores = EvictedStates {
+            variable_states: memory.variable_states(),
+            overflow: memory.overflow(),
+            usages: memory.usages(),
+        };
+        batch.decided = Some((now, stores));
         batch.settle(memory, checks, answers, now)
     }
 
@@ -133,13 +152,18 @@ impl<'a, const N: usize> Batch<'a, N> {
             memory
                 .priorities()
                 .add_if_unknown(check.limit.id, &check.limit.limit);
-            let is_owed = || memory.overflow().has_debt(place.bits(), now);
+            let debt = match memory.usages().when_full(place.limit().0.get()) {
+                WhenFull::Refuse => memory.overflow_debt(place, now),
+                WhenFull::Forget => None,
+            };
             let found = match check.limit.limit.state_size() {
                 StateSize::Collection => continue,
-                _ if is_owed() => None,
+                // What it owes moves in with it, so that its further charges burden no other key of the sketch.
                 StateSize::Word => self
                     .room(memory.word_table(), memory, place, now)
-                    .map(SlotAccess::NewWord),
+                    .map(|room| SlotAccess::NewWord(room.with_debt(debt.unwrap_or(0)))),
+                // What a bucket owes is not what a window has counted: the sketch goes on deciding until it is paid.
+                StateSize::Pair if debt.is_some() => None,
                 StateSize::Pair => self
                     .room(memory.pair_table(), memory, place, now)
                     .map(SlotAccess::NewPair),
@@ -164,7 +188,7 @@ impl<'a, const N: usize> Batch<'a, N> {
             .iter_mut()
             .flatten()
             .find(|door| door.address() == address)?;
-        table.make_room(place, door, now, memory.priorities())
+        table.make_room(place, door, now, memory.priorities(), memory.usages())
     }
 
     fn take_doors<C: Clock>(&mut self, memory: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {

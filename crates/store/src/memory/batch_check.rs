@@ -4,15 +4,17 @@
 
 use std::sync::MutexGuard;
 
-use tollgate_core::limit::{Edit, Limit, OpError, State};
+use tollgate_core::limit::{Edit, Limit, OpError, State, WhenFull};
 use tollgate_core::reservation::{Correction, ReservationId, ReservationStatus};
-use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Transition};
 
 use super::MemoryStore;
 use super::batch::SlotAccess;
-use super::hash::StateHash;
+use super::hash::{StateHash, limit_of};
+use super::limit_usage::Table;
+use super::overflow::SketchSet;
+use super::slot_table::VacantSlot;
 use super::variable_state::VariableStateShard;
 use super::word_state::{self, StateWords};
 use crate::contract::{Op, QuotaCheck, ReplyNote, StoreReply};
@@ -26,7 +28,7 @@ pub(super) struct BatchCheck<'b, 'a, C> {
     pub(super) now: Timestamp,
     pub(super) slot: &'b mut SlotAccess<'a>,
     pub(super) shard: Option<&'b mut VariableStateShard>,
-    pub(super) overflow: &'b mut Option<MutexGuard<'a, Sketch>>,
+    pub(super) overflow: &'b mut Option<MutexGuard<'a, SketchSet>>,
 }
 
 /// What a check comes to, nothing stored yet.
@@ -116,6 +118,12 @@ impl<C> BatchCheck<'_, '_, C> {
         } else {
             Receipt::default()
         };
+        if note == ReplyNote::Overflow {
+            let is_refused = !transition.outcome.is_admitted();
+            self.memory
+                .usages()
+                .count_overflow(self.hash.limit().0.get(), is_refused);
+        }
         StoreReply {
             outcome: transition.outcome,
             status: self.status(),
@@ -133,6 +141,9 @@ impl<C> BatchCheck<'_, '_, C> {
                     .map(|t| t.map(StateChange::Word)),
                 SlotAccess::Pair(slot) => word_state::decide(limit, slot.state(), now, op)
                     .map(|t| t.map(StateChange::Pair)),
+                SlotAccess::NewWord(room) if room.has_debt() => {
+                    return self.decide_with_debt(room.state(self.hash), op);
+                }
                 SlotAccess::NewWord(_) => {
                     word_state::decide(limit, [0], now, op).map(|t| t.map(StateChange::Word))
                 }
@@ -154,18 +165,18 @@ impl<C> BatchCheck<'_, '_, C> {
     }
 
     fn decide_variable(&mut self, op: Op) -> Result<CheckTransition, StoreError> {
-        let (limit, now) = (&self.check.limit.limit, self.now);
+        let (limit, now, forgets) = (&self.check.limit.limit, self.now, self.forgets());
         let Some(shelf) = self.shard.as_deref_mut() else {
             return Ok(self.decide_by_overflow(op));
         };
-        let (shelves, bits) = (self.memory.variable_states(), self.hash.bits());
+        let (shelves, tag) = (self.memory.variable_states(), self.hash.tag());
         let decided = match shelves.get_or_insert(shelf, self.hash, limit, now) {
             Some(stored) => {
                 let is_owed = || match self.overflow.as_ref() {
-                    Some(sketch) => sketch.tat(bits) > now.as_nanos(),
-                    None => self.memory.overflow().has_debt(bits, now),
+                    Some(sketches) => sketches.tat(tag) > now.as_nanos(),
+                    None => self.memory.overflow_debt(self.hash, now).is_some(),
                 };
-                if stored.state == State::Empty && is_owed() {
+                if stored.state == State::Empty && !forgets && is_owed() {
                     return Ok(self.decide_by_overflow(op));
                 }
                 limit.decide(&stored.state, now, op)
@@ -175,7 +186,8 @@ impl<C> BatchCheck<'_, '_, C> {
         // The key's own state has the first word: whom it denies stays denied, and what only shrinks it needs no bytes.
         let is_growth = decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some())
             && remembers_more(op);
-        if is_growth && !shelves.has_room_to_grow(shelf, now) {
+        if is_growth && !shelves.has_room_to_grow(shelf, self.hash.limit(), now) {
+            self.move_to_sketch();
             return Ok(self.decide_by_overflow(op));
         }
         match decided {
@@ -188,6 +200,23 @@ impl<C> BatchCheck<'_, '_, C> {
         }
     }
 
+    /// Moves what a key has used from its collection, which cannot grow, into the sketch that decides from now on: on both
+    /// sides it could spend its quota twice.
+    fn move_to_sketch(&mut self) {
+        let (memory, tag, now) = (self.memory, self.hash.tag(), self.now);
+        let has_sketch = self.check.limit.limit.stricter_bucket().is_some() && !self.forgets();
+        let stored = self.shard.as_deref_mut().and_then(|s| s.get(self.hash));
+        if let Some(stored) = stored.filter(|_| has_sketch) {
+            let debt = stored.debt(now);
+            stored.state = State::Empty;
+            memory.variable_states().recount_bytes(stored);
+            let sketches = self
+                .overflow
+                .get_or_insert_with(|| memory.overflow().lock());
+            sketches.add_debt(memory.usages(), tag, debt, now);
+        }
+    }
+
     /// Decides without a place of its own for the key.
     fn decide_by_overflow(&mut self, op: Op) -> CheckTransition {
         let receipt = Receipt {
@@ -196,6 +225,18 @@ impl<C> BatchCheck<'_, '_, C> {
             mark: 0,
         };
         let limit = &self.check.limit.limit;
+        if self.forgets() {
+            // The key starts fresh and nothing is remembered, as if it was evicted at once.
+            return match limit.decide(&State::Empty, self.now, op) {
+                Ok(decided) if decided.outcome.is_admitted() => {
+                    CheckTransition::unchanged(decided.outcome, receipt, ReplyNote::Overflow)
+                }
+                Ok(decided) => {
+                    CheckTransition::unchanged(decided.outcome, receipt, ReplyNote::Plain)
+                }
+                Err(_) => CheckTransition::unchanged(Outcome::Allow, receipt, ReplyNote::Overflow),
+            };
+        }
         let Some(bucket) = limit.stricter_bucket() else {
             // Nothing stands in for places held: refuse until somebody may have left.
             let retry_after = limit.lease_duration().unwrap_or(Nanos::SECOND);
@@ -206,10 +247,10 @@ impl<C> BatchCheck<'_, '_, C> {
             );
         };
         let memory = self.memory;
-        let sketch = self
+        let sketches = self
             .overflow
             .get_or_insert_with(|| memory.overflow().lock());
-        let owed = sketch.tat(self.hash.bits());
+        let owed = sketches.tat(self.hash.tag());
         let transition = match op {
             Op::Spend(cost) => bucket.decide(owed, self.now, cost),
             Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
@@ -222,6 +263,22 @@ impl<C> BatchCheck<'_, '_, C> {
             note: ReplyNote::Overflow,
             ledger: LedgerChange::Nothing,
         }
+    }
+
+    /// Decides on a key that moves in with what it owed in the sketch.
+    fn decide_with_debt(&self, state: [u64; 1], op: Op) -> Result<CheckTransition, StoreError> {
+        match word_state::decide(&self.check.limit.limit, state, self.now, op) {
+            Ok(transition) => Ok(CheckTransition {
+                transition: transition.map(StateChange::Word),
+                note: ReplyNote::Overflow,
+                ledger: LedgerChange::Nothing,
+            }),
+            Err(refused) => refusal(refused),
+        }
+    }
+
+    fn forgets(&self) -> bool {
+        self.memory.usages().when_full(self.hash.limit().0.get()) == WhenFull::Forget
     }
 
     fn reserve(
@@ -265,7 +322,11 @@ impl<C> BatchCheck<'_, '_, C> {
             }
             ReservationStatus::Full => full(stored.ledger.time_until_room(now, &terms)),
             ReservationStatus::Fresh => {
-                if !self.memory.variable_states().has_room_to_grow(shelf, now) {
+                if !self
+                    .memory
+                    .variable_states()
+                    .has_room_to_grow(shelf, self.hash.limit(), now)
+                {
                     return full(hold);
                 }
                 let mut stepped = self.decide_op(Op::Spend(cost))?;
@@ -329,10 +390,18 @@ impl<C> BatchCheck<'_, '_, C> {
             (StateChange::Word(state), SlotAccess::Word(slot)) => slot.set(state),
             (StateChange::Pair(state), SlotAccess::Pair(slot)) => slot.set(state),
             (StateChange::Word(state), SlotAccess::NewWord(room)) => {
-                self.memory.count_insert(room.insert(self.hash, state));
+                move_out(self.memory, room, self.overflow, self.now);
+                room.insert(self.hash, state);
+                self.memory
+                    .usages()
+                    .add(self.hash.limit().0.get(), Table::Words, 1);
             }
             (StateChange::Pair(state), SlotAccess::NewPair(room)) => {
-                self.memory.count_insert(room.insert(self.hash, state));
+                move_out(self.memory, room, self.overflow, self.now);
+                room.insert(self.hash, state);
+                self.memory
+                    .usages()
+                    .add(self.hash.limit().0.get(), Table::Pairs, 1);
             }
             (StateChange::Variable(edit), _) => {
                 if let Some(stored) = self.shard.as_deref_mut().and_then(|s| s.get(self.hash)) {
@@ -341,9 +410,8 @@ impl<C> BatchCheck<'_, '_, C> {
                 }
             }
             (StateChange::Overflow(tat), _) => {
-                if let Some(sketch) = self.overflow {
-                    let overflow = self.memory.overflow();
-                    overflow.add_debt(sketch, self.hash.bits(), tat);
+                if let Some(sketches) = self.overflow {
+                    sketches.add_debt(self.memory.usages(), self.hash.tag(), tat, self.now);
                 }
             }
             _ => {}
@@ -379,7 +447,7 @@ impl<C> BatchCheck<'_, '_, C> {
             SlotAccess::NewWord(room) => of(&read(limit, room.state(self.hash))),
             SlotAccess::NewPair(room) => of(&read(limit, room.state(self.hash))),
             SlotAccess::Full => match (limit.stricter_bucket(), self.overflow.as_ref()) {
-                (Some(bucket), Some(sketch)) => bucket.status(sketch.tat(self.hash.bits()), now),
+                (Some(bucket), Some(sketches)) => bucket.status(sketches.tat(self.hash.tag()), now),
                 _ => of(&State::default()),
             },
             SlotAccess::Nothing => {
@@ -390,6 +458,31 @@ impl<C> BatchCheck<'_, '_, C> {
                 stored.map_or_else(|| of(&State::default()), |stored| of(&stored.state))
             }
         }
+    }
+}
+
+/// Makes room for a newcomer. What the tenant owes goes into its limit's sketch, unless that limit forgets, before anybody
+/// can see that the tenant is gone: whoever looks for it then finds its debt.
+fn move_out<'a, C, const W: usize>(
+    memory: &'a MemoryStore<C>,
+    room: &VacantSlot<'_, W>,
+    overflow: &mut Option<MutexGuard<'a, SketchSet>>,
+    now: Timestamp,
+) {
+    let (tag, state) = room.tenant();
+    if tag == 0 {
+        return;
+    }
+    let (limit, usages) = (limit_of(tag), memory.usages());
+    usages.remove(limit, Table::of_words(W), 1);
+    if !room.evicts() {
+        return;
+    }
+    usages.count_eviction(limit);
+    if usages.when_full(limit) == WhenFull::Refuse {
+        let sketches = overflow.get_or_insert_with(|| memory.overflow().lock());
+        let debt = memory.priorities().debt_of(limit, state, now);
+        sketches.add_debt(usages, tag, debt, now);
     }
 }
 

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Timestamp;
-use tollgate_core::limit::{Limit, UsageScale};
+use tollgate_core::limit::Limit;
+use tollgate_core::token_bucket::Tat;
 
+use super::limit_map::LimitMap;
 use crate::contract::LimitId;
-
-/// How many limits there can be: their numbers have two bytes. A model makes thousands of stores and needs few.
-const LIMITS: usize = if cfg!(loom) { 16 } else { 1 << 16 };
 
 /// The most tiers of one limit that are told apart. A further one takes the place of the last.
 pub(super) const MAX_TIERS: usize = 256;
@@ -28,7 +27,7 @@ const REMOVED: u64 = u64::MAX;
 /// What is known of every limit by number. A limit that is not known any more is worth nothing: its slots are free.
 #[derive(Debug)]
 pub(super) struct EvictionPriorities {
-    limits: Box<[LimitPriority]>,
+    limits: LimitMap<LimitPriority>,
     /// What entries are made of that are not a single quota. Whoever changes an entry holds the lock.
     tiers: Mutex<BTreeMap<u16, LimitTiers>>,
 }
@@ -44,12 +43,31 @@ struct LimitPriority {
     some_tier_denies_above: AtomicU64,
     /// How long after its first word's instant a state still counts, the longest of all tiers.
     tail: AtomicU64,
+    /// What one unit owes in the bucket that stands in for a window, in nanoseconds, the most of all tiers.
+    interval: AtomicU64,
+    /// How many units of the window that bucket does not admit at once, the fewest of all tiers.
+    spare: AtomicU64,
+}
+
+/// How the use of one tier is read from the words of a state, and what stands in for it in a sketch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TierScale {
+    /// The use that equals the whole quota.
+    pub(super) full: u64,
+    /// The use above which not even one more unit is admitted.
+    pub(super) denied_above: u64,
+    /// How long after the instant in its first word a state still counts, in nanoseconds.
+    pub(super) tail: u64,
+    /// What one unit owes in [`Limit::stricter_bucket`], in nanoseconds; zero if there is none.
+    pub(super) interval: u64,
+    /// How many units of the limit that bucket does not admit at once.
+    pub(super) spare: u64,
 }
 
 /// The tiers of one limit.
 #[derive(Clone, Debug, Default)]
 struct LimitTiers {
-    known: Vec<UsageScale>,
+    known: Vec<TierScale>,
     /// Whether a snapshot told of them: the first that is learnt from a quota in force takes their place.
     is_restored: bool,
 }
@@ -69,17 +87,15 @@ pub(super) enum EvictionPriority {
 
 impl EvictionPriorities {
     pub(super) fn new() -> Self {
-        let mut limits = Vec::new();
-        limits.resize_with(LIMITS, LimitPriority::default);
         Self {
-            limits: limits.into_boxed_slice(),
+            limits: LimitMap::new(),
             tiers: Mutex::default(),
         }
     }
 
     /// Makes a limit known, or a further tier of one. Nothing is allocated for the first: a key that moves in may bring it.
     pub(super) fn add_tier(&self, id: LimitId, limit: &Limit) {
-        let measure = divisible_scale(limit);
+        let measure = TierScale::new(limit);
         self.change(id, |entry, tiers| match tiers {
             None if entry.full.load(Ordering::Relaxed) == 0 => {
                 entry.set([measure]);
@@ -91,7 +107,7 @@ impl EvictionPriorities {
 
     /// Makes a limit's quota known in the place of another, which counts no more. Other tiers stay as they are.
     pub(super) fn replace_tier(&self, id: LimitId, old: &Limit, new: &Limit) {
-        let [old, new] = [old, new].map(divisible_scale);
+        let [old, new] = [old, new].map(TierScale::new);
         self.change(id, |entry, tiers| {
             let mut tiers = entry.tiers(tiers);
             tiers.known.retain(|known| *known != old);
@@ -102,8 +118,8 @@ impl EvictionPriorities {
     /// Makes a limit known unless it is already, or was forgotten: states of a limit that nobody announced are worth
     /// keeping too.
     pub(super) fn add_if_unknown(&self, id: LimitId, limit: &Limit) {
-        let entry = self.limits.get(usize::from(id.0.get()));
-        if entry.is_some_and(|entry| entry.full.load(Ordering::Relaxed) == 0) {
+        let entry = self.limits.get(id.0.get());
+        if entry.is_none_or(|entry| entry.full.load(Ordering::Relaxed) == 0) {
             self.add_tier(id, limit);
         }
     }
@@ -112,13 +128,13 @@ impl EvictionPriorities {
     pub(super) fn remove(&self, id: LimitId) {
         let mut all = self.lock();
         all.remove(&id.0.get());
-        if let Some(entry) = self.limits.get(usize::from(id.0.get())) {
+        if let Some(entry) = self.limits.get_or_default(id.0.get()) {
             entry.full.store(REMOVED, Ordering::Relaxed);
         }
     }
 
     /// What a snapshot says of a limit, until its quotas are learnt.
-    pub(super) fn restore(&self, id: LimitId, measures: Vec<UsageScale>) {
+    pub(super) fn restore(&self, id: LimitId, measures: Vec<TierScale>) {
         let restored = LimitTiers {
             known: measures,
             is_restored: true,
@@ -127,10 +143,10 @@ impl EvictionPriorities {
     }
 
     /// All limits that are known, in ascending order, with their tiers.
-    pub(super) fn all(&self) -> Vec<(u16, Vec<UsageScale>)> {
+    pub(super) fn all(&self) -> Vec<(u16, Vec<TierScale>)> {
         let all = self.lock();
         let mut limits = Vec::new();
-        for (id, entry) in (0..=u16::MAX).zip(&self.limits) {
+        for (id, entry) in self.limits.iter() {
             let known = entry.tiers(all.get(&id).cloned()).known;
             if !known.is_empty() {
                 limits.push((id, known));
@@ -146,21 +162,14 @@ impl EvictionPriorities {
         state: [u64; W],
         now: Timestamp,
     ) -> EvictionPriority {
-        let Some(entry) = self.limits.get(usize::from(limit)) else {
+        let Some(entry) = self.limits.get(limit) else {
             return EvictionPriority::Free;
         };
         let full = entry.full.load(Ordering::Relaxed);
-        let tail = entry.tail.load(Ordering::Relaxed);
-        let [first, second] = [state.first(), state.get(1)].map(Option::<&u64>::copied);
-        let until = first.unwrap_or(0).saturating_add(tail);
+        let (until, used) = entry.read(state, now);
         if full == 0 || full == REMOVED || until <= now.as_nanos() {
             return EvictionPriority::Free;
         }
-        let used = match second {
-            None => until.saturating_sub(now.as_nanos()),
-            Some(count) if tail == 0 => count,
-            Some(counts) => (counts >> 32).saturating_add(counts & 0xffff_ffff),
-        };
         if used > entry.denied_above.load(Ordering::Relaxed) {
             return EvictionPriority::Denied;
         }
@@ -172,6 +181,28 @@ impl EvictionPriorities {
         EvictionPriority::Used(part)
     }
 
+    /// What a state of one or two words owes as the state of the bucket that stands in for its limit: as much as whichever
+    /// tier owes most, so that the bucket admits no more than the state would have.
+    pub(super) fn debt_of<const W: usize>(
+        &self,
+        limit: u16,
+        state: [u64; W],
+        now: Timestamp,
+    ) -> Tat {
+        let Some(entry) = self.limits.get(limit) else {
+            return 0;
+        };
+        let (until, used) = entry.read(state, now);
+        if W == 1 || until <= now.as_nanos() {
+            return until;
+        }
+        let interval = entry.interval.load(Ordering::Relaxed);
+        let excess = used.saturating_sub(entry.spare.load(Ordering::Relaxed));
+        let owed = |from: u64, units: u64| from.saturating_add(units.saturating_mul(interval));
+        // Until the window ends the bucket must not admit more than the window has left; after that nothing is owed.
+        owed(now.as_nanos(), used).min(owed(until, excess))
+    }
+
     /// Changes a limit's entry, and its tiers if it has several. What is gone stays gone.
     fn change(
         &self,
@@ -179,7 +210,7 @@ impl EvictionPriorities {
         change: impl FnOnce(&LimitPriority, Option<LimitTiers>) -> Option<LimitTiers>,
     ) {
         let mut all = self.lock();
-        let Some(entry) = self.limits.get(usize::from(id.0.get())) else {
+        let Some(entry) = self.limits.get_or_default(id.0.get()) else {
             return;
         };
         if entry.full.load(Ordering::Relaxed) == REMOVED {
@@ -201,13 +232,28 @@ impl EvictionPriorities {
 }
 
 impl LimitPriority {
-    fn set(&self, tiers: impl IntoIterator<Item = UsageScale>) {
-        let widest = |all: (UsageScale, u64), next: UsageScale| {
+    /// Until when a state counts, and what it has used of its quota.
+    fn read<const W: usize>(&self, state: [u64; W], now: Timestamp) -> (u64, u64) {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let [first, second] = [state.first(), state.get(1)].map(Option::<&u64>::copied);
+        let until = first.unwrap_or(0).saturating_add(tail);
+        let used = match second {
+            None => until.saturating_sub(now.as_nanos()),
+            Some(count) if tail == 0 => count,
+            Some(counts) => (counts >> 32).saturating_add(counts & 0xffff_ffff),
+        };
+        (until, used)
+    }
+
+    fn set(&self, tiers: impl IntoIterator<Item = TierScale>) {
+        let widest = |all: (TierScale, u64), next: TierScale| {
             let (largest, least) = all;
-            let largest = UsageScale {
+            let largest = TierScale {
                 full: largest.full.max(next.full),
                 denied_above: largest.denied_above.max(next.denied_above),
                 tail: largest.tail.max(next.tail),
+                interval: largest.interval.max(next.interval),
+                spare: largest.spare.min(next.spare),
             };
             (largest, least.min(next.denied_above))
         };
@@ -219,18 +265,22 @@ impl LimitPriority {
             .store(largest.denied_above, Ordering::Relaxed);
         self.some_tier_denies_above.store(least, Ordering::Relaxed);
         self.tail.store(largest.tail, Ordering::Relaxed);
+        self.interval.store(largest.interval, Ordering::Relaxed);
+        self.spare.store(largest.spare, Ordering::Relaxed);
         self.full.store(largest.full, Ordering::Relaxed);
     }
 
     /// The tiers, which the entry itself knows if there is only one.
     fn tiers(&self, several: Option<LimitTiers>) -> LimitTiers {
-        let single = || UsageScale {
+        let single = || TierScale {
             full: self.full.load(Ordering::Relaxed),
             denied_above: self.denied_above.load(Ordering::Relaxed),
             tail: self.tail.load(Ordering::Relaxed),
+            interval: self.interval.load(Ordering::Relaxed),
+            spare: self.spare.load(Ordering::Relaxed),
         };
         several.unwrap_or_else(|| match single() {
-            UsageScale {
+            TierScale {
                 full: 0 | REMOVED, ..
             } => LimitTiers::default(),
             single => LimitTiers {
@@ -242,7 +292,7 @@ impl LimitPriority {
 }
 
 impl LimitTiers {
-    fn with(mut self, measure: UsageScale) -> Self {
+    fn with(mut self, measure: TierScale) -> Self {
         if std::mem::take(&mut self.is_restored) {
             self.known.clear();
         }
@@ -254,12 +304,20 @@ impl LimitTiers {
     }
 }
 
-/// The limit's scale, with a full quota that can be divided by and is none of the marks.
-fn divisible_scale(limit: &Limit) -> UsageScale {
-    let scale = limit.usage_scale();
-    UsageScale {
-        full: scale.full.clamp(1, REMOVED - 1),
-        ..scale
+impl TierScale {
+    /// The limit's scale, with a full quota that can be divided by and is none of the marks.
+    fn new(limit: &Limit) -> Self {
+        let scale = limit.usage_scale();
+        let bucket = limit.stricter_bucket();
+        Self {
+            full: scale.full.clamp(1, REMOVED - 1),
+            denied_above: scale.denied_above,
+            tail: scale.tail,
+            interval: bucket.map_or(0, |bucket| bucket.interval().as_nanos()),
+            spare: scale
+                .full
+                .saturating_sub(bucket.map_or(0, |bucket| bucket.limit())),
+        }
     }
 }
 

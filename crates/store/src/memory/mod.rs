@@ -2,8 +2,8 @@
 //!
 //! Buckets live in a table of one-word states, windows in one of two-word states, logs, leases and reservations on shelves.
 //! Everything is sized when the store is made and never grows. A state that has expired is the same as none, so nothing
-//! sweeps and nothing pauses. When there is no room, the state whose loss forgives the least goes; keys that are being
-//! denied stay, and a newcomer that finds only those is decided by an overflow sketch that errs towards denying.
+//! sweeps and nothing pauses. When there is no room, states of limits above their share go first, then the state whose loss
+//! forgives the least; what goes is dropped or kept in an overflow sketch of its limit, as the limit says ([`WhenFull`]).
 //!
 //! Must not know: what keys mean, policies, transports.
 
@@ -13,6 +13,8 @@ mod eviction_priority;
 mod fast_path;
 mod group;
 mod hash;
+mod limit_map;
+mod limit_usage;
 mod lock_bit;
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -27,19 +29,22 @@ mod variable_state;
 mod word_state;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::{State, StateSize};
+use tollgate_core::limit::{State, StateSize, WhenFull};
+use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Timestamp};
 
+pub use self::limit_usage::LimitUsage;
 pub use self::occupancy::Occupancy;
 pub use self::snapshot::SnapshotError;
 
 use self::batch::Batch;
 use self::eviction_priority::EvictionPriorities;
 use self::hash::{HashSeed, StateHash, limit_of};
-use self::overflow::OverflowSketch;
+use self::limit_usage::{LimitUsages, Table};
+use self::overflow::OverflowSketches;
 use self::slot_table::SlotTable;
 use self::variable_state::VariableStates;
 use self::word_state::{StateWords, WordState as _};
@@ -87,8 +92,8 @@ pub struct MemoryStore<C = SystemClock> {
     word_table: SlotTable<1>,
     pair_table: SlotTable<2>,
     variable_states: VariableStates,
-    overflow: OverflowSketch,
-    evictions: AtomicU64,
+    usages: Arc<LimitUsages>,
+    overflow: OverflowSketches,
 }
 
 /// How often this thread has waited for another inside any store. Counted in debug builds only, for tests.
@@ -101,7 +106,8 @@ pub fn waits_of_this_thread() -> Option<u64> {
 /// What a store has had to do for want of room, and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// Live states that were given up for others. Each forgave a key what it owed.
+    /// Live states that were given up for others. Each forgave a key what it owed, unless its limit is
+    /// [`WhenFull::Refuse`].
     pub evictions: u64,
     /// Decisions that the overflow sketch made.
     pub overflow_decisions: u64,
@@ -109,6 +115,8 @@ pub struct StoreUsage {
     pub table_bytes: usize,
     /// Bytes that collections take.
     pub collection_bytes: usize,
+    /// Bytes that overflow sketches take: none before the first is needed, at most 16 MiB.
+    pub overflow_bytes: usize,
 }
 
 impl MemoryStore {
@@ -143,6 +151,7 @@ impl<C: Clock> MemoryStore<C> {
             return Err(invalid("it must be at most 1073741824"));
         }
         let no_memory = |_| invalid("there is not enough memory for it");
+        let usages = Arc::new(LimitUsages::new());
         Ok(Self {
             clock,
             secret: HashSeed::random(),
@@ -152,22 +161,35 @@ impl<C: Clock> MemoryStore<C> {
             variable_states: VariableStates::new(
                 keys,
                 keys.saturating_mul(COLLECTION_BYTES_PER_KEY),
+                Arc::clone(&usages),
             ),
-            overflow: OverflowSketch::new()
-                .map_err(|_fixed| invalid("its overflow sketch is too large"))?,
-            evictions: AtomicU64::new(0),
+            usages,
+            overflow: OverflowSketches::default(),
         })
     }
 
     /// Makes a limit known, so that the store can tell what its states are worth. A limit that nobody announced is
     /// learnt with its first key; call this for further tiers of one. When a quota changes, [`replace`](Self::replace) it.
     pub fn add_limit(&self, ruled: &IdentifiedLimit) {
+        self.usages.prepare(ruled.id);
         self.priorities.add_tier(ruled.id, &ruled.limit);
+    }
+
+    /// Says what happens to the limit's keys when there is no room for all of them. [`WhenFull::Refuse`] unless told.
+    pub fn set_when_full(&self, id: LimitId, when_full: WhenFull) {
+        self.usages.set_when_full(id, when_full);
+    }
+
+    /// What one limit takes of the store, and what the store had to do for want of room.
+    #[must_use]
+    pub fn limit_usage(&self, id: LimitId) -> LimitUsage {
+        self.usages.read(id)
     }
 
     /// Forgets a limit that is gone: the room its states take is free. Its id must not be used again.
     pub fn remove_limit(&self, id: LimitId) {
         self.priorities.remove(id);
+        self.overflow.lock().remove_limit(id.0.get());
         self.variable_states.remove_limit(id);
     }
 
@@ -259,12 +281,18 @@ impl<C: Clock> MemoryStore<C> {
             StateSize::Word => self
                 .word_table
                 .lock_slot(place)
-                .map(|mut slot| slot.clear())
+                .map(|mut slot| {
+                    slot.clear();
+                    self.usages.remove(ruled.id.0.get(), Table::Words, 1);
+                })
                 .is_some(),
             StateSize::Pair => self
                 .pair_table
                 .lock_slot(place)
-                .map(|mut slot| slot.clear())
+                .map(|mut slot| {
+                    slot.clear();
+                    self.usages.remove(ruled.id.0.get(), Table::Pairs, 1);
+                })
                 .is_some(),
             StateSize::Collection => false,
         };
@@ -276,12 +304,11 @@ impl<C: Clock> MemoryStore<C> {
     /// What the store has had to do for want of room, and what it takes.
     #[must_use]
     pub fn usage(&self) -> StoreUsage {
+        let total = self.usages.total();
         StoreUsage {
-            evictions: self
-                .evictions
-                .load(Ordering::Relaxed)
-                .saturating_add(self.variable_states.evictions()),
-            overflow_decisions: self.overflow.decisions(),
+            evictions: total.evictions,
+            overflow_decisions: total.overflow_decisions,
+            overflow_bytes: self.overflow.size(),
             table_bytes: self
                 .word_table
                 .size()
@@ -325,15 +352,17 @@ impl<C> MemoryStore<C> {
         &self.priorities
     }
 
-    const fn overflow(&self) -> &OverflowSketch {
+    const fn overflow(&self) -> &OverflowSketches {
         &self.overflow
     }
 
-    /// Notes that a key moved in, and whether somebody had to go for it.
-    fn count_insert(&self, evicted: bool) {
-        if evicted {
-            self.evictions.fetch_add(1, Ordering::Relaxed);
-        }
+    fn usages(&self) -> &LimitUsages {
+        &self.usages
+    }
+
+    /// What a key without a state of its own owes in its limit's sketch, if it does.
+    fn overflow_debt(&self, place: StateHash, now: Timestamp) -> Option<Tat> {
+        self.overflow.debt(&self.usages, place.tag(), now)
     }
 }
 

@@ -2,21 +2,25 @@
 //!
 //! No sweeper, no resizing, no growth with the number or length of keys. A key lives in its home group or, if that was
 //! full when it came, in its refuge; a slot whose state has expired is as good as empty. When both groups are full of live
-//! state, the slot whose loss forgives the least goes, but never one whose key is being denied: if all are, there is no
-//! room, and the caller decides by other means.
+//! state, a slot of the limit that is furthest above its share goes, even one whose key is being denied. If all limits there
+//! are within theirs, the slot whose loss forgives the least goes, but never one whose key is being denied, unless it is of
+//! the newcomer's own limit and that limit forgets. If there is none, there is no room, and the caller decides by other means.
 //!
 //! Bits are taken in one order, so nobody waits in a circle: doors by address, then slots by address. Whoever looks for
 //! room while holding a door only tries slots and never waits for one.
 //!
 //! Must not know: algorithms, what a state means beyond its expiry and its worth.
 
+use std::cmp::Reverse;
 use std::io;
 
 use tollgate_core::Timestamp;
+use tollgate_core::limit::WhenFull;
 
 use super::eviction_priority::{EvictionPriorities, EvictionPriority};
 use super::group::{Slot, SlotGroup, SlotGuard, slots_per_group};
 use super::hash::{StateHash, limit_of};
+use super::limit_usage::{LimitUsages, Table};
 use super::lock_bit::BitGuard;
 use super::pages::Pages;
 
@@ -37,6 +41,52 @@ pub(super) struct VacantSlot<'a, const W: usize> {
     slot: SlotGuard<'a, W>,
     /// Whether somebody has to go for it.
     evicts: bool,
+    /// What the key owes already.
+    initial: [u64; W],
+}
+
+/// In which order slots go when there is no free one; the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum VictimRank {
+    /// Free after all.
+    Free,
+    /// Its limit has so many slots, which is above its share. Those of the limit with the most go first.
+    AboveShare(Reverse<u64>, EvictionPriority),
+    /// Its limit is within its share.
+    WithinShare(EvictionPriority),
+    /// Its key is being denied, by the newcomer's own limit, which forgets.
+    DeniedByForgetful,
+}
+
+/// How slots of a table are ranked for one newcomer.
+struct VictimOrder<'a> {
+    now: Timestamp,
+    priorities: &'a EvictionPriorities,
+    usages: &'a LimitUsages,
+    table: Table,
+    share: u64,
+    newcomer: u16,
+}
+
+impl VictimOrder<'_> {
+    /// When the slot goes; `None` if it must stay.
+    fn rank<const W: usize>(&self, tag: u64, state: [u64; W]) -> Option<VictimRank> {
+        let limit = limit_of(tag);
+        let priority = self.priorities.priority_of(limit, state, self.now);
+        if tag == 0 || priority == EvictionPriority::Free {
+            return Some(VictimRank::Free);
+        }
+        let slots = self.usages.taken(limit, self.table);
+        if slots > self.share {
+            return Some(VictimRank::AboveShare(Reverse(slots), priority));
+        }
+        if priority < EvictionPriority::Denied {
+            return Some(VictimRank::WithinShare(priority));
+        }
+        let is_forgotten =
+            limit == self.newcomer && self.usages.when_full(limit) == WhenFull::Forget;
+        is_forgotten.then_some(VictimRank::DeniedByForgetful)
+    }
 }
 
 impl<const W: usize> SlotTable<W> {
@@ -117,15 +167,17 @@ impl<const W: usize> SlotTable<W> {
             .map_or(0, |home| std::ptr::from_ref(home).addr())
     }
 
-    /// A slot that a key which lives nowhere may move into; `None` if every slot's key is being denied. The caller
-    /// holds the key's door.
+    /// A slot that a key which lives nowhere may move into; `None` if every slot must stay. The caller holds the key's
+    /// door.
     pub(super) fn make_room(
         &self,
         place: StateHash,
         door: &mut BitGuard<'_>,
         now: Timestamp,
         worths: &EvictionPriorities,
+        usages: &LimitUsages,
     ) -> Option<VacantSlot<'_, W>> {
+        let initial = [0; W];
         let groups = self.pages.groups();
         let home = self.primary_group(place)?;
         let refuge = groups.get(place.alternate_group(groups.len()))?;
@@ -134,12 +186,26 @@ impl<const W: usize> SlotTable<W> {
             return Some(VacantSlot {
                 slot,
                 evicts: false,
+                initial,
             });
         }
         let (slot, evicts, is_home) = match lock_free_slot(refuge, favourite, now, worths) {
             Some(slot) => (slot, false, false),
             None => {
-                let (slot, is_home) = lock_eviction_victim(home, refuge, now, worths)?;
+                let order = VictimOrder {
+                    now,
+                    priorities: worths,
+                    usages,
+                    table: Table::of_words(W),
+                    share: usages.share(
+                        Table::of_words(W),
+                        place.limit().0.get(),
+                        self.slots(),
+                        slots_per_group(W),
+                    ),
+                    newcomer: place.limit().0.get(),
+                };
+                let (slot, is_home) = lock_eviction_victim(home, refuge, &order)?;
                 // It may have expired, or been left, since the look for a free one.
                 let evicts = !is_free(&slot, now, worths);
                 (slot, evicts, is_home)
@@ -148,7 +214,11 @@ impl<const W: usize> SlotTable<W> {
         if !is_home {
             SlotGroup::mark_spilled(door);
         }
-        Some(VacantSlot { slot, evicts })
+        Some(VacantSlot {
+            slot,
+            evicts,
+            initial,
+        })
     }
 
     #[inline]
@@ -209,20 +279,42 @@ impl SlotTable<1> {
     }
 }
 
+impl VacantSlot<'_, 1> {
+    /// The same for a key that owes this much already.
+    pub(super) const fn with_debt(mut self, tat: u64) -> Self {
+        self.initial = [tat];
+        self
+    }
+
+    /// Whether the key owed something before it moved in.
+    pub(super) const fn has_debt(&self) -> bool {
+        self.initial[0] != 0
+    }
+}
+
 impl<const W: usize> VacantSlot<'_, W> {
-    /// The key's state here: none, until it has moved in.
+    /// Who lives here still, and its state.
+    pub(super) fn tenant(&self) -> (u64, [u64; W]) {
+        (self.slot.tag(), self.slot.state())
+    }
+
+    /// Whether somebody has to go for the key.
+    pub(super) const fn evicts(&self) -> bool {
+        self.evicts
+    }
+
+    /// The key's state here: what it owed already, until it has moved in.
     pub(super) fn state(&self, place: StateHash) -> [u64; W] {
         if self.slot.tag() == place.tag() {
             self.slot.state()
         } else {
-            [0; W]
+            self.initial
         }
     }
 
-    /// Moves the key in. Answers whether somebody had to go.
-    pub(super) fn insert(&mut self, place: StateHash, state: [u64; W]) -> bool {
+    /// Moves the key in.
+    pub(super) fn insert(&mut self, place: StateHash, state: [u64; W]) {
         self.slot.insert(place.tag(), state);
-        self.evicts
     }
 }
 
@@ -257,25 +349,24 @@ fn is_free<const W: usize>(
     tag == 0 || worths.priority_of(limit_of(tag), slot.state(), now) == EvictionPriority::Free
 }
 
-/// The slot whose loss forgives the least, and whether it is in the first group. Denied keys stay.
+/// The slot that goes first, and whether it is in the first group.
 fn lock_eviction_victim<'a, const W: usize>(
     home: &'a SlotGroup,
     refuge: &'a SlotGroup,
-    now: Timestamp,
-    worths: &EvictionPriorities,
+    order: &VictimOrder<'_>,
 ) -> Option<(SlotGuard<'a, W>, bool)> {
-    let worth = |tag, state| worths.priority_of(limit_of(tag), state, now);
     // Somebody may use a candidate between the look and the bit; then the next smallest is tried.
     for _ in 0..4 {
         let at_home = home.slots().map(|slot| (slot, true));
         let (_, slot, is_home) = at_home
             .chain(refuge.slots().map(|slot| (slot, false)))
             .filter(|(slot, _)| !slot.is_locked())
-            .map(|(slot, is_home)| (worth(slot.tag(), slot.peek_state()), slot, is_home))
-            .filter(|(worth, ..)| *worth < EvictionPriority::Denied)
-            .min_by_key(|(worth, ..)| *worth)?;
+            .filter_map(|(slot, is_home)| {
+                Some((order.rank(slot.tag(), slot.peek_state())?, slot, is_home))
+            })
+            .min_by_key(|(rank, ..)| *rank)?;
         if let Some(owned) = slot.try_lock()
-            && worth(owned.tag(), owned.state()) < EvictionPriority::Denied
+            && order.rank(owned.tag(), owned.state()).is_some()
         {
             return Some((owned, is_home));
         }

@@ -4,14 +4,17 @@
 //! A box that has expired is as good as none. When a shelf is full, the box whose loss forgives the least goes, but never
 //! one that holds a lease or a reservation, nor one whose key is being denied. Must not know: words, slots, batches.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tollgate_core::limit::{Limit, State, StateSize};
+use tollgate_core::limit::{Limit, State, StateSize, WhenFull};
 use tollgate_core::reservation::{ReservationLedger, ReservationOptions};
+use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Timestamp};
 
 use super::hash::StateHash;
+use super::limit_usage::{LimitUsages, Table};
 use crate::contract::{LimitId, MAX_CHECKS};
 
 /// Boxes on one shelf.
@@ -36,7 +39,8 @@ pub(super) struct VariableStates {
     /// Bytes that all boxes together may take, and that they do.
     budget: usize,
     used: AtomicUsize,
-    evictions: AtomicU64,
+    /// What each limit takes.
+    usages: Arc<LimitUsages>,
     /// How long a reservation is remembered after it has expired, and how many there may be under one key.
     memory: Nanos,
     most: usize,
@@ -48,6 +52,19 @@ type ShardBlock = Box<[Mutex<VariableStateShard>]>;
 #[derive(Debug, Default)]
 pub(super) struct VariableStateShard {
     states: Vec<VariableState>,
+    /// Tag and debt of the boxes that the present batch has pushed out.
+    evicted: Vec<(u64, Tat)>,
+}
+
+/// In which order boxes go; the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum BoxRank {
+    /// Its limit takes so many bytes, which is above its share; so much of its quota is used.
+    AboveShare(Reverse<u64>, u64),
+    /// So much of its quota is used.
+    WithinShare(u64),
+    /// It holds a place, or its key is being denied, by the newcomer's own limit, which forgets.
+    DeniedByForgetful,
 }
 
 /// One key's collections under one limit.
@@ -75,7 +92,7 @@ enum BatchClaim {
 
 impl VariableStates {
     /// VariableStates for about so many keys, whose collections may take so many bytes.
-    pub(super) fn new(keys: usize, budget: usize) -> Self {
+    pub(super) fn new(keys: usize, budget: usize, usages: Arc<LimitUsages>) -> Self {
         let count = keys.div_ceil(STATES_PER_SHARD / 2).max(1);
         let mut cases = Vec::new();
         cases.resize_with(count.div_ceil(SHARDS_PER_BLOCK), OnceLock::new);
@@ -84,7 +101,7 @@ impl VariableStates {
             count,
             budget,
             used: AtomicUsize::new(0),
-            evictions: AtomicU64::new(0),
+            usages,
             memory: RESERVATION_MEMORY,
             most: MAX_RESERVATIONS,
         }
@@ -146,30 +163,48 @@ impl VariableStates {
     }
 
     /// Whether one more entry may be remembered, after making what room the shelf allows.
-    pub(super) fn has_room_to_grow(&self, shelf: &mut VariableStateShard, now: Timestamp) -> bool {
-        if !self.has_bytes() {
+    pub(super) fn has_room_to_grow(
+        &self,
+        shelf: &mut VariableStateShard,
+        newcomer: LimitId,
+        now: Timestamp,
+    ) -> bool {
+        if !self.has_bytes(newcomer) {
             self.clear_expired(shelf, now);
         }
-        self.has_bytes()
+        while !self.has_bytes(newcomer) {
+            match self.eviction_candidate(shelf, newcomer, now) {
+                Some((BoxRank::AboveShare(..), victim)) => self.evict(shelf, victim, now),
+                _ => return false,
+            }
+        }
+        true
     }
 
-    /// Ends a batch on this shelf: newcomers that came to nothing leave, others leave for those that stay.
-    pub(super) fn end_batch(&self, shelf: &mut VariableStateShard, now: Timestamp) {
+    /// Ends a batch on this shelf: newcomers that came to nothing leave, others leave for those that stay. Answers tag and
+    /// debt of those that left and must not be forgotten.
+    pub(super) fn end_batch(
+        &self,
+        shelf: &mut VariableStateShard,
+        now: Timestamp,
+    ) -> Vec<(u64, Tat)> {
         self.retain(shelf, |stored| {
             stored.claim != BatchClaim::New || !stored.is_blank()
         });
         while shelf.states.len() > STATES_PER_SHARD {
-            let Some((worth, victim)) = shelf.eviction_candidate(now) else {
+            let newcomer = shelf.states.iter().find(|s| s.claim == BatchClaim::New);
+            let Some((_, victim)) = newcomer
+                .map(|stored| stored.hash.limit())
+                .and_then(|newcomer| self.eviction_candidate(shelf, newcomer, now))
+            else {
                 break;
             };
-            let stored = shelf.states.swap_remove(victim);
-            self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
-            self.evictions
-                .fetch_add(u64::from(worth > 0), Ordering::Relaxed);
+            self.evict(shelf, victim, now);
         }
         for stored in &mut shelf.states {
             stored.claim = BatchClaim::None;
         }
+        std::mem::take(&mut shelf.evicted)
     }
 
     /// Every shelf of the cases that have been put up, one after the other, locked for as long as it is looked at.
@@ -244,17 +279,93 @@ impl VariableStates {
         }
     }
 
-    /// Live boxes that were given up for others.
-    pub(super) fn evictions(&self) -> u64 {
-        self.evictions.load(Ordering::Relaxed)
-    }
-
     /// Counts a box again after it has changed.
     pub(super) fn recount_bytes(&self, stored: &mut VariableState) {
         let bytes = stored.size_in_bytes();
+        let limit = stored.hash.limit().0.get();
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+        self.usages.add(limit, Table::Collections, bytes);
+        self.usages.remove(limit, Table::Collections, stored.bytes);
         stored.bytes = bytes;
+    }
+
+    /// Gives the bytes of a box back that is gone.
+    fn release_bytes(&self, stored: &VariableState) {
+        self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+        let limit = stored.hash.limit().0.get();
+        self.usages.remove(limit, Table::Collections, stored.bytes);
+    }
+
+    /// Gives a box up for others.
+    fn evict(&self, shelf: &mut VariableStateShard, victim: usize, now: Timestamp) {
+        let stored = shelf.states.swap_remove(victim);
+        self.release_bytes(&stored);
+        let limit = stored.hash.limit().0.get();
+        let debt = stored.debt(now);
+        if debt > now.as_nanos() {
+            self.usages.count_eviction(limit);
+            if self.usages.when_full(limit) == WhenFull::Refuse {
+                shelf.evicted.push((stored.hash.tag(), debt));
+            }
+        }
+    }
+
+    /// The box that goes first, if one may go. `newcomer` is the limit that needs the room.
+    fn eviction_candidate(
+        &self,
+        shelf: &VariableStateShard,
+        newcomer: LimitId,
+        now: Timestamp,
+    ) -> Option<(BoxRank, usize)> {
+        let share = self.share(newcomer);
+        let rank = |stored: &VariableState| self.rank(stored, newcomer, share, now);
+        let boxes = shelf.states.iter().enumerate();
+        boxes
+            .filter_map(|(index, stored)| Some((rank(stored)?, index)))
+            .min()
+    }
+
+    /// The bytes that each limit may take before its boxes go first.
+    fn share(&self, newcomer: LimitId) -> u64 {
+        self.usages
+            .share(Table::Collections, newcomer.0.get(), self.budget, 1)
+    }
+
+    /// How many boxes may go for a newcomer of this limit.
+    fn evictable_count(
+        &self,
+        shelf: &VariableStateShard,
+        newcomer: LimitId,
+        now: Timestamp,
+    ) -> usize {
+        let share = self.share(newcomer);
+        let rank = |stored: &VariableState| self.rank(stored, newcomer, share, now);
+        shelf.states.iter().filter_map(rank).count()
+    }
+
+    /// When a box goes; `None` if it must stay: it holds a reservation, or a place or a denied key that its limit does not
+    /// forget, or the present batch needs it.
+    fn rank(
+        &self,
+        stored: &VariableState,
+        newcomer: LimitId,
+        share: u64,
+        now: Timestamp,
+    ) -> Option<BoxRank> {
+        if stored.claim != BatchClaim::None || !stored.ledger.is_empty() {
+            return None;
+        }
+        let (id, (used, is_denied, holds_places)) = (stored.hash.limit(), stored.usage(now));
+        let forgets = self.usages.when_full(id.0.get()) == WhenFull::Forget;
+        let taken = self.usages.taken(id.0.get(), Table::Collections);
+        if taken > share && (forgets || !holds_places) {
+            return Some(BoxRank::AboveShare(Reverse(taken), used));
+        }
+        if !is_denied && !holds_places {
+            return Some(BoxRank::WithinShare(used));
+        }
+        (forgets && newcomer == id).then_some(BoxRank::DeniedByForgetful)
     }
 
     /// Takes a key's box away. Answers whether there was one.
@@ -263,7 +374,7 @@ impl VariableStates {
             return false;
         };
         let stored = shelf.states.swap_remove(index);
-        self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+        self.release_bytes(&stored);
         true
     }
 
@@ -272,8 +383,17 @@ impl VariableStates {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn has_bytes(&self) -> bool {
-        self.used().saturating_add(ENTRY_BYTES) <= self.budget
+    /// Whether a limit may take bytes for one more entry. The last eighth is for limits within their share: a shelf without
+    /// a box of the limit that has taken all others must not be without bytes.
+    fn has_bytes(&self, limit: LimitId) -> bool {
+        let half = u64::try_from(self.budget / 2).unwrap_or(u64::MAX);
+        let share = self.share(limit).min(half);
+        let bound = if self.usages.taken(limit.0.get(), Table::Collections) > share {
+            self.budget - self.budget / 8
+        } else {
+            self.budget
+        };
+        self.used().saturating_add(ENTRY_BYTES) <= bound
     }
 
     fn clear_expired(&self, shelf: &mut VariableStateShard, now: Timestamp) {
@@ -287,7 +407,7 @@ impl VariableStates {
         shelf.states.retain(|stored| {
             let stays = stays(stored);
             if !stays {
-                self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+                self.release_bytes(stored);
             }
             stays
         });
@@ -302,7 +422,7 @@ impl VariableStates {
         limit: &Limit,
         now: Timestamp,
     ) -> Option<usize> {
-        if !self.has_room_to_grow(shelf, now) {
+        if !self.has_room_to_grow(shelf, place.limit(), now) {
             return None;
         }
         if shelf.states.len() >= STATES_PER_SHARD {
@@ -313,7 +433,7 @@ impl VariableStates {
             .len()
             .saturating_add(1)
             .saturating_sub(STATES_PER_SHARD);
-        if to_go > 0 && shelf.evictable_count(now) < to_go {
+        if to_go > 0 && self.evictable_count(shelf, place.limit(), now) < to_go {
             return None;
         }
         let mut stored = VariableState {
@@ -350,40 +470,41 @@ impl VariableStateShard {
     fn position(&self, place: StateHash) -> Option<usize> {
         self.states.iter().position(|stored| stored.hash == place)
     }
-
-    /// The box whose loss forgives the least, among those that may be lost, and how much that is.
-    fn eviction_candidate(&self, now: Timestamp) -> Option<(u64, usize)> {
-        let boxes = self.states.iter().enumerate();
-        boxes
-            .filter_map(|(i, stored)| Some((stored.eviction_priority(now)?, i)))
-            .min()
-    }
-
-    /// How many boxes may be lost.
-    fn evictable_count(&self, now: Timestamp) -> usize {
-        let worths = self
-            .states
-            .iter()
-            .filter_map(|stored| stored.eviction_priority(now));
-        worths.count()
-    }
 }
 
 impl VariableState {
-    /// How much of its quota the key has used, in parts of 2^32; `None` if the box must not be lost: it holds a lease or
-    /// a reservation, its key is being denied, or the present batch needs it.
-    fn eviction_priority(&self, now: Timestamp) -> Option<u64> {
-        if self.claim != BatchClaim::None || !self.ledger.is_empty() {
-            return None;
-        }
+    /// How much of its quota the key has used, in parts of 2^32, whether it is being denied, and whether it holds places.
+    fn usage(&self, now: Timestamp) -> (u64, bool, bool) {
         let Some(limit) = &self.limit else {
-            return Some(0);
+            return (0, false, false);
         };
         let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
-        let is_losable = status.remaining > 0 && limit.lease_duration().is_none();
         // Limits on shelves are far below 2^32.
-        is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
+        let part = used.saturating_mul(1 << 32) / status.limit.max(1);
+        (
+            part,
+            status.remaining == 0,
+            limit.lease_duration().is_some(),
+        )
+    }
+
+    /// What the key owes as the state of the bucket that stands in for its limit. Places have no such bucket: then it is
+    /// until when the last is held.
+    pub(super) fn debt(&self, now: Timestamp) -> Tat {
+        let Some(limit) = &self.limit else {
+            return 0;
+        };
+        let status = limit.status(&self.state, now);
+        let until = now.after(status.reset_after).as_nanos();
+        let used = status.limit.saturating_sub(status.remaining);
+        let Some(bucket) = limit.stricter_bucket().filter(|_| used > 0) else {
+            return until;
+        };
+        let spare = status.limit.saturating_sub(bucket.limit());
+        let interval = bucket.interval().as_nanos();
+        let owed = |from: u64, units: u64| from.saturating_add(units.saturating_mul(interval));
+        owed(now.as_nanos(), used).min(owed(until, used.saturating_sub(spare)))
     }
 
     /// Whether nothing was ever stored in it.
@@ -435,7 +556,7 @@ mod tests {
 
     /// One shelf with bytes for everything.
     fn one_shelf() -> VariableStates {
-        VariableStates::new(1, 1 << 20)
+        VariableStates::new(1, 1 << 20, Arc::new(LimitUsages::new()))
     }
 
     fn spend(shelves: &VariableStates, name: &str, cost: u64) {
@@ -473,7 +594,7 @@ mod tests {
         for n in 0..STATES_PER_SHARD {
             assert!(shelf.get(place(&format!("old-{n}"))).is_some());
         }
-        assert_eq!(shelves.evictions(), 0);
+        assert_eq!(shelves.usages.total().evictions, 0);
     }
 
     /// Two newcomers of one batch on one shelf: the second used to push the first out, whose charge was then lost.
@@ -493,7 +614,7 @@ mod tests {
         shelves.end_batch(&mut shelf, NOW);
         assert_eq!(shelf.states.len(), STATES_PER_SHARD);
         assert!(shelf.get(place("one")).is_some() && shelf.get(place("two")).is_some());
-        assert_eq!(shelves.evictions(), 2);
+        assert_eq!(shelves.usages.total().evictions, 2);
     }
 
     #[test]
@@ -551,7 +672,10 @@ mod tests {
             .build()
             .unwrap()
             .into();
-        let losable = || shelves.lock(0).unwrap().evictable_count(NOW);
+        let losable = || {
+            let shelf = shelves.lock(0).unwrap();
+            shelves.evictable_count(&shelf, LimitId(NonZeroU16::MIN), NOW)
+        };
         assert_eq!(losable(), STATES_PER_SHARD);
         let id = LimitId(NonZeroU16::MIN);
         shelves.replace_limit(id, &log(Nanos::HOUR), &lower);

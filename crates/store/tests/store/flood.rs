@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{Clock as _, IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey};
+use tollgate_store::{Clock as _, IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey, WhenFull};
 
 use crate::support::{TestStore, bucket, id, numbered_limit, store};
 
@@ -38,6 +38,8 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
     let (store, _clock) = store(ROOM);
     let guarded = numbered_limit(1, bucket(10, Nanos::HOUR));
     let quota = bucket(10, Nanos::MINUTE);
+    // What the flood's keys have used may be forgotten; what the guarded keys have used may not.
+    store.set_when_full(id(2), WhenFull::Forget);
     let denied: Vec<String> = (0..500).map(|n| format!("denied-{n}")).collect();
     for key in &denied {
         assert!(spend(&store, &guarded, key.as_bytes(), 10).0);
@@ -88,6 +90,9 @@ fn what_is_forgiven_is_what_an_oracle_finds_missing() {
         numbered_limit(1, bucket(4, Nanos::SECOND)),
         numbered_limit(2, bucket(9, Nanos::from_secs(3))),
     ];
+    for limit in &limits {
+        store.set_when_full(limit.id, WhenFull::Forget);
+    }
     // Until when each key owes something, as told by its own answers.
     let mut live: BTreeMap<(usize, u64), Timestamp> = BTreeMap::new();
     let (mut missing, mut expired) = (0, 0);

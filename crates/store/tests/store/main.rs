@@ -12,6 +12,7 @@
 mod allocation;
 mod differential;
 mod flood;
+mod junk_keys;
 mod quotas;
 mod regressions;
 mod restart;

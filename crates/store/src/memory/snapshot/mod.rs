@@ -7,7 +7,8 @@
 //! key's hash, so its state cannot be moved to a table of another size.
 //!
 //! The file is a row of 64-bit words, least byte first: what it is, version, sizes, secret; limits; boxes; both tables; which
-//! reservations are open; the overflow; last a checksum over all of it. Version 1 had only the tables and is still read.
+//! reservations are open; the overflow; last a checksum over all of it. Version 1 had only the tables, version 2 one overflow
+//! sketch for all limits. Both are still read; what version 2 has in its sketch is dropped, because nobody can tell whose it is.
 //!
 //! Boxes come before the tables and what is open after them. A charge and its reservation are made together, but lie in
 //! different places and so are saved at different moments. One that was open at both times was charged in between, so that
@@ -33,7 +34,9 @@ use crate::clock::Clock;
 use crate::invalid_size::InvalidSize;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+/// The last version with one overflow sketch for all limits.
+const SHARED_OVERFLOW: u64 = 2;
 /// The first version, which had only the tables.
 const TABLES_ONLY: u64 = 1;
 
@@ -190,14 +193,22 @@ impl<C: Clock> MemoryStore<C> {
         }
         self.secret = HashSeed::from_words(input.take_all()?);
         if has_all {
-            limits_and_overflow::read_limits(&mut input, &self.priorities)?;
+            limits_and_overflow::read_limits(
+                &mut input,
+                &self.priorities,
+                version > SHARED_OVERFLOW,
+            )?;
             variable_states::read(&mut input, &self.variable_states)?;
         }
-        tables::read(&mut input, &self.word_table)?;
-        tables::read(&mut input, &self.pair_table)?;
+        tables::read(&mut input, &self.word_table, &self.usages)?;
+        tables::read(&mut input, &self.pair_table, &self.usages)?;
         if has_all {
             variable_states::read_open(&mut input, &self.variable_states)?;
-            limits_and_overflow::read_overflow(&mut input, &self.overflow)?;
+            if version > SHARED_OVERFLOW {
+                limits_and_overflow::read_overflow(&mut input, &self.overflow, &self.usages)?;
+            } else {
+                limits_and_overflow::read_cells(&mut input, self.overflow.cells())?;
+            }
         }
         input.finish()
     }
