@@ -8,6 +8,9 @@ use std::process::Command;
 
 use crate::process::{Process, TempFolder, failed, on_a_free_port};
 
+/// The address in a configuration that a free one takes the place of.
+pub const LISTEN: &str = "127.0.0.1:8000";
+
 /// A running nginx. It ends, with its folder, when this is dropped.
 #[derive(Debug)]
 pub struct Nginx {
@@ -17,13 +20,13 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts one server on a free port whose `server` block holds these locations.
+    /// Starts nginx with this configuration, which listens on [`LISTEN`]; a free port takes its place.
     ///
     /// # Panics
     /// The program is missing (the message is the command that installs it), or it does not come up.
     #[must_use]
-    pub fn serving(locations: &str) -> Self {
-        on_a_free_port("nginx", |address| Self::try_start(locations, address))
+    pub fn running(configuration: &str) -> Self {
+        on_a_free_port("nginx", |address| Self::try_start(configuration, address))
     }
 
     /// Where it listens.
@@ -32,17 +35,20 @@ impl Nginx {
         self.address
     }
 
-    fn try_start(locations: &str, address: SocketAddr) -> Result<Self, String> {
+    fn try_start(configuration: &str, address: SocketAddr) -> Result<Self, String> {
         let folder = TempFolder::new("nginx")?;
-        let text = configuration(folder.path(), address, locations);
+        let text = in_folder(folder.path(), address, configuration);
         let settings = folder.write("nginx.conf", &text)?;
+        // One process that does everything, so that ending it ends everything.
+        let pid = folder.path().join("nginx.pid");
+        let globals = format!("daemon off; master_process off; pid {};", pid.display());
         let mut command = Command::new(program());
         command
             .arg("-p")
             .arg(folder.path())
             .arg("-c")
             .arg(&settings)
-            .args(["-e", "stderr"]);
+            .args(["-e", "stderr", "-g", &globals]);
         let process = Process::start(&format!("nginx at {address}"), &mut command, folder)?;
         // The last thing it says before it serves; its sockets are open by then.
         process.until_it_says("event method")?;
@@ -53,28 +59,16 @@ impl Nginx {
     }
 }
 
-/// One process that does everything, so that ending it ends everything.
-fn configuration(folder: &Path, address: SocketAddr, locations: &str) -> String {
+/// The configuration with this address, and with every file that nginx writes in this folder.
+fn in_folder(folder: &Path, address: SocketAddr, configuration: &str) -> String {
     let folder = folder.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
         .collect();
-    format!(
-        "daemon off;\n\
-         master_process off;\n\
-         pid {folder}/nginx.pid;\n\
-         error_log stderr notice;\n\
-         events {{ worker_connections 64; }}\n\
-         http {{\n\
-         \x20   access_log off;\n\
-         {temporary}\
-         \x20   server {{\n\
-         \x20       listen {address};\n\
-         {locations}\n\
-         \x20   }}\n\
-         }}\n"
-    )
+    configuration
+        .replace(LISTEN, &address.to_string())
+        .replacen("http {\n", &format!("http {{\n{temporary}"), 1)
 }
 
 fn program() -> PathBuf {

@@ -3,16 +3,19 @@
 //! This file reads the first word and hands the rest on. It knows no product code: xtask drives cargo and reads files.
 
 mod bench;
+mod book;
 mod callgrind;
 mod chaos;
 mod conventions;
 mod extra;
 mod instruction_counts;
 mod layers;
+mod links;
 mod peer_tests;
 mod peers;
 mod process;
 mod protos;
+mod quotes;
 mod required_programs;
 mod steps;
 mod table;
@@ -59,6 +62,11 @@ const COMMANDS: &[Command] = &[
         usage: "guarantees",
         about: "writes the lists of tests in docs/guarantees.md from the names of the tests",
         run: conventions::guarantees::run,
+    },
+    Command {
+        usage: "book",
+        about: "checks the links of all documents and builds the guide in docs/ with mdbook into cargo's target folder",
+        run: book::run,
     },
     Command {
         usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | all]",
@@ -150,6 +158,7 @@ mod tests {
             "check-layers --fix",
             "check-conventions all",
             "bench everything",
+            "book --open",
             "bench instructions --chekc",
             "bench instructions --check --save",
             "chaos",

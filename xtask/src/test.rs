@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
-use crate::{bench, chaos, conventions, layers, peer_tests, peers, required_programs};
+use crate::{
+    bench, chaos, conventions, layers, links, peer_tests, peers, quotes, required_programs,
+};
 
 /// Longer than this and people stop running it.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -129,6 +131,8 @@ fn checks() -> Vec<Step> {
         ),
         Step::new("layers", layers::check_workspace),
         Step::new("conventions", conventions::check_workspace),
+        Step::new("links", links::check_workspace),
+        Step::new("quoted messages", quotes::check_workspace),
     ]
 }
 

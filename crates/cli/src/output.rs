@@ -1,17 +1,17 @@
-//! Where words go: stdout for what was asked for, stderr for what is wrong, and colours only for eyes.
+//! Output: results go to stdout, problems to stderr, colors only to terminals.
 //!
-//! Must not know: what is said.
+//! Must not know: what is printed.
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-/// Why a command did not come to an answer.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// It was called wrongly.
+    /// The command line is not valid.
     Usage(String),
-    /// Something else failed.
+    /// Any other error.
     Other(Box<dyn Error>),
 }
 
@@ -21,7 +21,7 @@ impl From<io::Error> for CommandError {
     }
 }
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
     #[default]
@@ -31,7 +31,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether to colour what goes to this stream.
+    /// Whether to color the output to this stream.
     pub(crate) fn is_enabled(self, stream: &impl IsTerminal) -> bool {
         let variable = |name| std::env::var_os(name).unwrap_or_default();
         self.choose(
@@ -41,7 +41,7 @@ impl Color {
         )
     }
 
-    /// The same by what is known of the stream and the environment. A variable that is empty says nothing.
+    /// The same, with the stream and the environment as arguments. An empty NO_COLOR counts as unset.
     fn choose(self, is_terminal: bool, no_color: &OsStr, term: &OsStr) -> bool {
         match self {
             Self::Always => true,
@@ -51,7 +51,7 @@ impl Color {
     }
 }
 
-/// Writes to stdout. A reader that has seen enough, such as `head`, is no error.
+/// Writes to stdout. A closed pipe, for example by `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let written = stdout
@@ -63,7 +63,7 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     }
 }
 
-/// Writes to stderr. If nobody listens there is nobody left to tell.
+/// Writes to stderr. Errors are ignored, because there is nowhere to report them.
 pub(crate) fn print_error(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+    fn auto_colors_only_terminals_and_respects_no_color() {
         let choose = |color: Color, is_terminal, no_color: &str, term: &str| {
             color.choose(is_terminal, no_color.as_ref(), term.as_ref())
         };

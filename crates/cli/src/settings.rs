@@ -1,20 +1,21 @@
-//! `tollgate settings`: every setting of the server as a page, written from the definitions that the command line is parsed by.
+//! `tollgate settings`: prints all settings of `serve` as Markdown, from the definitions that clap parses.
 //!
-//! `docs/settings.md` is what it prints; a test compares them. Must not know: what any setting does.
+//! A test compares `docs/settings.md` with the output. Must not know: what the settings do.
 
 use clap::{Arg, Command};
 
 use crate::output::{CommandError, print};
 
-const INTRODUCTION: &str = "# Settings of `tollgate serve`
+const INTRODUCTION: &str = "# Settings
 
-Written by `tollgate settings > docs/settings.md`; do not edit. [running.md](running.md) says what to make of them.
+After this page you can look up every setting of `tollgate serve`. [Operations](running.md) explains how they work together.
+`tollgate settings > docs/settings.md` writes this page; do not edit it.
 
-Each can be given as a flag or in the environment; the flag wins. A setting that is wrong ends the program with a message that
-names it, before anything is listened on.
+A setting is a flag or an environment variable; the flag wins. If a setting is invalid, the program prints which one and exits before
+it listens.
 ";
 
-/// Prints the page of this command.
+/// Prints the settings of this command.
 pub(crate) fn print_page(serve: &Command) -> Result<(), CommandError> {
     print(&page(serve))
 }
@@ -39,7 +40,7 @@ fn page(serve: &Command) -> String {
     page
 }
 
-/// What is particular to this command.
+/// The arguments of this command, without those of all commands.
 fn settings(serve: &Command) -> impl Iterator<Item = &Arg> {
     serve
         .get_arguments()

@@ -1,4 +1,4 @@
-//! What is counted of a limit over all generations, found again by its name.
+//! Counters and comparisons that survive a reload, found by the limit's name.
 //!
 //! Must not know: what is counted.
 
@@ -10,10 +10,10 @@ use tollgate_policy::rules::{Rule, Rules};
 use crate::candidate::Comparison;
 use crate::counters::LimitCounters;
 
-/// So many counters of limits that are gone are kept, in case they return.
+/// The most counters kept for removed limits, in case a later policy has them again.
 const MAX_RETIRED: usize = 10_000;
 
-/// Counters and comparisons that outlive a generation.
+/// Counters and comparisons that survive a reload.
 #[derive(Debug, Default)]
 pub(crate) struct CarriedOverCounters {
     counters: HashMap<Box<str>, Arc<LimitCounters>>,
@@ -21,10 +21,10 @@ pub(crate) struct CarriedOverCounters {
 }
 
 impl CarriedOverCounters {
-    /// Forgets limits that are gone, if there are very many of them.
+    /// Drops the counters of removed limits if there are more than [`MAX_RETIRED`].
     pub(crate) fn prune(&mut self, rules: &Rules) {
-        let most = rules.rules().len().saturating_add(MAX_RETIRED);
-        if self.counters.len() > most || self.comparisons.len() > most {
+        let max = rules.rules().len().saturating_add(MAX_RETIRED);
+        if self.counters.len() > max || self.comparisons.len() > max {
             let names: HashSet<&str> = rules.rules().iter().map(|rule| &*rule.name).collect();
             self.counters.retain(|name, _| names.contains(&**name));
             self.comparisons.retain(|name, _| names.contains(&**name));
@@ -36,14 +36,14 @@ impl CarriedOverCounters {
         Arc::clone(counters.or_insert_with(|| Arc::new(LimitCounters::new())))
     }
 
-    /// The comparison with a rule's candidate. It goes on while the quotas that it compares stay the same.
+    /// The comparison with a rule's candidate. It continues over reloads while the compared quotas stay the same.
     pub(crate) fn comparison(&mut self, rule: &Rule) -> Option<Arc<Comparison>> {
-        if let Some(known) = self
+        if let Some(existing) = self
             .comparisons
             .get(&rule.name)
-            .filter(|known| known.compares_quotas_of(rule))
+            .filter(|existing| existing.compares_quotas_of(rule))
         {
-            return Some(Arc::clone(known));
+            return Some(Arc::clone(existing));
         }
         let new = Arc::new(Comparison::for_rule(rule)?);
         self.comparisons.insert(rule.name.clone(), Arc::clone(&new));

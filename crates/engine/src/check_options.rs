@@ -13,34 +13,34 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CheckOptions {
-    /// What the caller says that the request costs. `None`: the policy says it.
+    /// The cost, if the caller gives it. `None`: the policy's cost.
     pub cost: Option<u64>,
-    /// What becomes of the cost.
+    /// What happens to the cost.
     pub mode: CheckMode,
 }
 
-/// What becomes of a request's cost.
+/// What happens to a request's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CheckMode {
-    /// It is charged if the request is admitted.
+    /// The cost is charged if the request is admitted.
     #[default]
     Charge,
-    /// The same, at an estimate: the ticket settles every limit that was charged.
+    /// The cost is charged as an estimate: the ticket settles every limit that was charged.
     Reserve,
-    /// Nothing is charged, punished or counted.
+    /// Nothing is charged, penalised or counted.
     Peek,
-    /// It is given back, without a receipt.
+    /// The cost is credited back, without a receipt.
     Refund,
 }
 
 impl CheckOptions {
-    /// With the cost that the policy says.
+    /// Options with the policy's cost.
     #[must_use]
     pub const fn new(mode: CheckMode) -> Self {
         Self { cost: None, mode }
     }
 
-    /// The same at a cost that the caller knows better than the policy.
+    /// Overrides the policy's cost.
     #[must_use]
     pub const fn with_cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
@@ -49,7 +49,7 @@ impl CheckOptions {
 }
 
 impl CheckMode {
-    /// Whether admitted requests are charged and refused ones are punished and counted.
+    /// Whether admitted requests are charged, and denied requests penalised and counted.
     #[must_use]
     pub const fn charges(self) -> bool {
         matches!(self, Self::Charge | Self::Reserve)

@@ -1,65 +1,65 @@
-//! What each limit has decided so far, in numbers that only grow.
+//! The decision counters of each limit.
 //!
-//! Must not know: how threads count without waiting for each other, what is done with the numbers.
+//! Must not know: how threads count without contention, who reads the counters.
 
 use crate::sharded_counters::ShardedCounters;
 
-/// What can be counted of a limit.
+/// An event that is counted for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitEvent {
     /// The limit admitted the request, and so did all others.
     Allowed,
-    /// The limit refused the request.
+    /// The limit denied the request.
     Denied,
-    /// The limit would have refused the request, had it been enforced.
+    /// The limit is in shadow and would have denied the request.
     WouldDeny,
-    /// The limit made the request wait.
+    /// The limit delayed the request.
     Waited,
-    /// The limit admitted the request and had no more than a fifth left.
+    /// The limit admitted the request and had at most a fifth left.
     NearLimit,
     /// The store did not answer.
     Error,
-    /// The store's overflow decided.
+    /// The store's overflow sketch decided.
     Overflow,
 }
 
-/// What a limit has decided since the process began, whatever its quota was meanwhile.
+/// What a limit has decided since the process started, under all its quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LimitTotals {
-    /// Requests that it admitted and that were admitted.
+    /// Requests that this limit admitted, and all others too.
     pub allowed: u64,
-    /// Requests that it refused.
+    /// Requests that this limit denied.
     pub denied: u64,
-    /// Requests that it would have refused, had it been enforced.
+    /// Requests that this limit would have denied, were it enforced.
     pub would_deny: u64,
-    /// Requests that it made wait, among those it admitted.
+    /// Admitted requests that this limit delayed.
     pub waited: u64,
-    /// Requests that it admitted and that left no more than a fifth of it.
+    /// Admitted requests that left at most a fifth of the quota.
     pub near_limit: u64,
-    /// Requests on which the store did not answer.
+    /// Requests for which the store did not answer.
     pub errors: u64,
-    /// Requests that were decided by the store's overflow, which may deny too much.
+    /// Requests decided by the store's overflow sketch, which may deny too much.
     pub overflow: u64,
 }
 
-/// The counters of one limit, one for each [`Event`].
+/// The counters of one limit, one for each [`LimitEvent`].
 #[derive(Debug, Default)]
 pub struct LimitCounters(ShardedCounters<7>);
 
 impl LimitCounters {
-    /// Nothing was counted yet.
+    /// Counters at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts one request.
+    /// Counts one event.
     pub fn count(&self, event: LimitEvent) {
         self.0.add(event as usize, 1);
     }
 
-    /// What was counted so far.
+    /// The current totals.
     #[must_use]
     pub fn read(&self) -> LimitTotals {
         let [
@@ -87,9 +87,9 @@ impl LimitCounters {
 mod tests {
     use super::*;
 
-    /// Every event has a number of its own, and each is read where it was counted.
+    /// Every event has its own counter.
     #[test]
-    fn what_is_counted_is_read() {
+    fn every_event_has_its_own_counter() {
         let counters = LimitCounters::new();
         let events = [
             LimitEvent::Allowed,

@@ -1,7 +1,7 @@
-//! Whether each limit that was found is enforced, shadowed or off for this very request.
+//! Whether each matched limit is enforced, in shadow or off for this request.
 //!
-//! It is settled once, before anything is asked, so that a kill switch that is thrown meanwhile changes the next decision and
-//! never half of this one. Must not know: how limits are decided.
+//! It is computed once, at the start. So a kill switch that changes meanwhile affects the next decision, never half of
+//! this one. Must not know: how limits are decided.
 
 use arrayvec::ArrayVec;
 use tollgate_policy::model::{Mode, Percent};
@@ -9,8 +9,8 @@ use tollgate_policy::rules::MAX_LIMITS;
 
 use crate::plan::{Plan, PlanContext};
 
-/// Settles the mode of every limit that was found, in their order; none is listed where all are enforced. Keys that have to be
-/// made for it stay in the plan.
+/// Computes the mode of every matched limit, in their order. `modes` stays empty if all are enforced. Keys that are
+/// needed for it stay in the plan.
 pub(crate) fn effective_modes(
     context: &PlanContext<'_>,
     plan: &mut Plan,
@@ -19,8 +19,8 @@ pub(crate) fn effective_modes(
     if context.overrides.is_none() && context.generation.is_all_enforced() {
         return;
     }
-    let found = context.matched.rules().iter();
-    modes.extend(found.map(|index| effective_mode(context, *index, plan)));
+    let matched = context.matched.rules().iter();
+    modes.extend(matched.map(|index| effective_mode(context, *index, plan)));
 }
 
 fn effective_mode(context: &PlanContext<'_>, index: usize, plan: &mut Plan) -> Mode {

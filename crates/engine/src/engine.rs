@@ -1,4 +1,4 @@
-//! The engine itself: a store, the generation in force, and what is asked of them.
+//! The engine: a store, the current generation, and the operations on both.
 //!
 //! Must not know: how decisions are made, files, who calls.
 
@@ -36,8 +36,8 @@ use crate::verdict::Verdict;
 /// use tollgate_policy::rules::Rules;
 /// use tollgate_store::MemoryStore;
 ///
-/// struct Nothing;
-/// impl Attributes for Nothing {
+/// struct NoAttributes;
+/// impl Attributes for NoAttributes {
 ///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
 ///         None
 ///     }
@@ -45,62 +45,62 @@ use crate::verdict::Verdict;
 ///
 /// let rules = Rules::compile(&Policy::default(), [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
-/// assert_eq!(engine.decide(&Nothing).outcome(), Outcome::Allow);
+/// assert_eq!(engine.decide(&NoAttributes).outcome(), Outcome::Allow);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Engine<S> {
     store: S,
     current: ArcSwap<Generation>,
     lease_ids: LeaseIdGenerator,
-    /// Held while rules are replaced, one after another.
+    /// Locked while rules are replaced.
     registry: Mutex<Registry>,
 }
 
-/// What outlives a generation.
+/// What survives a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     limit_ids: LimitIdAllocator,
     carried_over: CarriedOverCounters,
-    /// What operators have said.
+    /// The operators' settings.
     pub(crate) operator_state: OperatorState,
-    /// What they have done.
+    /// The operators' changes.
     pub(crate) audit_log: AuditLog,
-    /// What of it a fleet has heard.
+    /// The changes that the fleet's register has not stored yet.
     pub(crate) outbox: RegisterOutbox,
 }
 
 impl<S: StateStore> Engine<S> {
-    /// An engine that decides by these rules on the states of this store.
+    /// An engine with these rules and this store.
     ///
     /// # Errors
-    /// There are more states to be numbered than numbers.
+    /// There are more states than limit ids.
     pub fn new(rules: Rules, store: S) -> Result<Self, LimitIdsExhausted> {
         Self::with_limit_ids(rules, store, &LimitIdAllocator::default())
     }
 
-    /// The same on a store that others have a part in, who share its numbering.
+    /// An engine on a store that other users share. They must share `limit_ids` too.
     ///
     /// # Errors
-    /// There are more states to be numbered than numbers.
+    /// There are more states than limit ids.
     pub fn with_limit_ids(
         rules: Rules,
         store: S,
-        numbering: &LimitIdAllocator,
+        limit_ids: &LimitIdAllocator,
     ) -> Result<Self, LimitIdsExhausted> {
         let mut registry = Registry {
-            limit_ids: numbering.clone(),
+            limit_ids: limit_ids.clone(),
             ..Registry::default()
         };
-        let mut given = numbering.lock();
-        let prepared = registry.prepare(rules, &given, 1, &store)?;
+        let mut table = limit_ids.lock();
+        let prepared = registry.prepare(rules, &table, 1, &store)?;
         for (_, new) in prepared.generation.quotas(None) {
             store.learn(new);
         }
         for (id, when_full) in prepared.generation.when_full() {
             store.set_when_full(id, when_full);
         }
-        *given = prepared.limit_ids;
-        drop(given);
+        *table = prepared.limit_ids;
+        drop(table);
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(prepared.generation),
@@ -109,23 +109,23 @@ impl<S: StateStore> Engine<S> {
         })
     }
 
-    /// Puts other rules in force, for every decision that begins after this; those under way end as they began. States
-    /// stay with the limits that have the same identity and algorithm. Answers the number of the new generation.
+    /// Replaces the rules, for every decision that starts afterwards; running decisions finish by the old rules. Limits
+    /// with the same identity and algorithm keep their states. Returns the number of the new generation.
     ///
     /// # Errors
-    /// There are no numbers left for new states. Then nothing changes.
+    /// No limit ids are left for new states. Nothing changes then.
     pub fn replace(&self, rules: Rules) -> Result<u64, LimitIdsExhausted> {
         let mut registry = self.registry();
-        let numbering = registry.limit_ids.clone();
-        let mut given = numbering.lock();
+        let limit_ids = registry.limit_ids.clone();
+        let mut table = limit_ids.lock();
         let before = self.current.load_full();
-        let number = before.number().saturating_add(1);
+        let generation_number = before.number().saturating_add(1);
         let PreparedGeneration {
             generation,
-            limit_ids: numbers,
-            retired: gone,
-        } = registry.prepare(rules, &given, number, &self.store)?;
-        // Quotas of one number decide on the same states, and a window's counts are carried over to another length once.
+            limit_ids: new_table,
+            retired,
+        } = registry.prepare(rules, &table, generation_number, &self.store)?;
+        // Quotas with the same id share states. The counts of a window are converted to another length once.
         let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
             if let Some(old) = old.filter(|old| *old != new)
@@ -134,7 +134,7 @@ impl<S: StateStore> Engine<S> {
                 self.store.replace(old, new);
             }
         }
-        // A quota that took the place of one may be what another tier had.
+        // A replaced quota may still be the quota of another tier.
         for (_, new) in generation.quotas(None) {
             self.store.learn(new);
         }
@@ -143,11 +143,11 @@ impl<S: StateStore> Engine<S> {
         }
         self.apply_overrides(&generation, &registry.operator_state);
         self.current.store(Arc::new(generation));
-        for id in gone {
+        for id in retired {
             self.store.forget(id);
         }
-        *given = numbers;
-        Ok(number)
+        *table = new_table;
+        Ok(generation_number)
     }
 
     /// Decides on a request and charges it if it is admitted.
@@ -156,18 +156,18 @@ impl<S: StateStore> Engine<S> {
         self.check(request, CheckOptions::default())
     }
 
-    /// What would be decided now. Nothing is charged, punished or counted.
+    /// What the engine would decide now. Nothing is charged, penalised or counted.
     #[must_use]
     pub fn peek(&self, request: &dyn Attributes) -> Verdict {
         self.check(request, CheckOptions::new(CheckMode::Peek))
     }
 
-    /// Decides on a request as the options say, on this engine's own store.
+    /// Decides on a request with these options, on this engine's own store.
     ///
-    /// With [`CheckMode::Reserve`] the ticket of an admitted request settles every limit that was charged, whether or not
-    /// the policy knows the real cost from responses. With [`CheckMode::Refund`] units are given back that nobody can show a
-    /// ticket for: each adds to what may be admitted, so the caller answers for the bound. Where a limit holds places, or
-    /// counts responses or values, nothing is refunded.
+    /// With [`CheckMode::Reserve`], the ticket settles every limit that was charged, even if the policy reads no cost
+    /// from responses. [`CheckMode::Refund`] credits units back without a ticket. Each refund raises what the limit
+    /// admits, so the caller is responsible for the bound. Concurrency limits and limits that count responses or
+    /// distinct values are not refunded.
     #[must_use]
     pub fn check(&self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
         let mut decision = self.decision(request, options);
@@ -175,7 +175,7 @@ impl<S: StateStore> Engine<S> {
         decision.into_verdict()
     }
 
-    /// A decision for a driver of one's own: see [`StoreSteps`](crate::StoreSteps).
+    /// A decision for your own driver: see [`StoreSteps`](crate::StoreSteps).
     pub fn decision<'a>(
         &'a self,
         request: &'a dyn Attributes,
@@ -192,7 +192,7 @@ impl<S: StateStore> Engine<S> {
         )
     }
 
-    /// The same for a driver that asks a store which a fleet shares. It may be kept for a while.
+    /// A decision for a driver that asks a shared store. It can be kept across awaits.
     pub fn fleet_decision<'a>(
         &'a self,
         request: &'a dyn Attributes,
@@ -203,35 +203,38 @@ impl<S: StateStore> Engine<S> {
         Decision::begin(generation, request, options, &self.lease_ids, true, now)
     }
 
-    /// Settles what an admitted request owed by its response: gives places back, corrects estimates, counts the response.
+    /// Settles the ticket of an admitted request with its response: releases permits, corrects estimates, counts the
+    /// response.
     ///
     /// # Errors
-    /// The store did not carry out some of it; the rest was. Places return when their leases end.
+    /// The store failed for some of the operations; all others were carried out. Permits return when their leases
+    /// expire.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is settled once")]
     pub fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
         self.run(&ticket, SettleAction::Respond(response))
             .map(|_| ())
     }
 
-    /// Settles what an admitted request was charged in advance at what it really cost, and gives its places back.
+    /// Settles the ticket of an admitted request at its actual cost, and releases its permits.
     ///
     /// # Errors
-    /// The store did not carry out some of it; the rest was.
+    /// The store failed for some of the operations; all others were carried out.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is settled once")]
     pub fn settle(&self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
         self.run(&ticket, SettleAction::Settle(actual)).map(|_| ())
     }
 
-    /// Gives back what an admitted request was charged in advance, because its work did not happen.
+    /// Cancels the ticket of an admitted request whose work did not happen: refunds its charges and releases its
+    /// permits.
     ///
     /// # Errors
-    /// The store did not carry out some of it; the rest was.
+    /// The store failed for some of the operations; all others were carried out.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is settled once")]
     pub fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
         self.run(&ticket, SettleAction::Cancel).map(|_| ())
     }
 
-    /// Extends the leases of an admitted request's places to their full length from now. Answers whether all are still held.
+    /// Renews the leases of a ticket's permits to their full duration. Returns whether all are still held.
     ///
     /// # Errors
     /// The store did not answer.
@@ -245,20 +248,20 @@ impl<S: StateStore> Engine<S> {
         settlement.finish()
     }
 
-    /// What the limit of this name has decided so far; `None` if the policy has none of this name.
+    /// The totals of a limit; `None` if the policy has no limit of this name.
     #[must_use]
     pub fn totals(&self, rule: &str) -> Option<LimitTotals> {
         self.current.load().counters(rule).map(LimitCounters::read)
     }
 
-    /// How the candidate of the limit of this name compares with what is enforced; `None` if it has none.
+    /// The comparison of a limit with its candidate; `None` if it has none.
     #[must_use]
     pub fn divergence(&self, rule: &str) -> Option<Divergence> {
         let generation = self.current.load();
         generation.divergence(generation.rule_index(rule)?)
     }
 
-    /// The same of every limit that has a candidate, in the order of the policy.
+    /// The comparisons of all limits with a candidate, in the order of the policy.
     #[must_use]
     pub fn divergences(&self) -> Vec<Divergence> {
         let generation = self.current.load();
@@ -268,45 +271,45 @@ impl<S: StateStore> Engine<S> {
             .collect()
     }
 
-    /// What operators can do.
+    /// The operator interface.
     #[must_use]
     pub const fn control(&self) -> Control<'_, S> {
         Control::new(self)
     }
 
-    /// The generation in force.
+    /// The current generation.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
         self.current.load_full()
     }
 
-    /// The numbers of its store, for whoever else has a part in that.
+    /// The limit ids of the store, for other users of the same store.
     #[must_use]
     pub fn limit_ids(&self) -> LimitIdAllocator {
         self.registry().limit_ids.clone()
     }
 
-    /// Makes denials void that drivers have cached: those of one key under one limit, or all.
+    /// Invalidates the denials that fleet drivers have cached.
     pub(crate) fn clear_cached_denials(&self) {
         self.current.load().overrides().bump();
     }
 
-    /// The store that states are kept in.
+    /// The store.
     pub const fn store(&self) -> &S {
         &self.store
     }
 
-    /// Puts in force for one generation what operators have said.
+    /// Applies the operators' settings to one generation.
     pub(crate) fn apply_overrides(&self, generation: &Generation, controls: &OperatorState) {
         let (snapshot, quotas) = control::compile_snapshot(generation, controls);
-        for ruled in &quotas {
-            self.store.learn(ruled);
+        for limit in &quotas {
+            self.store.learn(limit);
         }
         generation.overrides().replace(snapshot);
     }
 
     pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
-        // What it holds is replaced as a whole, so a thread that died left nothing half done.
+        // The state is replaced as a whole, so a poisoned lock leaves it consistent.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -315,12 +318,18 @@ impl Registry {
     fn prepare<S: StateStore>(
         &mut self,
         rules: Rules,
-        numbers: &LimitIdTable,
-        number: u64,
+        table: &LimitIdTable,
+        generation_number: u64,
         store: &S,
     ) -> Result<PreparedGeneration, LimitIdsExhausted> {
         self.carried_over.prune(&rules);
-        Generation::prepare(rules, numbers, &mut self.carried_over, number, store.now())
+        Generation::prepare(
+            rules,
+            table,
+            &mut self.carried_over,
+            generation_number,
+            store.now(),
+        )
     }
 }
 

@@ -1,37 +1,37 @@
-//! Counters of rules that are not the engine's own, in the same store: numbered beside the policy's limits and replaced as
-//! they are.
+//! Counters of rules outside the policy (Envoy's files) in the engine's store. They get limit ids beside the policy's
+//! limits, and are replaced the same way.
 //!
-//! Must not know: what such rules say, how they decide.
+//! Must not know: what such rules contain, how they decide.
 
 use std::collections::HashMap;
 
 use tollgate_core::Nanos;
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_store::{IdentifiedLimit, LimitId, WhenFull};
 
 use crate::limit_ids::{
-    ENVOY_PREFIX, IdAssignment, IdOwner, IdRequest, Kind, LimitIdAllocator, LimitIdsExhausted,
+    ENVOY_PREFIX, IdAssignment, IdOwner, IdRequest, LimitIdAllocator, LimitIdsExhausted,
     state_lifetime,
 };
 use crate::store::StateStore;
 
-/// The counters of guest rules: fixed windows, by identity.
+/// The counters of external rules: fixed windows, by identity.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalCounters<'a> {
     /// The identity of every counter.
     pub identities: &'a [&'a str],
-    /// The limits that are known, each with the index of its identity. A counter may have several limits, or none if its
-    /// limits come with requests.
+    /// The known limits, each with the index of its identity. A counter may have several limits, or none if requests
+    /// carry them.
     pub limits: &'a [(usize, Limit)],
 }
 
 impl LimitIdAllocator {
-    /// Puts the counters of other rules in force. Counters of the same identity keep their numbers and counts. `swap` gets
-    /// the number of every identity, in their order, and lets requests see the new rules; after it the store forgets
-    /// counters that are gone. `before` are the limits in force until now.
+    /// Replaces the external counters. Counters of the same identity keep their id and count. `swap` gets the id of
+    /// every identity, in their order, and makes the new rules visible to requests. Afterwards the store drops removed
+    /// counters. `before` are the limits in force so far.
     ///
     /// # Errors
-    /// There are no numbers left for new counters. Then nothing changes.
+    /// No limit ids are left for new counters. Nothing changes then.
     pub fn replace_external<S: StateStore, T>(
         &self,
         store: &S,
@@ -44,16 +44,16 @@ impl LimitIdAllocator {
             .iter()
             .map(|identity| format!("{ENVOY_PREFIX}{identity}"))
             .collect();
-        let mut given = self.lock();
+        let mut table = self.lock();
         let assigned =
-            given.assign_for(IdOwner::Envoy, &id_requests(&names, counters), store.now())?;
+            table.assign_for(IdOwner::Envoy, &id_requests(&names, counters), store.now())?;
         let IdAssignment {
             ids,
-            retired: gone,
-            table: numbers,
+            retired,
+            table: new_table,
         } = assigned;
         let old: HashMap<LimitId, &IdentifiedLimit> =
-            before.iter().map(|ruled| (ruled.id, ruled)).collect();
+            before.iter().map(|limit| (limit.id, limit)).collect();
         for (index, limit) in counters.limits {
             let Some(id) = ids.get(*index).copied() else {
                 continue;
@@ -67,10 +67,10 @@ impl LimitIdAllocator {
             store.set_when_full(id, WhenFull::Forget);
         }
         let swapped = swap(ids.into());
-        for id in gone {
+        for id in retired {
             store.forget(id);
         }
-        *given = numbers;
+        *table = new_table;
         Ok(swapped)
     }
 }
@@ -84,8 +84,8 @@ fn id_requests<'a>(names: &'a [String], counters: ExternalCounters<'_>) -> Vec<I
     let one = |(index, identity): (usize, &'a String)| IdRequest {
         identity,
         requested: None,
-        kind: Kind::FixedWindow,
-        // Limits that come with requests may have any unit.
+        kind: AlgorithmKind::FixedWindow,
+        // A limit that comes with a request may have any unit.
         lifetime: lifetimes.get(&index).copied().unwrap_or(Nanos::YEAR),
     };
     names.iter().enumerate().map(one).collect()

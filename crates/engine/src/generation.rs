@@ -1,24 +1,23 @@
-//! One version of a policy as the engine asks it: compiled rules, the number of each state, and each limit's counters.
+//! One version of a policy: its compiled rules, the id of each state, and each limit's counters.
 //!
-//! A generation never changes. A reload makes another one and swaps the two, so that every decision is made by exactly
-//! one. Must not know: requests, answers, files.
+//! A generation is immutable, apart from its overrides. A reload creates another one and swaps them, so every decision
+//! uses exactly one. Must not know: requests, replies, files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_policy::model::{Count, KeyPart, Mode, Penalty, Percent, WhenFull};
-use tollgate_policy::rules::{KeySpec, Meter, MeterRef, MeterRole, Rule, Rules, SelectedQuota};
+use tollgate_policy::model::{Count, Mode, Penalty, Percent, WhenFull};
+use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule, Rules, SelectedQuota};
 use tollgate_store::{IdentifiedLimit, LimitId};
 
 use crate::candidate::{Comparison, ComparisonTotals, Divergence};
 use crate::carried_over::CarriedOverCounters;
 use crate::counters::{LimitCounters, LimitTotals};
-use crate::limit_ids::{
-    IdAssignment, IdRequest, Kind, LimitIdTable, LimitIdsExhausted, state_lifetime,
-};
+use crate::key_spec_index::KeySpecIndex;
+use crate::limit_ids::{IdAssignment, IdRequest, LimitIdTable, LimitIdsExhausted, state_lifetime};
 use crate::override_snapshot::OverrideSlot;
 use crate::plan::QuotaRef;
 use crate::queueing::{QueueingOptions, QueueingQuota, bound_queue};
@@ -35,61 +34,61 @@ pub struct Generation {
     has_candidates: bool,
     /// Whether every rule is enforced for all keys.
     is_all_enforced: bool,
-    /// Whether any rule leaves something to be settled: places, or costs that responses say.
+    /// Whether any rule needs tickets: for permits, or for costs that responses report.
     has_tickets: bool,
-    /// What operators have overridden; the one thing that changes.
+    /// The operators' overrides: the only mutable part.
     overrides: OverrideSlot,
 }
 
-/// What the engine knows of one rule beyond the rule.
+/// The engine's data for one rule.
 #[derive(Debug)]
 pub(crate) struct LimitEntry {
     pub(crate) meters: Box<[MeterState]>,
     pub(crate) counters: Arc<LimitCounters>,
-    /// Whether values are counted and not requests.
+    /// Whether the rule counts distinct values instead of requests.
     pub(crate) counts_values: bool,
-    /// Whether some of its charges wait for the response.
+    /// Whether some charges depend on the response.
     pub(crate) awaits_response: bool,
-    /// Which keys it is enforced for while only a share of them is.
+    /// Selects the keys that the rule is enforced for during a rollout.
     pub(crate) rollout: RolloutSampler,
     /// The comparison with its candidate, if it has one.
     pub(crate) comparison: Option<Arc<Comparison>>,
 }
 
-/// What the engine knows of one meter beyond the meter.
+/// The engine's data for one meter.
 #[derive(Debug)]
 pub(crate) struct MeterState {
-    /// The number of its states.
+    /// The id of the meter's states.
     pub(crate) id: LimitId,
-    /// Which recipe its key is made by: equal recipes have equal numbers.
+    /// The index of the key spec. Equal specs have equal indexes.
     pub(crate) key: u32,
-    /// Which recipe makes the key that says where a fleet keeps its states, if not its own.
+    /// The index of the slot key's spec, if the fleet routes the state by another key.
     pub(crate) slot_key: Option<u32>,
-    /// Its quotas with that number, in the order of the meter's.
+    /// The meter's quotas with that id, in their order.
     pub(crate) quotas: Box<[IdentifiedLimit]>,
-    /// The same quotas where they may be waited for.
+    /// The same quotas with the wait added, where the limit can queue.
     pub(crate) queueing_quotas: Box<[Option<(IdentifiedLimit, QueueingQuota)>]>,
-    /// How quotas computed for a request may be waited for.
+    /// How to add the wait to quotas that are computed for a request.
     pub(crate) queueing_options: Option<QueueingOptions>,
-    /// The quota that decides on every request, where it depends neither on the request nor on its key.
+    /// The meter's quota, if it depends neither on the request nor on the key.
     pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
-    /// Whether another rule has the same states.
+    /// Whether another rule uses the same states.
     pub(crate) is_shared: bool,
-    /// How long a denial may be answered without asking the store.
+    /// How long a denial may be cached.
     pub(crate) denial_caching: DenialCaching,
 }
 
-/// A generation that is ready to be put in force, and what a store has to be told first.
+/// A generation that is not in force yet, and the changed limit ids.
 pub(crate) struct PreparedGeneration {
     pub(crate) generation: Generation,
     pub(crate) limit_ids: LimitIdTable,
-    /// Numbers whose states are gone.
+    /// Ids whose states the store may drop.
     pub(crate) retired: Vec<LimitId>,
 }
 
 impl Generation {
-    /// Which version it is: they are counted from 1.
+    /// The number of this version, counted from 1.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
@@ -101,8 +100,7 @@ impl Generation {
         &self.rules
     }
 
-    /// How long a denial by one meter may be answered without asking the store again: what a
-    /// cache has to be told.
+    /// How long a cache may keep a denial by this meter.
     #[must_use]
     pub fn denial_caching(&self, meter: MeterRef) -> Option<DenialCaching> {
         let entry = self.limits.get(meter.rule)?;
@@ -112,33 +110,33 @@ impl Generation {
             .map(|state| state.denial_caching)
     }
 
-    /// What a rule has decided so far, by its index in the policy, whatever its quota was meanwhile.
+    /// The totals of a rule by its index, over all its quotas.
     #[must_use]
     pub fn totals(&self, rule: usize) -> Option<LimitTotals> {
         let entry = self.limits.get(rule)?;
         Some(entry.counters.read())
     }
 
-    /// How often a rule's candidate was compared and decided differently, by the rule's index in the policy; `None` if it
-    /// has no candidate. Unlike [`Engine::divergence`](crate::Engine::divergence) this holds up nobody who counts.
+    /// The totals of a rule's candidate by the rule's index; `None` if it has no candidate. Unlike
+    /// [`Engine::divergence`](crate::Engine::divergence) this takes no lock.
     #[must_use]
     pub fn comparison_totals(&self, rule: usize) -> Option<ComparisonTotals> {
         let entry = self.limits.get(rule)?;
         entry.comparison.as_ref().map(|one| one.totals())
     }
 
-    /// One rule and what the engine knows of it.
+    /// A rule and the engine's data for it.
     pub(crate) fn rule(&self, index: usize) -> Option<(&Rule, &LimitEntry)> {
         self.rules.rules().get(index).zip(self.limits.get(index))
     }
 
-    /// The counters of the rule of this name.
+    /// The counters of the rule with this name.
     pub(crate) fn counters(&self, name: &str) -> Option<&LimitCounters> {
         let entry = self.limits.get(self.rule_index(name)?);
         entry.map(|entry| &*entry.counters)
     }
 
-    /// Where the rule of this name stands.
+    /// The index of the rule with this name.
     pub(crate) fn rule_index(&self, name: &str) -> Option<usize> {
         let mut rules = self.rules.rules().iter();
         rules.position(|rule| &*rule.name == name)
@@ -149,29 +147,29 @@ impl Generation {
         self.has_candidates
     }
 
-    /// The counters of a rule, by its index.
+    /// The counters of a rule by its index.
     #[inline]
     pub(crate) fn counters_at(&self, rule: usize) -> Option<&LimitCounters> {
         self.limits.get(rule).map(|entry| &*entry.counters)
     }
 
-    /// Whether every rule is enforced for all keys, unless operators say otherwise.
+    /// Whether every rule is enforced for all keys, apart from overrides.
     pub(crate) const fn is_all_enforced(&self) -> bool {
         self.is_all_enforced
     }
 
-    /// Whether any rule leaves something to be settled.
+    /// Whether any rule needs tickets.
     pub(crate) const fn has_tickets(&self) -> bool {
         self.has_tickets
     }
 
-    /// What operators have overridden in it.
+    /// The operators' overrides.
     pub(crate) const fn overrides(&self) -> &OverrideSlot {
         &self.overrides
     }
 
-    /// The version of the policy together with what operators have overridden in it: only grows, and changes whenever a
-    /// denial that was true may not be any more.
+    /// The version of the policy and its overrides. It only grows, and changes whenever a cached denial may have become
+    /// wrong.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.number << 32 | self.overrides.version() & u64::from(u32::MAX)
@@ -183,24 +181,24 @@ impl Generation {
         self.limits.get(rule)?.meters.get(meter)
     }
 
-    /// How a rule's candidate compares, if it has one.
+    /// The comparison of a rule with its candidate, if it has one.
     pub(crate) fn divergence(&self, index: usize) -> Option<Divergence> {
         let (rule, entry) = self.rule(index)?;
         let of_candidate = |meter: &Meter| meter.role == MeterRole::Candidate;
-        let recipe = rule.meters.iter().position(of_candidate).and_then(|meter| {
-            let place = MeterRef { rule: index, meter };
-            self.rules.key_spec(place)
+        let key_spec = rule.meters.iter().position(of_candidate).and_then(|meter| {
+            let meter_ref = MeterRef { rule: index, meter };
+            self.rules.key_spec(meter_ref)
         });
         let threshold = self.rules.divergence_threshold();
         Some(
             entry
                 .comparison
                 .as_ref()?
-                .read(&rule.name, threshold, recipe),
+                .read(&rule.name, threshold, key_spec),
         )
     }
 
-    /// Every quota there is, with the quota of the other generation that has the same number and place, if there is one.
+    /// All quotas, each with the quota of `before` that has the same id and position, if there is one.
     pub(crate) fn quotas<'a>(
         &'a self,
         before: Option<&'a Self>,
@@ -213,12 +211,12 @@ impl Generation {
         self.meters().flat_map(move |state| {
             let old = old.get(&state.id).copied();
             let all = |state: &'a MeterState| {
-                let patient = state
+                let queueing = state
                     .queueing_quotas
                     .iter()
                     .flatten()
-                    .map(|(ruled, _)| ruled);
-                state.quotas.iter().chain(patient)
+                    .map(|(identified, _)| identified);
+                state.quotas.iter().chain(queueing)
             };
             all(state)
                 .enumerate()
@@ -245,43 +243,43 @@ impl Generation {
         self.limits.iter().flat_map(|entry| &entry.meters)
     }
 
-    /// Numbers the states of rules and makes the next generation of them. Nothing is in force yet.
+    /// Assigns ids to all states and builds the next generation. It is not in force yet.
     pub(crate) fn prepare(
         rules: Rules,
-        numbers: &LimitIdTable,
+        table: &LimitIdTable,
         carried_over: &mut CarriedOverCounters,
         number: u64,
         now: Timestamp,
     ) -> Result<PreparedGeneration, LimitIdsExhausted> {
-        let wanted: Vec<IdRequest<'_>> = rules
+        let requests: Vec<IdRequest<'_>> = rules
             .rules()
             .iter()
             .flat_map(|rule| rule.meters.iter().map(|meter| id_request(rule, meter)))
             .collect();
         let IdAssignment {
             ids,
-            retired: gone,
-            table: numbers,
-        } = numbers.assign(&wanted, now)?;
+            retired,
+            table,
+        } = table.assign(&requests, now)?;
         let mut uses: HashMap<LimitId, usize> = HashMap::new();
         for id in &ids {
             *uses.entry(*id).or_default() += 1;
         }
         let mut ids = ids.into_iter();
-        let mut recipes = KeySpecIndex::default();
+        let mut key_specs = KeySpecIndex::default();
         let entry = |(index, rule): (usize, &Rule)| {
             let meters = rule.meters.iter().enumerate().zip(&mut ids);
             let state = meters.map(|((position, meter), id)| {
-                let place = MeterRef {
+                let meter_ref = MeterRef {
                     rule: index,
                     meter: position,
                 };
-                let key = recipes.index_of(rules.key_spec(place));
-                let lies = rules
-                    .colocation_part(place)
-                    .map(|part| recipes.slot_index_of(part));
+                let key = key_specs.index_of(rules.key_spec(meter_ref));
+                let slot_key = rules
+                    .colocation_part(meter_ref)
+                    .map(|part| key_specs.slot_index_of(part));
                 let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
-                MeterState::new(rule, meter, (id, key, lies), is_shared)
+                MeterState::new(rule, meter, (id, key, slot_key), is_shared)
             });
             LimitEntry {
                 meters: state.collect(),
@@ -312,8 +310,8 @@ impl Generation {
                 has_tickets,
                 overrides: OverrideSlot::default(),
             },
-            limit_ids: numbers,
-            retired: gone,
+            limit_ids: table,
+            retired,
         })
     }
 }
@@ -325,33 +323,34 @@ impl MeterState {
         (id, key, slot_key): (LimitId, u32, Option<u32>),
         is_shared: bool,
     ) -> Self {
-        let ruled = |limit: Limit| IdentifiedLimit { id, limit };
+        let identified = |limit: Limit| IdentifiedLimit { id, limit };
         let may_wait = matches!(
             meter.role,
             MeterRole::Main | MeterRole::Local | MeterRole::Candidate
         ) && rule.count == Count::Requests;
         let wait = rule.wait.filter(|_| may_wait);
-        let patience = wait.and_then(|wait| QueueingOptions::for_quotas(&meter.quotas, wait));
-        let own = |limit: &Limit| match (patience, wait) {
-            (Some(patience), _) => patience.without_wait(limit),
+        let queueing_options =
+            wait.and_then(|wait| QueueingOptions::for_quotas(&meter.quotas, wait));
+        let own = |limit: &Limit| match (queueing_options, wait) {
+            (Some(queueing_options), _) => queueing_options.without_wait(limit),
             (None, Some(wait)) => bound_queue(limit, wait),
             (None, None) => *limit,
         };
-        let stretch = |limit: &Limit| {
-            let patient = patience?.with_wait(limit)?;
-            Some((ruled(patient.limit), patient))
+        let with_wait = |limit: &Limit| {
+            let queueing = queueing_options?.with_wait(limit)?;
+            Some((identified(queueing.limit), queueing))
         };
         let is_concurrency =
-            meter.quotas.first().map(Limit::algorithm_kind) == Some(Kind::Concurrency);
-        let queueing: Box<[_]> = meter.quotas.iter().map(stretch).collect();
+            meter.quotas.first().map(Limit::algorithm_kind) == Some(AlgorithmKind::Concurrency);
+        let queueing: Box<[_]> = meter.quotas.iter().map(with_wait).collect();
         Self {
             id,
             key,
             slot_key,
-            quotas: meter.quotas.iter().map(own).map(ruled).collect(),
+            quotas: meter.quotas.iter().map(own).map(identified).collect(),
             only_quota: only_quota(rule, meter).filter(|_| queueing.iter().all(Option::is_none)),
             queueing_quotas: queueing,
-            queueing_options: patience,
+            queueing_options,
             is_concurrency,
             is_shared,
             denial_caching: denial_caching(rule, is_concurrency),
@@ -370,52 +369,13 @@ fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
     }
 }
 
-/// A request of which nothing is known.
+/// A request without attributes.
 struct NoAttributes;
 
 impl Attributes for NoAttributes {
     fn get(&self, _: &Attribute) -> Option<&[u8]> {
         None
     }
-}
-
-/// Numbers for recipes, so that a request's keys are each made once.
-#[derive(Default)]
-struct KeySpecIndex {
-    known: HashMap<String, u32>,
-}
-
-impl KeySpecIndex {
-    fn index_of(&mut self, recipe: Option<&KeySpec>) -> u32 {
-        let mut words = String::new();
-        let parts = recipe.map_or(&[][..], |recipe| &recipe.parts);
-        for part in parts {
-            words.push_str(&key_part_text(part));
-        }
-        words.push_str(&format!("{:?}", recipe.map(|recipe| &recipe.distinct)));
-        self.index_of_text(words)
-    }
-
-    /// Where a fleet keeps states is made like a key, and numbered among them.
-    fn slot_index_of(&mut self, part: &KeyPart) -> u32 {
-        self.index_of_text(format!("place {}", key_part_text(part)))
-    }
-
-    fn index_of_text(&mut self, words: String) -> u32 {
-        let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
-        *self.known.entry(words).or_insert(next)
-    }
-}
-
-fn key_part_text(part: &KeyPart) -> String {
-    let how = (
-        part.lower,
-        part.hash,
-        part.v4_bits,
-        part.v6_bits,
-        part.missing,
-    );
-    format!("{:?} {how:?};", part.attribute.value)
 }
 
 fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
@@ -427,17 +387,17 @@ fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
         kind: meter
             .quotas
             .first()
-            .map_or(Kind::TokenBucket, Limit::algorithm_kind),
+            .map_or(AlgorithmKind::TokenBucket, Limit::algorithm_kind),
         lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
     }
 }
 
-/// Whether something about a request of this rule is charged or corrected only when its response is known.
+/// Whether some charge of this rule depends on the response.
 fn awaits_response(rule: &Rule) -> bool {
     rule.cost.response_header().is_some() || matches!(rule.count, Count::Responses(_))
 }
 
-/// What may be given back must not be denied from memory for long, and what costs something not at all.
+/// A denial is not cached for long if charges can be refunded, and never if denials are penalised.
 fn denial_caching(rule: &Rule, is_concurrency: bool) -> DenialCaching {
     if is_concurrency || rule.penalty != Penalty::None {
         DenialCaching::Never

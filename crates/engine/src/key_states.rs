@@ -1,25 +1,25 @@
-//! Every state that one key has under one limit: for those who reset a key where a fleet keeps its states.
+//! All states of one key under one limit, for resetting a key in a shared store.
 //!
-//! Must not know: stores, who resets and why.
+//! Must not know: stores, who resets keys.
 
 use tollgate_policy::rules::{KeyBuffer, Meter, MeterRef, MeterRole};
 use tollgate_store::IdentifiedLimit;
 
 use crate::generation::{Generation, MeterState};
 
-/// One state that a key has.
+/// One state of a key.
 #[derive(Clone, Debug)]
 pub struct KeyState {
     /// The encoded key.
     pub key: Vec<u8>,
-    /// The key that says which hash slot the state lies in, if not its own.
+    /// The key that selects the hash slot, if not the state's own.
     pub slot_key: Option<Vec<u8>>,
-    /// The limit that the state belongs to.
+    /// The limit of the state.
     pub limit: IdentifiedLimit,
 }
 
 impl Generation {
-    /// Every state that a key of these values has under the limit of this name.
+    /// All states of the key with these values under a limit.
     #[must_use]
     pub fn key_states(&self, limit: &str, values: &[&str]) -> Vec<KeyState> {
         let Some(index) = self.rule_index(limit) else {
@@ -29,15 +29,15 @@ impl Generation {
             return Vec::new();
         };
         let rules = self.rules();
-        let of_meter = |(meter, (of, state)): (usize, (&Meter, &MeterState))| {
-            let at = MeterRef { rule: index, meter };
+        let of_meter = |(meter, (definition, state)): (usize, (&Meter, &MeterState))| {
+            let meter_ref = MeterRef { rule: index, meter };
             let mut buffer = KeyBuffer::new();
-            if of.role == MeterRole::Distinct {
+            if definition.role == MeterRole::Distinct {
                 return None;
             }
-            rules.write_key_of_values(at, values, &mut buffer)?;
+            rules.write_key_of_values(meter_ref, values, &mut buffer)?;
             let key = buffer.as_bytes().to_vec();
-            let has_slot_key = rules.write_colocation_of_values(at, values, &mut buffer);
+            let has_slot_key = rules.write_colocation_of_values(meter_ref, values, &mut buffer);
             Some(KeyState {
                 key,
                 slot_key: has_slot_key.then(|| buffer.as_bytes().to_vec()),

@@ -1,4 +1,4 @@
-//! Ids of leases that nobody can guess: a client that knows one could give another client's place back.
+//! Ids of permit leases that clients cannot guess: knowing one would allow releasing another client's permit.
 //!
 //! Must not know: what is leased.
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::concurrency::LeaseId;
 
-/// Makes ids; no two of one process are alike, and none tells the next.
+/// Generates unique, unpredictable ids.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseIdGenerator {
     keys: [RandomState; 2],
@@ -31,7 +31,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_two_are_alike_and_two_processes_make_different_ones() {
+    fn ids_are_unique_within_and_between_processes() {
         let (one, two) = (LeaseIdGenerator::default(), LeaseIdGenerator::default());
         let ids: HashSet<LeaseId> = (0..1_000)
             .flat_map(|_| [one.generate(), two.generate()])

@@ -1,12 +1,11 @@
-//! The one hot path: a request's attributes become a verdict, by compiled rules and a store.
+//! The hot path: compiled rules and a store turn a request's attributes into a verdict.
 //!
-//! [`Engine::check`] finds the limits that apply, makes their keys, asks the store about all of them in one batch that charges
-//! all or none, and answers with a [`Verdict`]. The decision itself does no IO: it is a state machine ([`Decision`]) that a
-//! driver runs, here a plain loop over a store in memory. [`Engine::replace`] puts other rules in force while requests are
-//! decided, [`Engine::control`] is for operators, [`Engine::divergence`] compares candidates. A warm decision allocates
-//! nothing.
+//! [`Engine::check`] matches the limits, builds their keys, asks the store about all of them in one batch that charges
+//! all or none, and returns a [`Verdict`]. The decision itself does no IO: it is a state machine ([`Decision`]) that a
+//! driver runs, here a plain loop over an in-memory store. [`Engine::replace`] reloads the rules, [`Engine::control`]
+//! is the operator interface, [`Engine::divergence`] compares candidates. A warm decision does not allocate.
 //!
-//! Must not know: transports, header fields, files, whether a store has to be waited for.
+//! Must not know: transports, header fields, files, whether a driver waits for a store.
 
 pub mod candidate;
 mod carried_over;
@@ -18,6 +17,7 @@ mod effective_mode;
 mod engine;
 mod external_counters;
 mod generation;
+mod key_spec_index;
 mod key_states;
 mod lease_ids;
 mod limit_ids;

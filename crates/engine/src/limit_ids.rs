@@ -1,62 +1,63 @@
-//! Which number a limit's state has in the store: two bytes, the same for as long as the state may live.
+//! Assigns a limit id to each state in the store: two bytes, stable for the state's lifetime.
 //!
-//! A file may ask for a number; all others follow from the identity by a hash that every process and version computes
-//! alike, and where two meet, the later in the order of identities takes the next free one. An identity keeps its number
-//! over reloads. Another algorithm is another state and so has another number. A limit that is gone keeps its number while
-//! its state may live, so that taking a bad policy back forgives nobody; after that the store forgets the state, and the
-//! number is never given out again. Must not know: keys, quotas' sizes, rules.
+//! A policy file can request an id. Other ids are a hash of the identity that every process and version computes alike.
+//! If two collide, the later identity in alphabetical order takes the next free id. An identity keeps its id over
+//! reloads. Another algorithm is another state with another id.
+//!
+//! The id of a removed limit stays reserved while its states may live, so that rolling back a bad policy resets no usage.
+//! Then the store drops the states, and the id is never used again. Must not know: keys, sizes of quotas, rules.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::LimitId;
 
-pub(crate) use tollgate_core::limit::AlgorithmKind as Kind;
-
-/// A state that wants a number.
+/// A state that needs an id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdRequest<'a> {
-    /// Whose state it is.
+    /// The identity of its limit.
     pub(crate) identity: &'a str,
-    /// The number that the file asks for.
+    /// The id that the policy file requests.
     pub(crate) requested: Option<u16>,
-    /// How it is counted.
-    pub(crate) kind: Kind,
-    /// How long a state may still matter after its last charge.
+    /// Its algorithm.
+    pub(crate) kind: AlgorithmKind,
+    /// How long a state matters after its last charge.
     pub(crate) lifetime: Nanos,
 }
 
-/// How long a state of this limit may matter after it was last charged.
+/// How long a state of this limit matters after its last charge.
 pub(crate) fn state_lifetime(limit: &Limit) -> Nanos {
     limit.state_lifetime()
 }
 
-/// Every number there is has been given out: limits were renamed or changed their algorithm that often.
+/// All limit ids are used up: limits were renamed or changed their algorithm too often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitIdsExhausted;
 
 impl fmt::Display for LimitIdsExhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("all 65535 numbers of limits have been given out since this process began; restart it to go on")
+        f.write_str(
+            "all 65535 limit ids are used up since the process started; restart it to continue",
+        )
     }
 }
 
 impl std::error::Error for LimitIdsExhausted {}
 
-/// Whose states they are, told by the identity.
+/// Which rules a state belongs to, by its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdOwner {
-    /// A policy's own limits.
+    /// The limits of the policy.
     Policy,
-    /// Limits of Envoy's files, whose identities begin with [`ENVOY`].
+    /// Limits of Envoy's files, whose identities start with [`ENVOY_PREFIX`].
     Envoy,
 }
 
-/// What no limit's own identity begins with: names have no colon, and ids begin with `id:`.
+/// No identity of the policy starts with this: names have no colon, and ids start with `id:`.
 pub(crate) const ENVOY_PREFIX: &str = "envoy:";
 
 impl IdOwner {
@@ -69,8 +70,7 @@ impl IdOwner {
     }
 }
 
-/// The numbers of one store. Engines that share a store must share this too, or their limits would be taken for each
-/// other's.
+/// The limit ids of one store. Engines that share a store must share this too, or they would mix up their limits.
 #[derive(Clone, Debug, Default)]
 pub struct LimitIdAllocator {
     table: Arc<Mutex<LimitIdTable>>,
@@ -78,12 +78,12 @@ pub struct LimitIdAllocator {
 
 impl LimitIdAllocator {
     pub(crate) fn lock(&self) -> MutexGuard<'_, LimitIdTable> {
-        // Numbers are replaced as a whole, so a thread that died left nothing half done.
+        // The table is replaced as a whole, so a poisoned lock leaves it consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who has which number.
+/// The assigned ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitIdTable {
     assigned: HashMap<Box<str>, Vec<AssignedId>>,
@@ -92,134 +92,143 @@ pub(crate) struct LimitIdTable {
 
 #[derive(Clone, Copy, Debug)]
 struct AssignedId {
-    kind: Kind,
+    kind: AlgorithmKind,
     id: LimitId,
     lifetime: Nanos,
-    /// For a limit that is gone: when the last of its states will have been, too.
+    /// For a removed limit: when its last state expires.
     expires_at: Option<Timestamp>,
-    /// Whether it was gone already before the rules that are being numbered.
+    /// Whether the limit was removed before the current rules.
     was_retired: bool,
 }
 
-/// What came of a request for numbers.
+/// The result of assigning ids.
 #[derive(Debug)]
 pub(crate) struct IdAssignment {
-    /// One for each that was wanted, in that order.
+    /// One id for each request, in their order.
     pub(crate) ids: Vec<LimitId>,
-    /// Numbers whose states the store may forget.
+    /// Ids whose states the store may drop.
     pub(crate) retired: Vec<LimitId>,
-    /// Who has which number from now on.
+    /// The new table.
     pub(crate) table: LimitIdTable,
 }
 
 impl LimitIdTable {
-    /// Gives each wanted state its number. Nothing changes until the answer's `numbers` take the place of these.
+    /// Assigns an id to each requested state. Nothing changes until `table` replaces this table.
     pub(crate) fn assign(
         &self,
-        wanted: &[IdRequest<'_>],
+        requests: &[IdRequest<'_>],
         now: Timestamp,
     ) -> Result<IdAssignment, LimitIdsExhausted> {
-        self.assign_for(IdOwner::Policy, wanted, now)
+        self.assign_for(IdOwner::Policy, requests, now)
     }
 
-    /// The same for one of those who share a store. What others have stays theirs.
+    /// Assigns ids for one owner. The other owner's ids stay.
     pub(crate) fn assign_for(
         &self,
-        party: IdOwner,
-        wanted: &[IdRequest<'_>],
+        owner: IdOwner,
+        requests: &[IdRequest<'_>],
         now: Timestamp,
     ) -> Result<IdAssignment, LimitIdsExhausted> {
-        let mut numbers = self.clone();
-        let mut gone = numbers.retire(party, now);
-        // Who is there stays; then who asks for a number gets it if it is free; then all others in one order that does
-        // not depend on the order of the file.
-        let mut order: Vec<&IdRequest<'_>> = wanted.iter().collect();
-        order.sort_by_key(|one| (one.requested.is_none(), one.identity, one.kind));
-        for one in order {
-            gone.extend(numbers.assign_one(one)?);
+        let mut table = self.clone();
+        let mut retired = table.retire(owner, now);
+        // Existing ids stay. Then requested ids are assigned if they are free. All others follow in an order that does
+        // not depend on the order in the file.
+        let mut order: Vec<&IdRequest<'_>> = requests.iter().collect();
+        order.sort_by_key(|request| (request.requested.is_none(), request.identity, request.kind));
+        for request in order {
+            retired.extend(table.assign_one(request)?);
         }
-        let ids = wanted.iter().filter_map(|one| numbers.find(one)).collect();
+        let ids = requests
+            .iter()
+            .filter_map(|request| table.find(request))
+            .collect();
         Ok(IdAssignment {
             ids,
-            retired: gone,
-            table: numbers,
+            retired,
+            table,
         })
     }
 
-    /// Everyone of a party is on their way out until they are wanted again. Whoever's time has come is gone for good.
-    fn retire(&mut self, party: IdOwner, now: Timestamp) -> Vec<LimitId> {
-        let mut gone = Vec::new();
-        self.assigned.retain(|identity, kinds| {
-            if IdOwner::from_identity(identity) != party {
+    /// Marks all ids of an owner as removed until they are requested again. Returns the ids whose states have expired.
+    fn retire(&mut self, owner: IdOwner, now: Timestamp) -> Vec<LimitId> {
+        let mut retired = Vec::new();
+        self.assigned.retain(|identity, ids| {
+            if IdOwner::from_identity(identity) != owner {
                 return true;
             }
-            kinds.retain_mut(|given| match given.expires_at {
+            ids.retain_mut(|assigned| match assigned.expires_at {
                 Some(leaves) if leaves <= now => {
-                    gone.push(given.id);
+                    retired.push(assigned.id);
                     false
                 }
                 Some(_) => {
-                    given.was_retired = true;
+                    assigned.was_retired = true;
                     true
                 }
                 None => {
-                    given.expires_at = Some(now.after(given.lifetime));
+                    assigned.expires_at = Some(now.after(assigned.lifetime));
                     true
                 }
             });
-            !kinds.is_empty()
+            !ids.is_empty()
         });
-        gone
+        retired
     }
 
-    /// Answers the number that is given up for it, if there is one.
-    fn assign_one(&mut self, wanted: &IdRequest<'_>) -> Result<Option<LimitId>, LimitIdsExhausted> {
-        let kinds = self.assigned.get_mut(wanted.identity);
-        let known = kinds.and_then(|kinds| kinds.iter_mut().find(|one| one.kind == wanted.kind));
-        let mut given_up = None;
-        if let Some(known) = known {
-            // Counts in windows of one length cannot be read in another, and a store carries them over only from the rules
-            // before.
-            let is_unreadable = known.was_retired
-                && known.kind.is_tied_to_window_length()
-                && known.lifetime != wanted.lifetime;
+    /// Assigns one id. Returns an id that is given up for it, if there is one.
+    fn assign_one(
+        &mut self,
+        request: &IdRequest<'_>,
+    ) -> Result<Option<LimitId>, LimitIdsExhausted> {
+        let ids = self.assigned.get_mut(request.identity);
+        let assigned = ids.and_then(|ids| {
+            ids.iter_mut()
+                .find(|assigned| assigned.kind == request.kind)
+        });
+        let mut released = None;
+        if let Some(assigned) = assigned {
+            // Counts in windows of one length cannot be read in another length, and a store only converts those of the
+            // previous rules.
+            let is_unreadable = assigned.was_retired
+                && assigned.kind.is_tied_to_window_length()
+                && assigned.lifetime != request.lifetime;
             if !is_unreadable {
-                known.expires_at = None;
-                known.was_retired = false;
-                known.lifetime = if known.kind.is_tied_to_window_length() {
-                    wanted.lifetime
+                assigned.expires_at = None;
+                assigned.was_retired = false;
+                assigned.lifetime = if assigned.kind.is_tied_to_window_length() {
+                    request.lifetime
                 } else {
-                    known.lifetime.max(wanted.lifetime)
+                    assigned.lifetime.max(request.lifetime)
                 };
                 return Ok(None);
             }
-            given_up = Some(known.id);
-            self.remove(wanted);
+            released = Some(assigned.id);
+            self.remove(request);
         }
-        let asked = wanted.requested.and_then(NonZeroU16::new);
-        let first = asked.unwrap_or_else(|| preferred_id(wanted.identity));
+        let requested = request.requested.and_then(NonZeroU16::new);
+        let first = requested.unwrap_or_else(|| preferred_id(request.identity));
         let id = LimitId(self.next_free(first)?);
         self.taken.insert(id.0);
         self.assigned
-            .entry(wanted.identity.into())
+            .entry(request.identity.into())
             .or_default()
             .push(AssignedId {
-                kind: wanted.kind,
+                kind: request.kind,
                 id,
-                lifetime: wanted.lifetime,
+                lifetime: request.lifetime,
                 expires_at: None,
                 was_retired: false,
             });
-        Ok(given_up)
+        Ok(released)
     }
 
-    fn remove(&mut self, wanted: &IdRequest<'_>) {
-        if let Some(kinds) = self.assigned.get_mut(wanted.identity) {
-            kinds.retain(|one| one.kind != wanted.kind);
+    fn remove(&mut self, request: &IdRequest<'_>) {
+        if let Some(ids) = self.assigned.get_mut(request.identity) {
+            ids.retain(|assigned| assigned.kind != request.kind);
         }
     }
 
-    /// The first number from this one on that nobody has or ever had.
+    /// The first id from this one on that was never assigned.
     fn next_free(&self, first: NonZeroU16) -> Result<NonZeroU16, LimitIdsExhausted> {
         let mut number = first;
         for _ in 0..=u16::MAX {
@@ -231,15 +240,15 @@ impl LimitIdTable {
         Err(LimitIdsExhausted)
     }
 
-    fn find(&self, wanted: &IdRequest<'_>) -> Option<LimitId> {
-        let kinds = self.assigned.get(wanted.identity)?;
-        let found = kinds.iter().find(|one| one.kind == wanted.kind)?;
-        Some(found.id)
+    fn find(&self, request: &IdRequest<'_>) -> Option<LimitId> {
+        let ids = self.assigned.get(request.identity)?;
+        let assigned = ids.iter().find(|assigned| assigned.kind == request.kind)?;
+        Some(assigned.id)
     }
 }
 
-/// The number that follows from an identity: FNV-1a, folded to 1..=65,535. Every process of every version must find the
-/// same, so this never changes.
+/// The preferred id of an identity: FNV-1a, folded to 1..=65,535. Every process of every version must compute the same
+/// id, so this never changes.
 fn preferred_id(identity: &str) -> NonZeroU16 {
     let hash = identity
         .bytes()
@@ -256,119 +265,122 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn wanted(identity: &str) -> IdRequest<'_> {
+    fn request(identity: &str) -> IdRequest<'_> {
         IdRequest {
             identity,
             requested: None,
-            kind: Kind::TokenBucket,
+            kind: AlgorithmKind::TokenBucket,
             lifetime: Nanos::MINUTE,
         }
     }
 
-    fn numbers(assigned: &IdAssignment) -> Vec<u16> {
+    fn id_numbers(assigned: &IdAssignment) -> Vec<u16> {
         assigned.ids.iter().map(|id| id.0.get()).collect()
     }
 
     #[test]
-    fn a_number_follows_from_the_identity_and_not_from_the_order_of_the_file() {
-        let (a, b) = (wanted("login"), wanted("search"));
-        let one = numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
-        let other = numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
+    fn an_id_depends_on_the_identity_and_not_on_the_order_of_the_file() {
+        let (a, b) = (request("login"), request("search"));
+        let one = id_numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
+        let other = id_numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
         assert_eq!(one, [other[1], other[0]]);
         assert_ne!(one[0], one[1]);
     }
 
     #[test]
-    fn identities_that_hash_alike_get_numbers_by_their_own_order() {
+    fn identities_with_the_same_hash_get_ids_in_alphabetical_order() {
         let first = preferred_id("login");
         let twin = (0..200_000)
             .map(|n| format!("x{n}"))
             .find(|name| preferred_id(name) == first)
             .unwrap();
-        let (a, b) = (wanted("login"), wanted(&twin));
-        let one = numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
+        let (a, b) = (request("login"), request(&twin));
+        let one = id_numbers(&LimitIdTable::default().assign(&[a, b], NOW).unwrap());
         assert_eq!(one, [first.get(), first.get() + 1]);
-        let other = numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
+        let other = id_numbers(&LimitIdTable::default().assign(&[b, a], NOW).unwrap());
         assert_eq!(other, [first.get() + 1, first.get()]);
     }
 
     #[test]
-    fn what_the_file_asks_for_goes_before_what_follows_from_names() {
+    fn requested_ids_are_assigned_before_hashed_ones() {
         let number = preferred_id("login").get();
-        let asks = IdRequest {
+        let explicit = IdRequest {
             requested: Some(number),
-            ..wanted("zebra")
+            ..request("zebra")
         };
         let assigned = LimitIdTable::default()
-            .assign(&[wanted("login"), asks], NOW)
+            .assign(&[request("login"), explicit], NOW)
             .unwrap();
-        assert_eq!(numbers(&assigned), [number + 1, number]);
+        assert_eq!(id_numbers(&assigned), [number + 1, number]);
     }
 
     #[test]
-    fn who_has_a_number_keeps_it_whatever_newcomers_ask_for() {
+    fn an_assigned_id_is_kept_even_if_a_new_limit_requests_it() {
         let before = LimitIdTable::default()
-            .assign(&[wanted("login")], NOW)
+            .assign(&[request("login")], NOW)
             .unwrap();
-        let number = numbers(&before)[0];
-        let asks = IdRequest {
+        let number = id_numbers(&before)[0];
+        let explicit = IdRequest {
             requested: Some(number),
-            ..wanted("zebra")
+            ..request("zebra")
         };
-        let after = before.table.assign(&[asks, wanted("login")], NOW).unwrap();
-        assert_eq!(numbers(&after), [number + 1, number]);
+        let after = before
+            .table
+            .assign(&[explicit, request("login")], NOW)
+            .unwrap();
+        assert_eq!(id_numbers(&after), [number + 1, number]);
     }
 
     #[test]
-    fn limits_that_share_a_bucket_share_its_number() {
+    fn limits_that_share_a_bucket_share_its_id() {
         let assigned = LimitIdTable::default()
-            .assign(&[wanted("@all"), wanted("@all")], NOW)
+            .assign(&[request("@all"), request("@all")], NOW)
             .unwrap();
         assert_eq!(assigned.ids[0], assigned.ids[1]);
     }
 
     #[test]
-    fn another_algorithm_has_another_number_and_the_old_one_is_there_on_the_way_back() {
-        let bucket = wanted("login");
+    fn another_algorithm_has_another_id_and_changing_back_restores_the_old_one() {
+        let bucket = request("login");
         let window = IdRequest {
-            kind: Kind::FixedWindow,
+            kind: AlgorithmKind::FixedWindow,
             ..bucket
         };
         let one = LimitIdTable::default().assign(&[bucket], NOW).unwrap();
         let two = one.table.assign(&[window], NOW).unwrap();
         let three = two.table.assign(&[bucket], NOW).unwrap();
-        assert_ne!(numbers(&one), numbers(&two));
-        assert_eq!(numbers(&one), numbers(&three));
+        assert_ne!(id_numbers(&one), id_numbers(&two));
+        assert_eq!(id_numbers(&one), id_numbers(&three));
     }
 
     #[test]
-    fn a_limit_that_returns_while_its_state_lives_has_its_number_and_later_a_new_one() {
+    fn a_removed_limit_that_returns_keeps_its_id_while_its_states_live_and_then_gets_a_new_one() {
         let one = LimitIdTable::default()
-            .assign(&[wanted("login")], NOW)
+            .assign(&[request("login")], NOW)
             .unwrap();
         let none = one.table.assign(&[], NOW).unwrap();
         assert!(none.retired.is_empty());
         let soon = NOW.after(Nanos::from_secs(59));
-        let back = none.table.assign(&[wanted("login")], soon).unwrap();
-        assert_eq!(numbers(&back), numbers(&one));
+        let back = none.table.assign(&[request("login")], soon).unwrap();
+        assert_eq!(id_numbers(&back), id_numbers(&one));
         let late = NOW.after(Nanos::MINUTE);
-        let gone = none.table.assign(&[wanted("login")], late).unwrap();
-        assert_eq!(gone.retired, one.ids);
-        assert_ne!(numbers(&gone), numbers(&one));
+        let retired = none.table.assign(&[request("login")], late).unwrap();
+        assert_eq!(retired.retired, one.ids);
+        assert_ne!(id_numbers(&retired), id_numbers(&one));
     }
 
     #[test]
-    fn a_window_that_returns_with_another_length_has_a_new_number() {
+    fn a_removed_window_that_returns_with_another_length_gets_a_new_id() {
         let window = |secs| IdRequest {
-            kind: Kind::SlidingCounter,
+            kind: AlgorithmKind::SlidingCounter,
             lifetime: Nanos::from_secs(secs),
-            ..wanted("login")
+            ..request("login")
         };
         let one = LimitIdTable::default().assign(&[window(120)], NOW).unwrap();
         let changed = one.table.assign(&[window(240)], NOW).unwrap();
         assert_eq!(
             changed.ids, one.ids,
-            "a store carries over what is changed in place"
+            "a store converts the counts of a changed window"
         );
         let none = one.table.assign(&[], NOW).unwrap();
         let back = none.table.assign(&[window(240)], NOW).unwrap();
@@ -379,9 +391,9 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_a_store_neither_get_each_others_numbers_nor_retire_them() {
+    fn policy_and_envoy_neither_share_ids_nor_retire_each_others() {
         let one = LimitIdTable::default()
-            .assign(&[wanted("login")], NOW)
+            .assign(&[request("login")], NOW)
             .unwrap();
         let twin = (0..200_000)
             .map(|n| format!("{ENVOY_PREFIX}{n}"))
@@ -389,22 +401,22 @@ mod tests {
             .unwrap();
         let both = one
             .table
-            .assign_for(IdOwner::Envoy, &[wanted(&twin)], NOW)
+            .assign_for(IdOwner::Envoy, &[request(&twin)], NOW)
             .unwrap();
         assert_ne!(both.ids, one.ids);
         let late = NOW.after(Nanos::HOUR);
         let again = both.table.assign_for(IdOwner::Envoy, &[], late).unwrap();
-        let again = again.table.assign(&[wanted("login")], late).unwrap();
+        let again = again.table.assign(&[request("login")], late).unwrap();
         assert_eq!((again.ids, again.retired), (one.ids, Vec::new()));
     }
 
     #[test]
-    fn when_all_numbers_are_gone_the_answer_says_so() {
+    fn running_out_of_ids_is_an_error() {
         let full = LimitIdTable {
             taken: (1..=u16::MAX).filter_map(NonZeroU16::new).collect(),
             ..LimitIdTable::default()
         };
-        let more = full.assign(&[wanted("one more")], NOW);
+        let more = full.assign(&[request("one more")], NOW);
         assert_eq!(more.unwrap_err(), LimitIdsExhausted);
     }
 }

@@ -1,7 +1,6 @@
-//! What operators have overridden, as decisions look it up: one snapshot, made for one generation and replaced as a whole.
+//! The operators' overrides for decisions: a snapshot that is compiled for one generation and replaced as a whole.
 //!
-//! While nothing is overridden a decision pays for one load of a flag. Must not know: who overrode it and why, how it is
-//! kept.
+//! Without overrides a decision only loads a flag. Must not know: who set the overrides, how they are stored.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,15 +12,15 @@ use tollgate_core::{Outcome, Timestamp};
 use tollgate_policy::model::{IpNet, Mode, Percent};
 use tollgate_policy::rules::{Rule, Rules, SelectedQuota};
 
-/// Another mode of one limit, or of all of them: only ever less force than the policy gives it, except for the share of
-/// keys, which may be any.
+/// The mode override of one limit, or of all limits. It can only weaken the policy's mode; the share of keys can be
+/// any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct ModeOverride {
     pub(crate) mode: Mode,
     pub(crate) enforce: Option<Percent>,
 }
 
-/// Until when something holds. `None`: until it is taken back.
+/// The expiry of an override. `None`: until it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OverrideExpiry(pub(crate) Option<Timestamp>);
 
@@ -30,7 +29,7 @@ impl OverrideExpiry {
         self.0.is_none_or(|until| now < until)
     }
 
-    /// The outcome of a request that is blocked until then.
+    /// The outcome of a blocked request.
     pub(crate) fn outcome(self, now: Timestamp) -> Outcome {
         match self.0 {
             Some(until) => Outcome::Deny {
@@ -41,7 +40,7 @@ impl OverrideExpiry {
     }
 }
 
-/// Everything that is overridden in one generation.
+/// All overrides of one generation.
 #[derive(Debug, Default)]
 pub(crate) struct OverrideSnapshot {
     pub(crate) global: ModeOverride,
@@ -49,50 +48,53 @@ pub(crate) struct OverrideSnapshot {
     pub(crate) addresses: BlockedAddresses,
 }
 
-/// What is overridden of one rule.
+/// The overrides of one rule.
 #[derive(Debug, Default)]
 pub(crate) struct RuleOverrides {
     pub(crate) mode_override: ModeOverride,
-    /// By keyed digest: other nodes of a fleet are told digests only.
+    /// By keyed digest, because other nodes only know digests.
     pub(crate) keys: HashMap<[u8; 16], KeyOverrides>,
 }
 
-/// What is overridden for one key of one rule.
+/// The overrides of one key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyOverrides {
     pub(crate) blocked: Option<OverrideExpiry>,
     pub(crate) quota: Option<(OverrideExpiry, Box<[Option<SelectedQuota>]>)>,
 }
 
-/// Addresses that are refused.
+/// Blocked addresses and networks.
 #[derive(Debug, Default)]
 pub(crate) struct BlockedAddresses {
     blocked: HashMap<IpNet, OverrideExpiry>,
-    /// Every length that a blocked network has.
+    /// The prefix lengths of all blocked networks.
     lengths: Vec<(bool, u8)>,
 }
 
 impl OverrideSnapshot {
-    /// Whether nothing is decided at all.
+    /// Whether all limits, lists and blocks are off.
     pub(crate) fn is_off(&self) -> bool {
         self.global.mode == Mode::Off
     }
 
-    /// Whether nothing is overridden.
+    /// Whether there are no overrides.
     pub(crate) fn is_empty(&self) -> bool {
         self.global == ModeOverride::default()
             && self.rules.is_empty()
             && self.addresses.blocked.is_empty()
     }
 
-    /// The mode of a rule, and for which share of its keys it is enforced.
+    /// The mode of a rule, and the share of its keys that it is enforced for.
     pub(crate) fn mode_of(&self, index: usize, rule: &Rule) -> (Mode, Percent) {
-        let mode_override = self.rules.get(&index).map(|of| of.mode_override);
+        let mode_override = self
+            .rules
+            .get(&index)
+            .map(|overrides| overrides.mode_override);
         let mode_override = mode_override.unwrap_or_default();
         let mode = rule.mode.max(mode_override.mode).max(self.global.mode);
         let share = mode_override.enforce.unwrap_or(rule.enforce);
-        let most = self.global.enforce.unwrap_or(Percent::ALL);
-        (mode, share.min(most))
+        let max = self.global.enforce.unwrap_or(Percent::ALL);
+        (mode, share.min(max))
     }
 
     pub(crate) fn key_overrides(
@@ -102,7 +104,7 @@ impl OverrideSnapshot {
         key: &[u8],
     ) -> Option<&KeyOverrides> {
         let keys = &self.rules.get(&rule)?.keys;
-        // A digest is made only where some key has an override.
+        // The digest is only computed if some key has an override.
         let keys = Some(keys).filter(|keys| !keys.is_empty())?;
         keys.get(&rules.digest(key))
     }
@@ -118,7 +120,7 @@ impl KeyOverrides {
         quota.is_some_and(|(until, _)| until.is_active(now))
     }
 
-    /// The quota that one of the rule's meters has for this key.
+    /// The quota of this key under one of the rule's meters.
     pub(crate) fn quota(&self, meter: usize, now: Timestamp) -> Option<SelectedQuota> {
         let (until, quotas) = self.quota.as_ref()?;
         quotas
@@ -138,38 +140,38 @@ impl BlockedAddresses {
         self.blocked.insert(network, until);
     }
 
-    /// The block that an address falls under and that lasts longest.
+    /// The longest block that an address falls under.
     pub(crate) fn find(&self, address: IpAddr, now: Timestamp) -> Option<OverrideExpiry> {
         let address = address.to_canonical();
         let of_kind = |(v4, _): &&(bool, u8)| *v4 == address.is_ipv4();
-        let found = self.lengths.iter().filter(of_kind).filter_map(|(_, bits)| {
+        let blocks = self.lengths.iter().filter(of_kind).filter_map(|(_, bits)| {
             let network = IpNet::new(address, *bits).ok()?.trunc();
             self.blocked.get(&network).copied()
         });
-        found
+        blocks
             .filter(|until| until.is_active(now))
             .max_by_key(|until| until.0.map_or(u64::MAX, Timestamp::as_nanos))
     }
 }
 
-/// Where a generation finds its overrides.
+/// The place in a generation that holds its overrides.
 #[derive(Debug, Default)]
 pub(crate) struct OverrideSlot {
     is_used: AtomicBool,
-    /// Grows with every change.
+    /// Increases with every change.
     version: AtomicU64,
     snapshot: ArcSwapOption<OverrideSnapshot>,
 }
 
 impl OverrideSlot {
-    /// The snapshot in force, if anything is overridden.
+    /// The current snapshot, if there are overrides.
     pub(crate) fn read(&self) -> Option<Guard<Option<Arc<OverrideSnapshot>>>> {
         self.is_used
             .load(Ordering::Acquire)
             .then(|| self.snapshot.load())
     }
 
-    /// Holds for every decision that begins after this.
+    /// Replaces the snapshot, for every decision that starts afterwards.
     pub(crate) fn replace(&self, snapshot: OverrideSnapshot) {
         let is_used = !snapshot.is_empty();
         self.snapshot.store(is_used.then(|| Arc::new(snapshot)));
@@ -177,12 +179,12 @@ impl OverrideSlot {
         self.bump();
     }
 
-    /// How often anything has changed.
+    /// The number of changes.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Makes denials void that were cached before.
+    /// Invalidates cached denials.
     pub(crate) fn bump(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }

@@ -1,39 +1,41 @@
-//! `wait: 2s` on a bucket: a denial that would soon be over becomes a place in a queue, charged when it is promised.
+//! Waiting for a bucket (`wait: 2s`): a request that would be denied for less than the wait is admitted with a delay,
+//! and charged at once.
 //!
-//! A bucket that may be waited for is the same bucket with a larger capacity: the state is the instant at which all that
-//! was admitted will have been earned, so a request that finds it beyond the bucket's own capacity proceeds when it no
-//! longer is. The place is charged in the same all-or-nothing step as everything else, so what is promised to one is
-//! never given to another. Of a leaky queue, which waits by itself, `wait` bounds the length.
+//! A bucket with a wait is the same bucket with a larger capacity. Its state is the time at which it will be full
+//! again. A request that exceeds the bucket's own capacity waits until it no longer does. It is charged in the same
+//! all-or-nothing batch as everything else, so no other request can take its turn. A leaky queue waits by itself; for
+//! it, `wait` bounds the length.
 //!
-//! Windows, logs and places cannot promise an instant; for them a denial stays a denial. Must not know: rules, keys.
+//! Windows, logs and concurrency limits cannot know when a unit will be free, so their denials stay denials. Must not
+//! know: rules, keys.
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate, TokenBucket};
 use tollgate_store::StoreReply;
 
-/// A quota and how long one may wait for it.
+/// A quota with a wait added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueingQuota {
-    /// What decides: the quota with the wait added to its capacity.
+    /// The deciding quota: the policy's quota with the wait added to its capacity.
     pub(crate) limit: Limit,
-    /// The most that is admitted at once. A larger cost is never admitted, however long it waits.
+    /// The policy's capacity. A larger cost is never admitted, however long it waits.
     pub(crate) max_cost: u64,
-    /// The debt from which on one waits.
+    /// A request waits if the bucket's debt exceeds this.
     capacity: Nanos,
-    /// What the capacity has too much of, in units.
+    /// The units that the wait adds to the capacity.
     added_units: u64,
 }
 
-/// What a meter's quotas become if they may be waited for: all with the same ceiling, because they share states.
+/// How to add a wait to a meter's quotas. All get the same ceiling, because they share states.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueingOptions {
     wait: Nanos,
-    /// Accepts as much debt as any quota of the meter with the wait added.
+    /// Accepts as much debt as any of the meter's quotas with the wait added.
     shared_ceiling: TokenBucket,
 }
 
 impl QueueingOptions {
-    /// For a meter of these quotas. `None` where nobody can be promised anything.
+    /// The options for a meter with these quotas. `None` if they do not support waiting.
     pub(crate) fn for_quotas(quotas: &[Limit], wait: Nanos) -> Option<Self> {
         let ceilings = quotas
             .iter()
@@ -50,14 +52,14 @@ impl QueueingOptions {
         })
     }
 
-    /// The quota itself, deciding on states that may owe for waits.
+    /// The quota without the wait, on states that may contain waiting requests.
     pub(crate) fn without_wait(&self, limit: &Limit) -> Limit {
         limit.denying_bucket().map_or(*limit, |bucket| {
             Limit::new(bucket.sharing_state_with(&self.shared_ceiling)).with_unit(limit.unit())
         })
     }
 
-    /// The quota with the wait added. `None` for one that admits nothing, and where the wait is shorter than one unit.
+    /// The quota with the wait added. `None` if it admits nothing, or the wait is shorter than one unit takes.
     pub(crate) fn with_wait(&self, limit: &Limit) -> Option<QueueingQuota> {
         let own = limit.denying_bucket().filter(|bucket| bucket.limit() > 0)?;
         let interval = own.interval().as_nanos();
@@ -84,26 +86,26 @@ impl QueueingOptions {
 }
 
 impl QueueingQuota {
-    /// The debt from which on one waits: what the quota admits by itself.
+    /// A request waits if the bucket's debt exceeds this: the policy's capacity.
     pub(crate) const fn capacity(&self) -> Nanos {
         self.capacity
     }
 
-    /// The answer to spending `cost`, in the quota's own terms: how long the wait is, and what remains without waiting.
-    pub(crate) fn translate(&self, answer: &mut StoreReply, cost: u64) {
-        if answer.outcome == Outcome::Allow && cost > 0 {
-            let owed = match answer.receipt.mark {
-                // Nothing was charged, because it was a look or another limit refused.
-                0 => answer.status.reset_after.saturating_add(self.price(cost)),
-                mark => Nanos::from_nanos(mark.saturating_sub(answer.receipt.at.as_nanos())),
+    /// Translates a reply into the terms of the policy's quota: how long to wait, and what remains without waiting.
+    pub(crate) fn translate(&self, reply: &mut StoreReply, cost: u64) {
+        if reply.outcome == Outcome::Allow && cost > 0 {
+            let debt = match reply.receipt.mark {
+                // Nothing was charged: it was a peek, or another limit denied.
+                0 => reply.status.reset_after.saturating_add(self.price(cost)),
+                mark => Nanos::from_nanos(mark.saturating_sub(reply.receipt.at.as_nanos())),
             };
-            let wait = owed.saturating_sub(self.capacity);
+            let wait = debt.saturating_sub(self.capacity);
             if !wait.is_zero() {
-                answer.outcome = Outcome::Wait(wait);
+                reply.outcome = Outcome::Wait(wait);
             }
         }
-        answer.status.limit = self.max_cost;
-        answer.status.remaining = answer.status.remaining.saturating_sub(self.added_units);
+        reply.status.limit = self.max_cost;
+        reply.status.remaining = reply.status.remaining.saturating_sub(self.added_units);
     }
 
     fn price(&self, cost: u64) -> Nanos {
@@ -115,22 +117,22 @@ impl QueueingQuota {
     }
 }
 
-/// A leaky queue in which nobody waits longer than this. Anything else is left as it is.
+/// Shortens a leaky queue so that no request waits longer than `wait`. Other limits stay as they are.
 pub(crate) fn bound_queue(limit: &Limit, wait: Nanos) -> Limit {
     let Quota::LeakyBucket(queue) = limit.quota() else {
         return *limit;
     };
     let interval = queue.interval();
-    let places = wait
+    let max_queued = wait
         .as_nanos()
         .checked_div(interval.as_nanos())
         .unwrap_or(0);
     // One is served, the others wait.
-    if !queue.is_queue() || queue.limit() <= places.saturating_add(1) {
+    if !queue.is_queue() || queue.limit() <= max_queued.saturating_add(1) {
         return *limit;
     }
     let shorter = LeakyBucket::queue(Rate::new(1, interval))
-        .burst(places)
+        .burst(max_queued)
         .build();
     shorter.map_or(*limit, |shorter| {
         Limit::new(shorter.sharing_state_with(queue)).with_unit(limit.unit())
@@ -146,22 +148,22 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn asked(patient: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> StoreReply {
-        let decided = patient.limit.decide(state, now, Op::Spend(cost)).unwrap();
+    fn spend(quota: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> StoreReply {
+        let decided = quota.limit.decide(state, now, Op::Spend(cost)).unwrap();
         if let Some(edit) = decided.next {
             state.apply(edit);
         }
-        let mut answer = StoreReply {
+        let mut reply = StoreReply {
             outcome: decided.outcome,
-            status: patient.limit.status(state, now),
+            status: quota.limit.status(state, now),
             receipt: decided.receipt,
             note: ReplyNote::Plain,
         };
-        patient.translate(&mut answer, cost);
-        answer
+        quota.translate(&mut reply, cost);
+        reply
     }
 
-    fn patient(limit: Limit, wait: Nanos) -> QueueingQuota {
+    fn quota(limit: Limit, wait: Nanos) -> QueueingQuota {
         QueueingOptions::for_quotas(&[limit], wait)
             .unwrap()
             .with_wait(&limit)
@@ -169,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_proceeds_when_the_bucket_would_have_admitted_them() {
+    fn a_waiting_request_proceeds_when_the_bucket_would_admit_it() {
         let bucket = TokenBucket::builder(Rate::per_second(2))
             .burst(3)
             .build()
             .unwrap();
-        let patient = patient(bucket.into(), Nanos::from_secs(2));
+        let quota = quota(bucket.into(), Nanos::from_secs(2));
         let mut state = State::default();
         let outcomes: Vec<Outcome> = (0..8)
-            .map(|_| asked(&patient, &mut state, NOW, 1).outcome)
+            .map(|_| spend(&quota, &mut state, NOW, 1).outcome)
             .collect();
         let wait = |millis| Outcome::Wait(Nanos::from_millis(millis));
         let denied = Outcome::Deny {
@@ -200,38 +202,38 @@ mod tests {
     }
 
     #[test]
-    fn a_large_cost_waits_until_all_of_it_is_there() {
+    fn a_large_cost_waits_until_all_of_it_has_refilled() {
         let bucket = TokenBucket::builder(Rate::per_second(1))
             .burst(5)
             .build()
             .unwrap();
-        let patient = patient(bucket.into(), Nanos::from_secs(10));
+        let quota = quota(bucket.into(), Nanos::from_secs(10));
         let mut state = State::default();
-        asked(&patient, &mut state, NOW, 4);
-        let answer = asked(&patient, &mut state, NOW, 5);
-        assert_eq!(answer.outcome, Outcome::Wait(Nanos::from_secs(4)));
+        spend(&quota, &mut state, NOW, 4);
+        let reply = spend(&quota, &mut state, NOW, 5);
+        assert_eq!(reply.outcome, Outcome::Wait(Nanos::from_secs(4)));
         let expected = QuotaStatus {
             limit: 5,
             remaining: 0,
             reset_after: Nanos::from_secs(9),
         };
-        assert_eq!(answer.status, expected);
-        assert_eq!(patient.max_cost, 5, "six are never admitted");
+        assert_eq!(reply.status, expected);
+        assert_eq!(quota.max_cost, 5, "six are never admitted");
     }
 
     #[test]
-    fn what_remains_is_what_can_be_had_without_waiting() {
+    fn remaining_is_what_is_available_without_waiting() {
         let bucket = TokenBucket::builder(Rate::per_second(3_000))
             .block(1_000)
             .burst(5_000);
         let limit: Limit = bucket.build().unwrap().into();
-        let patient = patient(limit, Nanos::from_secs(1));
+        let quota = quota(limit, Nanos::from_secs(1));
         let mut state = State::default();
         assert_eq!(
-            asked(&patient, &mut state, NOW, 1_500).status.remaining,
+            spend(&quota, &mut state, NOW, 1_500).status.remaining,
             3_000
         );
-        assert_eq!(patient.max_cost, 5_000);
+        assert_eq!(quota.max_cost, 5_000);
     }
 
     #[test]
@@ -245,12 +247,12 @@ mod tests {
             .build()
             .unwrap()
             .into();
-        let patience = QueueingOptions::for_quotas(&[bucket], Nanos::SECOND).unwrap();
-        assert!(patience.with_wait(&bucket).is_none());
+        let options = QueueingOptions::for_quotas(&[bucket], Nanos::SECOND).unwrap();
+        assert!(options.with_wait(&bucket).is_none());
     }
 
     #[test]
-    fn a_queue_is_no_longer_than_one_may_wait() {
+    fn a_queue_is_no_longer_than_the_wait_allows() {
         let queue = LeakyBucket::queue(Rate::per_second(1))
             .burst(10)
             .build()
@@ -273,18 +275,18 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_charged_hears_of_the_wait_all_the_same() {
+    fn a_request_that_is_not_charged_reports_the_wait_too() {
         let bucket: Limit = TokenBucket::builder(Rate::per_second(1))
             .build()
             .unwrap()
             .into();
-        let mut answer = StoreReply {
+        let mut reply = StoreReply {
             outcome: Outcome::Allow,
             receipt: Receipt::default(),
             ..StoreReply::EMPTY
         };
-        answer.status.reset_after = Nanos::from_millis(700);
-        patient(bucket, Nanos::SECOND).translate(&mut answer, 1);
-        assert_eq!(answer.outcome, Outcome::Wait(Nanos::from_millis(700)));
+        reply.status.reset_after = Nanos::from_millis(700);
+        quota(bucket, Nanos::SECOND).translate(&mut reply, 1);
+        assert_eq!(reply.outcome, Outcome::Wait(Nanos::from_millis(700)));
     }
 }

@@ -1,26 +1,26 @@
-//! What header fields say of the quota that decided: its window, its unit, and when there is one unit more.
+//! The description of a deciding quota for header fields: its window, its unit, and the time to the next unit.
 //!
-//! A limit may be decided by one of many quotas, and two of them may admit the same number in different times. Must not know:
-//! how header fields are written.
+//! A limit can have many quotas, and two of them may admit the same number in different windows. Must not know: how
+//! header fields are rendered.
 
 use tollgate_core::limit::{Limit, RefillPeriod};
 use tollgate_core::{Nanos, QuotaStatus, QuotaUnit, TokenBucket};
 
 use crate::verdict::DenialReason;
 
-/// What is to be known of a quota that decided.
+/// The description of a deciding quota.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaInfo<'a> {
     pub(crate) unit: QuotaUnit,
-    /// Why it refuses, if it does.
+    /// The reason of its denials.
     pub(crate) reason: DenialReason,
-    /// The time in which the whole of it comes back; zero where there is no one such time.
+    /// The time in which the quota refills completely; zero if that varies.
     refill_time: Nanos,
     bucket: Option<&'a TokenBucket>,
 }
 
 impl<'a> QuotaInfo<'a> {
-    /// Of a check that has no quota, which is never asked.
+    /// For a check without a quota. Never used.
     pub(crate) const EMPTY: Self = Self {
         unit: QuotaUnit::Requests,
         reason: DenialReason::Rate,
@@ -28,14 +28,14 @@ impl<'a> QuotaInfo<'a> {
         bucket: None,
     };
 
-    /// Of a quota. `capacity` is the debt that it admits of its own, where waits were added to what decides.
+    /// The description of a quota. `capacity`: the policy's capacity, if a wait was added to it.
     pub(crate) fn new(limit: &'a Limit, capacity: Option<Nanos>) -> Self {
         let bucket = limit.bucket();
         let (comes_back_in, reason) = match bucket {
             Some(bucket) => length_and_reason(capacity.unwrap_or(bucket.refill_time())),
             None => match limit.refill_period() {
                 Some(RefillPeriod::Span(span)) => length_and_reason(span),
-                // Months have no one length, and the shortest calendar window is a day.
+                // Months vary in length, and the shortest calendar window is a day.
                 Some(RefillPeriod::Calendar) => (Nanos::ZERO, DenialReason::Quota),
                 None => (Nanos::ZERO, DenialReason::Concurrency),
             },
@@ -48,16 +48,17 @@ impl<'a> QuotaInfo<'a> {
         }
     }
 
-    /// What it counts.
+    /// The unit that it counts.
     #[must_use]
     pub const fn unit(&self) -> QuotaUnit {
         self.unit
     }
 
-    /// The time in which the whole of the quota is given, as it was written: a bucket's interval is a whole number of
-    /// nanoseconds, rounded up, so that nine a second take eight nanoseconds more than a second. Said in whole seconds that
-    /// would be two. Zero where there is no one such time: places are held as long as work takes, and months have no one
-    /// length.
+    /// The time in which the quota refills completely, as the policy states it.
+    ///
+    /// A bucket's interval is rounded up to whole nanoseconds, so 9 per second take 8 ns more than one second. Rounded
+    /// up to seconds that would be 2, so the excess is removed. Zero for concurrency limits and calendar months, which
+    /// have no fixed window.
     #[must_use]
     pub fn window(&self) -> Nanos {
         let exact = self.refill_time.as_nanos();
@@ -65,17 +66,17 @@ impl<'a> QuotaInfo<'a> {
             let interval = bucket.interval().as_nanos();
             exact.checked_div(interval).unwrap_or(0)
         });
-        let beyond = exact % Nanos::SECOND.as_nanos();
-        let is_rounding = beyond < intervals;
-        Nanos::from_nanos(if is_rounding { exact - beyond } else { exact })
+        let excess = exact % Nanos::SECOND.as_nanos();
+        let is_rounding = excess < intervals;
+        Nanos::from_nanos(if is_rounding { exact - excess } else { exact })
     }
 
-    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else: windows give everything
-    /// back together, and when a place is free nobody knows.
+    /// The time to the next unit of an exhausted bucket. Zero for other algorithms: a window refills as a whole, and
+    /// the release of a permit is unpredictable.
     #[must_use]
     pub fn time_to_next_unit(&self, status: &QuotaStatus) -> Nanos {
         match self.bucket {
-            // What is owed, less what may be owed while one more is admitted.
+            // The debt, minus the debt at which one more unit is admitted.
             Some(bucket) if status.remaining == 0 => status
                 .reset_after
                 .saturating_add(bucket.interval())
@@ -85,7 +86,7 @@ impl<'a> QuotaInfo<'a> {
     }
 }
 
-/// A quota is what takes a day or longer to come back as a whole.
+/// A quota is `quota` if it takes a day or longer to refill, and `rate` otherwise.
 fn length_and_reason(length: Nanos) -> (Nanos, DenialReason) {
     let reason = if length >= Nanos::DAY {
         DenialReason::Quota

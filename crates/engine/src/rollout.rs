@@ -1,6 +1,6 @@
-//! Which keys a limit is enforced for while only a share of them is.
+//! Selects the keys that a limit is enforced for during a rollout.
 //!
-//! Must not know: how keys are made, what the share is for.
+//! Must not know: how keys are built, what the share is for.
 
 use std::hash::Hasher as _;
 
@@ -8,9 +8,9 @@ use siphasher::sip::SipHasher13;
 use tollgate_policy::model::Percent;
 use tollgate_policy::rules::{Rule, Rules};
 
-/// Samples a share of a limit's keys. Whether a key is in it follows from the fleet's secret, the limit's identity and the key
-/// alone: it is the same for every request, after every reload and on every node. A key that is in one share is in every
-/// larger one.
+/// Samples a share of a limit's keys. The selection depends only on the fleet's secret, the limit's identity and the
+/// key. So it is the same for every request, after every reload and on every node. A key in one share is also in every
+/// larger share.
 #[derive(Clone, Copy)]
 pub(crate) struct RolloutSampler {
     secret: [u8; 16],
@@ -27,7 +27,7 @@ impl RolloutSampler {
         }
     }
 
-    /// Whether a key belongs to this share of all keys.
+    /// Whether a key belongs to this share.
     pub(crate) fn includes(&self, key: &[u8], share: Percent) -> bool {
         let mut hasher = SipHasher13::new_with_key(&self.secret);
         hasher.write(key);
@@ -37,7 +37,7 @@ impl RolloutSampler {
 }
 
 impl std::fmt::Debug for RolloutSampler {
-    /// What follows from the secret is not shown.
+    /// Hides the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RolloutSampler").finish_non_exhaustive()
     }

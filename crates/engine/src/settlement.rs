@@ -1,26 +1,26 @@
-//! Settling a ticket, as a procedure that asks a store about one thing after another.
+//! Settles a ticket in steps, one check at a time.
 //!
-//! All of it is tried even if some fails. Must not know: how tickets are made, which store answers.
+//! All steps are tried, even if some fail. Must not know: how tickets are created, which store answers.
 
 use std::fmt;
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreReply};
 
 use crate::sharing::Sharing;
 use crate::steps::StoreSteps;
 use crate::ticket::{Response, Ticket};
 
-/// What becomes of an admitted request.
+/// How an admitted request ended.
 #[derive(Clone, Copy)]
 pub enum SettleAction<'a> {
-    /// Its response is known: places return, estimates are corrected, the response is counted.
+    /// With this response: release permits, correct estimates, count the response.
     Respond(&'a dyn Response),
-    /// It cost this much: estimates are corrected, places return.
+    /// At this cost: correct estimates, release permits.
     Settle(u64),
-    /// Its work did not happen: everything is given back.
+    /// Its work did not happen: refund everything.
     Cancel,
-    /// Its work goes on: the leases of its places are extended to their full length from now.
+    /// It is still running: renew the leases of its permits.
     Renew,
 }
 
@@ -29,7 +29,7 @@ pub enum SettleAction<'a> {
 pub struct Settlement<'t> {
     ticket: &'t Ticket,
     action: SettleAction<'t>,
-    /// Which of the ticket's debts it has come to.
+    /// The index of the current ticket item.
     position: usize,
     are_permits_held: bool,
     result: Result<(), StoreError>,
@@ -48,15 +48,15 @@ impl<'t> Settlement<'t> {
         }
     }
 
-    /// What came of it: whether all places are still held, as far as they were renewed.
+    /// The result: whether all renewed permits are still held.
     ///
     /// # Errors
-    /// The store did not carry out some of it; this is its first error. The rest was carried out.
+    /// The store's first error. All other steps were carried out.
     pub fn finish(self) -> Result<bool, StoreError> {
         self.result.map(|()| self.are_permits_held)
     }
 
-    /// The next debt that the store is asked about.
+    /// The next ticket item that needs the store.
     fn current(&self) -> Option<(usize, Op)> {
         let mut positions = self.position..self.ticket.len();
         positions.find_map(|at| Some((at, self.ticket.op_at(at, self.action)?)))
@@ -79,10 +79,10 @@ impl StoreSteps for Settlement<'_> {
     }
 
     fn take_replies(&mut self) -> Vec<StoreReply> {
-        let mut room = std::mem::take(&mut self.reply_buffer);
-        room.clear();
-        room.resize(1, StoreReply::EMPTY);
-        room
+        let mut replies = std::mem::take(&mut self.reply_buffer);
+        replies.clear();
+        replies.resize(1, StoreReply::EMPTY);
+        replies
     }
 
     fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {

@@ -1,5 +1,5 @@
-//! Counters that many threads add to without waiting for each other: every thread has a line of its own where there are
-//! enough of them, and reading adds the lines up.
+//! Counters that many threads increment without contention: threads have their own shards as far as there are enough,
+//! and a read adds the shards.
 //!
 //! Must not know: what is counted.
 
@@ -7,55 +7,55 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-/// No machine needs more lines than this: beyond it, threads share.
+/// The most shards. Threads beyond this number share shards.
 const MAX_SHARDS: usize = 16;
 
-/// N counters, each of which only grows.
+/// N counters that only grow.
 ///
 /// ```
-/// let lines = tollgate_engine::ShardedCounters::<2>::new();
-/// lines.add(1, 3);
-/// assert_eq!(lines.read(), [0, 3]);
+/// let counters = tollgate_engine::ShardedCounters::<2>::new();
+/// counters.add(1, 3);
+/// assert_eq!(counters.read(), [0, 3]);
 /// ```
 #[derive(Debug)]
 pub struct ShardedCounters<const N: usize> {
     shards: Box<[CounterShard<N>]>,
 }
 
-/// Whole cache lines, written by few threads.
+/// Counters on cache lines of their own, written by few threads.
 #[derive(Debug)]
 #[repr(align(64))]
 struct CounterShard<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> ShardedCounters<N> {
-    /// With one line for each core, within bounds.
+    /// One shard for each core, within the bound.
     #[must_use]
     pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let lines = cores.next_power_of_two().min(MAX_SHARDS);
-        let line = |_| CounterShard(std::array::from_fn(|_| AtomicU64::new(0)));
+        let shards = cores.next_power_of_two().min(MAX_SHARDS);
+        let shard = |_| CounterShard(std::array::from_fn(|_| AtomicU64::new(0)));
         Self {
-            shards: (0..lines).map(line).collect(),
+            shards: (0..shards).map(shard).collect(),
         }
     }
 
-    /// Adds to one counter. One that does not exist is nobody's.
+    /// Adds to one counter. An unknown index is ignored.
     #[inline]
     pub fn add(&self, counter: usize, amount: u64) {
-        // The number of lines is a power of two.
+        // The number of shards is a power of two.
         let mask = self.shards.len().wrapping_sub(1);
-        let line = self.shards.get(thread_index() & mask);
-        if let Some(counter) = line.and_then(|CounterShard(line)| line.get(counter)) {
+        let shard = self.shards.get(thread_index() & mask);
+        if let Some(counter) = shard.and_then(|CounterShard(shard)| shard.get(counter)) {
             counter.fetch_add(amount, Ordering::Relaxed);
         }
     }
 
-    /// What every counter has come to.
+    /// The sums of all shards.
     #[must_use]
     pub fn read(&self) -> [u64; N] {
         let mut sums = [0_u64; N];
-        for CounterShard(line) in &self.shards {
-            for (sum, counter) in sums.iter_mut().zip(line) {
+        for CounterShard(shard) in &self.shards {
+            for (sum, counter) in sums.iter_mut().zip(shard) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
         }
@@ -69,7 +69,7 @@ impl<const N: usize> Default for ShardedCounters<N> {
     }
 }
 
-/// A number that this thread keeps; threads that begin one after another have different ones.
+/// This thread's index. Threads are numbered in the order of their first call.
 pub(crate) fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -88,20 +88,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_threads_count_adds_up() {
-        let lines = ShardedCounters::<3>::new();
+    fn counts_of_many_threads_add_up() {
+        let shards = ShardedCounters::<3>::new();
         thread::scope(|scope| {
             for _ in 0..40 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        lines.add(0, 1);
-                        lines.add(2, 7);
+                        shards.add(0, 1);
+                        shards.add(2, 7);
                     }
-                    lines.add(3, 1);
+                    shards.add(3, 1);
                 });
             }
         });
-        assert_eq!(lines.read(), [4_000, 0, 28_000]);
+        assert_eq!(shards.read(), [4_000, 0, 28_000]);
     }
 
     #[test]

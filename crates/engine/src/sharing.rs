@@ -1,46 +1,45 @@
-//! How a fleet shares the state that one check is about: what the policy says of it, for the driver that asks a shared store.
+//! How a fleet shares the state of one check, as the policy defines it. Drivers of a shared store need it.
 //!
-//! A store in memory needs none of this. Must not know: stores, drivers, how anything is decided.
+//! An in-memory store does not. Must not know: stores, drivers, how anything is decided.
 
 use tollgate_core::limit::Limit;
 use tollgate_policy::model::{Consistency, OnStoreFailure};
 use tollgate_store::StoreKey;
 
-/// How a fleet shares the state that one check is about.
+/// How a fleet shares the state of one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing<'a> {
-    /// The version of the policy and of the operators' overrides that ask. It only grows; another version makes cached
-    /// denials void.
+    /// The version of the policy and its overrides. It only grows; another version invalidates cached denials.
     pub version: u64,
-    /// Whether the state is this process' own and is never shared.
+    /// Whether the state belongs to this process and is never shared.
     pub is_local: bool,
     /// How exactly nodes share it.
     pub consistency: Consistency,
-    /// What is decided while the shared store does not answer.
+    /// What decides while the shared store does not answer.
     pub on_failure: OnStoreFailure,
-    /// How long a denial may be answered without asking the store again.
+    /// How long a denial may be cached.
     pub denial_caching: DenialCaching,
-    /// The key that says which hash slot the state lies in, if not the check's own.
+    /// The key that selects the hash slot, if not the check's own.
     pub slot_key: Option<StoreKey<'a>>,
-    /// The policy's own quota, where the check's quota has a wait added to it.
+    /// The policy's quota, if the check's quota has a wait added.
     pub base_limit: Option<&'a Limit>,
-    /// Whether it is a counter of envoyproxy/ratelimit: the last unit is one too many, and refused hits count too.
+    /// Whether it is a counter of envoyproxy/ratelimit: its last unit is over the limit, and denied hits count too.
     pub is_envoy_counter: bool,
 }
 
-/// How long a denial may be answered from a cache.
+/// How long a denial may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DenialCaching {
-    /// Not at all: concurrency, penalties.
+    /// Not at all: for concurrency limits and limits with a penalty.
     Never,
-    /// For at most a second: something may be given back.
+    /// For at most a second: charges may be refunded.
     OneSecond,
-    /// Until it is over.
+    /// Until `Retry-After` has passed.
     UntilRetryAfter,
 }
 
 impl Sharing<'_> {
-    /// Exact, decided locally without the store, never cached: for checks that no policy describes.
+    /// Exact, with a local fallback, never cached: for checks outside the policy.
     pub const EXACT: Self = Self {
         version: 0,
         is_local: false,

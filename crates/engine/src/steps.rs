@@ -1,11 +1,11 @@
-//! A procedure that asks a store in steps, and the plain loop that runs it over a store that answers at once.
+//! Procedures that ask a store in steps, and the loop that runs them on an in-memory store.
 //!
-//! Procedures do no IO: they say which checks come next and take the replies. A driver carries them between procedure and
-//! store. [`run_local`] is the driver over memory; the fleet has an asynchronous one, tests and simulations their own. Must not
-//! know: what is asked and why, how a fleet answers.
+//! A procedure does no IO: it provides the next checks and takes the replies. A driver passes them between procedure
+//! and store. [`run_local`] is the driver for memory. The fleet has an asynchronous driver; tests and simulations have
+//! their own. Must not know: what is asked and why, how a fleet answers.
 
 use arrayvec::ArrayVec;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{QuotaCheck, Store, StoreError, StoreReply};
 
@@ -13,26 +13,26 @@ use crate::sharing::Sharing;
 
 /// A procedure that asks a store in steps.
 ///
-/// A driver repeats: read the checks, let a store decide on them as one batch, [`resume`](Self::resume); until
+/// A driver repeats: read the checks, let a store decide them as one batch, call [`resume`](Self::resume); until
 /// [`batch_len`](Self::batch_len) is zero.
 pub trait StoreSteps {
-    /// How many checks the store is asked next. Zero: there is nothing left to ask.
+    /// The number of checks in the next batch. Zero: the procedure is done.
     fn batch_len(&self) -> usize;
 
-    /// One of these checks.
+    /// One check of the batch.
     fn check(&self, position: usize) -> Option<QuotaCheck<'_>>;
 
-    /// How a fleet shares the state that this check is about.
+    /// How a fleet shares the state of this check.
     fn sharing(&self, position: usize) -> Sharing<'_>;
 
-    /// Room for the replies, one for each check.
+    /// A buffer for the replies, one for each check.
     fn take_replies(&mut self) -> Vec<StoreReply>;
 
-    /// Goes on with what the store said.
+    /// Continues with the store's replies.
     fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>);
 }
 
-/// Runs a procedure over a store that answers at once.
+/// Runs a procedure on a store that answers at once.
 pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     loop {
         match steps.batch_len() {
@@ -46,14 +46,14 @@ pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     }
 }
 
-/// Made for each of a few sizes: room for the largest batch would be cleared in every decision.
+/// Compiled for a few batch sizes: a buffer for the largest batch would be cleared in every decision.
 fn decide_batch<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     let mut replies = steps.take_replies();
     let outcome = store.decide(&checks::<N, P>(steps), &mut replies);
     steps.resume(replies, outcome);
 }
 
-/// The checks that a procedure asks next, as far as they are at most `N`.
+/// The checks of the next batch, at most `N`.
 pub fn checks<const N: usize, P: StoreSteps>(steps: &P) -> ArrayVec<QuotaCheck<'_>, N> {
     let positions = 0..steps.batch_len().min(N);
     positions.filter_map(|at| steps.check(at)).collect()

@@ -1,4 +1,4 @@
-//! What the engine needs of a store beyond deciding: the time, and to be told which limits there are.
+//! What the engine needs from a store besides decisions: its time, and notice of the limits in force.
 //!
 //! Must not know: rules, verdicts.
 
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use tollgate_core::Timestamp;
 use tollgate_store::{Clock, IdentifiedLimit, LimitId, MemoryStore, Store, StoreKey, WhenFull};
 
-/// A store that answers at once and can be told about limits. What a store does not need to know it may ignore.
+/// A store that answers at once and is told about limits. It may ignore what it does not need.
 pub trait StateStore: Store {
-    /// What time it is for its decisions.
+    /// The time of its decisions.
     fn now(&self) -> Timestamp;
 
-    /// A quota is in force from now on, beside all others of the same number.
-    fn learn(&self, ruled: &IdentifiedLimit) {
-        let _ = ruled;
+    /// A quota is in force from now on, beside all others with the same id.
+    fn learn(&self, limit: &IdentifiedLimit) {
+        let _ = limit;
     }
 
-    /// A quota takes the place of another of the same number and algorithm; what is owed stays owed.
+    /// A quota replaces another with the same id and algorithm. Debts stay.
     fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         let _ = old;
         self.learn(new);
@@ -28,23 +28,23 @@ pub trait StateStore: Store {
         let _ = (id, when_full);
     }
 
-    /// A limit is gone, and its states will not be asked about again.
+    /// A limit was removed; its states are no longer used.
     fn forget(&self, id: LimitId) {
         let _ = id;
     }
 
-    /// Forgets what one key has used of one limit. Answers whether there was anything.
-    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool;
+    /// Erases the state of one key. Returns whether there was one.
+    fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool;
 }
 
-/// A store that several engines share, whose numbers must then come [from one place](crate::LimitIdAllocator).
+/// A store that several engines share. They must also share their [limit ids](crate::LimitIdAllocator).
 impl<S: StateStore> StateStore for Arc<S> {
     fn now(&self) -> Timestamp {
         (**self).now()
     }
 
-    fn learn(&self, ruled: &IdentifiedLimit) {
-        (**self).learn(ruled);
+    fn learn(&self, limit: &IdentifiedLimit) {
+        (**self).learn(limit);
     }
 
     fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
@@ -59,8 +59,8 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).forget(id);
     }
 
-    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
-        (**self).erase(key, ruled)
+    fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
+        (**self).erase(key, limit)
     }
 }
 
@@ -69,8 +69,8 @@ impl<C: Clock> StateStore for MemoryStore<C> {
         Self::now(self)
     }
 
-    fn learn(&self, ruled: &IdentifiedLimit) {
-        Self::add_limit(self, ruled);
+    fn learn(&self, limit: &IdentifiedLimit) {
+        Self::add_limit(self, limit);
     }
 
     fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
@@ -85,7 +85,7 @@ impl<C: Clock> StateStore for MemoryStore<C> {
         Self::remove_limit(self, id);
     }
 
-    fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
-        Self::erase(self, key, ruled)
+    fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
+        Self::erase(self, key, limit)
     }
 }

@@ -1,4 +1,4 @@
-//! What tests of this crate share: an engine on a clock that stands. Must not know: any one test.
+//! Shared test helpers: an engine on a manual clock. Must not know: any one test.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 pub(crate) type TestEngine = Engine<MemoryStore<Arc<ManualClock>>>;
 
-/// An engine on a clock that stands at [`START`].
+/// An engine on a clock that stops at [`START`].
 pub(crate) fn engine(limits: Vec<LimitRule>) -> (TestEngine, Arc<ManualClock>) {
     engine_with(rules(limits))
 }

@@ -1,4 +1,5 @@
-//! What a request still owes when it is admitted: places to give back, estimates to settle, responses to count.
+//! A ticket: what an admitted request has to settle later. That is permits to release, estimates to correct, and
+//! responses to count.
 //!
 //! Must not know: how verdicts are made.
 
@@ -17,16 +18,16 @@ use crate::plan::{Plan, PlannedCheck};
 use crate::settlement::{SettleAction, Settlement};
 use crate::sharing::{DenialCaching, Sharing};
 
-/// What an upstream answered, as far as limits look at it.
+/// A response of the upstream, as limits see it.
 pub trait Response: Sync {
-    /// Its status.
+    /// The status code.
     fn status(&self) -> u16;
 
-    /// The value of a header; names are lower-case.
+    /// The value of a header; names are lowercase.
     fn header(&self, name: &str) -> Option<&[u8]>;
 }
 
-/// A status alone.
+/// A response without headers.
 impl Response for u16 {
     fn status(&self) -> u16 {
         *self
@@ -37,15 +38,15 @@ impl Response for u16 {
     }
 }
 
-/// What an admitted request still owes.
+/// What an admitted request has to settle later.
 ///
-/// It is to be handed back with the response, once; that is why it cannot be copied. One that is lost keeps its places
-/// until their leases end and leaves estimates as they are.
-#[must_use = "hand it back with the response, or its places are held until their leases end"]
+/// Settle it once, with the response; so it cannot be cloned. A lost ticket keeps its permits until their leases
+/// expire, and leaves estimates uncorrected.
+#[must_use = "settle it with the response, or its permits are held until their leases expire"]
 pub struct Ticket {
     generation: Arc<Generation>,
     items: Vec<TicketItem>,
-    /// The keys of all that is owed, one after another.
+    /// The keys of all items, concatenated.
     keys: Vec<u8>,
 }
 
@@ -53,7 +54,7 @@ struct TicketItem {
     rule: usize,
     limit: IdentifiedLimit,
     key: Range<usize>,
-    /// The key that says where a fleet keeps it, if not its own.
+    /// The key that selects the fleet's hash slot, if not its own.
     slot_key: Option<Range<usize>>,
     denial_caching: DenialCaching,
     role: MeterRole,
@@ -63,7 +64,7 @@ struct TicketItem {
 
 #[derive(Clone, Copy, Debug)]
 enum TicketItemKind {
-    /// A place to give back.
+    /// A permit to release.
     Permit(LeaseId),
     /// An estimate to correct.
     Estimate(Receipt),
@@ -72,28 +73,28 @@ enum TicketItemKind {
 }
 
 impl Ticket {
-    /// Adds what the answered checks of a plan still owe.
+    /// Adds the items of a plan's checks.
     pub(crate) fn collect(
         ticket: &mut Option<Self>,
         generation: &Arc<Generation>,
         plan: &Plan,
         reserves: bool,
     ) {
-        for (planned, answer) in plan.with_replies() {
+        for (planned, reply) in plan.with_replies() {
             let Some((rule, entry)) = generation.rule(planned.rule) else {
                 continue;
             };
-            // What a value was charged for stays seen, so it is not given back either.
+            // A recorded distinct value stays recorded, so its charge is not refunded.
             let is_open = entry.awaits_response || (reserves && !entry.counts_values);
-            let Some(what) = item_kind(rule, is_open, planned, answer) else {
+            let Some(kind) = item_kind(rule, is_open, planned, reply) else {
                 continue;
             };
-            Self::push(ticket, generation, plan, planned, what);
+            Self::push(ticket, generation, plan, planned, kind);
         }
     }
 
-    /// Adds places that a batch under way may have taken, whatever the store has answered. Giving back a place that is not
-    /// held changes nothing.
+    /// Adds permits that the current batch may have acquired, whatever the store answered. Releasing a permit that is
+    /// not held changes nothing.
     pub(crate) fn collect_permits(
         ticket: &mut Option<Self>,
         generation: &Arc<Generation>,
@@ -119,9 +120,9 @@ impl Ticket {
         generation: &Arc<Generation>,
         plan: &Plan,
         planned: &PlannedCheck,
-        what: TicketItemKind,
+        kind: TicketItemKind,
     ) {
-        let Some(ruled) = plan.limit_of(generation, planned) else {
+        let Some(limit) = plan.limit_of(generation, planned) else {
             return;
         };
         let ticket = ticket.get_or_insert_with(|| Self {
@@ -138,34 +139,34 @@ impl Ticket {
         let meter = generation.meter(planned.rule, planned.meter);
         ticket.items.push(TicketItem {
             rule: planned.rule,
-            limit: *ruled,
+            limit: *limit,
             key,
             slot_key,
             denial_caching: meter.map_or(DenialCaching::Never, |meter| meter.denial_caching),
             role: planned.role,
             cost: planned.cost,
-            kind: what,
+            kind,
         });
     }
 
-    /// What has to be asked of a store to settle it in this way: to be run by a driver.
+    /// The settlement of this ticket, to be run by a driver.
     pub const fn settlement<'t>(&'t self, action: SettleAction<'t>) -> Settlement<'t> {
         Settlement::new(self, action)
     }
 
-    /// Whether it holds places that must be renewed while the work goes on.
+    /// Whether it holds permits whose leases must be renewed while the work is running.
     #[must_use]
     pub fn has_permits(&self) -> bool {
-        let is_place = |owed: &TicketItem| matches!(owed.kind, TicketItemKind::Permit(_));
-        self.items.iter().any(is_place)
+        let is_permit = |item: &TicketItem| matches!(item.kind, TicketItemKind::Permit(_));
+        self.items.iter().any(is_permit)
     }
 
-    /// How many things are owed.
+    /// The number of items.
     pub(crate) const fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// What the store is asked about one of them, if anything.
+    /// The store operation for one item, if it needs one.
     pub(crate) fn op_at(&self, position: usize, action: SettleAction<'_>) -> Option<Op> {
         self.op(self.items.get(position)?, action)
     }
@@ -177,45 +178,45 @@ impl Ticket {
     pub(crate) fn sharing_at(&self, position: usize) -> Sharing<'_> {
         self.items
             .get(position)
-            .map_or(Sharing::EXACT, |owed| self.sharing(owed))
+            .map_or(Sharing::EXACT, |item| self.sharing(item))
     }
 
-    fn sharing(&self, owed: &TicketItem) -> Sharing<'_> {
-        let Some((rule, _)) = self.generation.rule(owed.rule) else {
+    fn sharing(&self, item: &TicketItem) -> Sharing<'_> {
+        let Some((rule, _)) = self.generation.rule(item.rule) else {
             return Sharing::EXACT;
         };
-        let slot_key = owed.slot_key.clone().and_then(|key| self.keys.get(key));
+        let slot_key = item.slot_key.clone().and_then(|key| self.keys.get(key));
         Sharing {
             version: self.generation.version(),
-            is_local: owed.role == MeterRole::Local,
-            consistency: match owed.role {
+            is_local: item.role == MeterRole::Local,
+            consistency: match item.role {
                 MeterRole::Main => rule.consistency,
                 _ => Consistency::Exact,
             },
             on_failure: rule.on_store_failure,
-            denial_caching: owed.denial_caching,
+            denial_caching: item.denial_caching,
             slot_key: slot_key.and_then(|key| StoreKey::new(key).ok()),
             base_limit: None,
             is_envoy_counter: false,
         }
     }
 
-    fn check<'a>(&'a self, owed: &'a TicketItem, op: Op) -> Option<QuotaCheck<'a>> {
-        let bytes = self.keys.get(owed.key.clone())?;
+    fn check<'a>(&'a self, item: &'a TicketItem, op: Op) -> Option<QuotaCheck<'a>> {
+        let bytes = self.keys.get(item.key.clone())?;
         Some(QuotaCheck {
             key: StoreKey::new(bytes).ok()?,
-            limit: &owed.limit,
+            limit: &item.limit,
             op,
         })
     }
 
-    /// What the store is asked about one thing that is owed.
-    fn op(&self, owed: &TicketItem, action: SettleAction<'_>) -> Option<Op> {
-        match (owed.kind, action) {
+    /// The store operation for one item.
+    fn op(&self, item: &TicketItem, action: SettleAction<'_>) -> Option<Op> {
+        match (item.kind, action) {
             (TicketItemKind::Permit(id), SettleAction::Renew) => Some(Op::Renew(id)),
             (TicketItemKind::Permit(id), _) => Some(Op::Release(id)),
             (TicketItemKind::Estimate(receipt), SettleAction::Respond(response)) => {
-                let (rule, _) = self.generation.rule(owed.rule)?;
+                let (rule, _) = self.generation.rule(item.rule)?;
                 let actual = actual_cost(rule, response)?;
                 Some(Op::Settle { receipt, actual })
             }
@@ -226,12 +227,14 @@ impl Ticket {
                 Some(Op::Settle { receipt, actual: 0 })
             }
             (TicketItemKind::Response, SettleAction::Respond(response)) => {
-                let (rule, _) = self.generation.rule(owed.rule)?;
+                let (rule, _) = self.generation.rule(item.rule)?;
                 let is_counted = match &rule.count {
-                    Count::Responses(of) => of.iter().any(|one| one.matches(response.status())),
+                    Count::Responses(statuses) => {
+                        statuses.iter().any(|one| one.matches(response.status()))
+                    }
                     _ => false,
                 };
-                let cost = actual_cost(rule, response).unwrap_or(owed.cost);
+                let cost = actual_cost(rule, response).unwrap_or(item.cost);
                 is_counted.then_some(Op::ChargeAlways(cost))
             }
             (TicketItemKind::Estimate(_) | TicketItemKind::Response, _) => None,
@@ -244,36 +247,34 @@ fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
     rule.cost.response_cost(response.header(header))
 }
 
-/// What one check leaves to be done.
+/// What one check leaves to settle.
 fn item_kind(
     rule: &Rule,
     is_open: bool,
     planned: &PlannedCheck,
-    answer: &StoreReply,
+    reply: &StoreReply,
 ) -> Option<TicketItemKind> {
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(TicketItemKind::Permit(id));
     }
-    let counts = matches!(
+    let is_charging_role = matches!(
         planned.role,
         MeterRole::Main | MeterRole::Local | MeterRole::Candidate
     );
-    if !is_open || !counts {
+    if !is_open || !is_charging_role {
         return None;
     }
     match (&rule.count, planned.op) {
         (Count::Responses(_), _) => Some(TicketItemKind::Response),
-        (Count::Requests, Op::Spend(_) | Op::ChargeAlways(_))
-            if answer.note == ReplyNote::Plain =>
-        {
-            Some(TicketItemKind::Estimate(answer.receipt))
+        (Count::Requests, Op::Spend(_) | Op::ChargeAlways(_)) if reply.note == ReplyNote::Plain => {
+            Some(TicketItemKind::Estimate(reply.receipt))
         }
         _ => None,
     }
 }
 
 impl fmt::Debug for Ticket {
-    /// Keys are not shown.
+    /// Hides the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticket")
             .field("generation", &self.generation.number())

@@ -1,8 +1,8 @@
-//! What the engine says about a request: whether it may go on, why not, where every limit stands, and what could not be
-//! known for certain.
+//! The verdict on a request: whether it is admitted, the reason if not, the state of every limit, and whether the
+//! result is degraded.
 //!
-//! A verdict keeps the room that the decision was made in, so that it is small and nothing is copied into it, and the
-//! generation that it was decided by, so that names and messages are those of the policy in force then. Must not know: headers, bodies, how anything is decided.
+//! A verdict keeps the decision's scratch memory, so that nothing is copied. It also keeps its generation, so that
+//! names and messages belong to the policy that decided. Must not know: header fields, bodies, how anything is decided.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use crate::quota_info::QuotaInfo;
 use crate::ticket::Ticket;
 use crate::verdict_builder::{DenialSource, VerdictBuilder};
 
-/// Why a request is refused or has to wait.
+/// Why a request is denied or delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DenialReason {
-    /// Too many in too short a time.
+    /// Too many requests in a window shorter than a day.
     Rate,
-    /// An allowance of a day or longer is used up: the whole of it takes at least a day to come back.
+    /// A quota that takes a day or longer to refill is used up.
     Quota,
-    /// Too many at once.
+    /// Too many concurrent requests.
     Concurrency,
-    /// The limiter itself cannot say for certain: its table is full of others, its store does not answer, or more
-    /// limits apply than can be decided together.
+    /// The limiter cannot decide exactly: its table is full, its store does not answer, or too many limits apply to one
+    /// request.
     Capacity,
-    /// An earlier denial blocked the key for a while, or an operator has blocked the key or the address.
+    /// A penalty blocked the key, or an operator blocked the key or the address.
     Blocked,
-    /// The policy's `deny` list says so.
+    /// The policy's `deny` list matched.
     Listed,
-    /// An attribute that a limit insists on is missing.
+    /// A limit needs an attribute that the request does not have.
     MissingKey,
-    /// The path or host is too long to be read with certainty.
+    /// The URI is too long to match rules reliably.
     Unreadable,
 }
 
 impl DenialReason {
-    /// All there are, each at its own number.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 8] = [
         Self::Rate,
         Self::Quota,
@@ -54,7 +54,7 @@ impl DenialReason {
         Self::Unreadable,
     ];
 
-    /// The word for it, wherever it is told.
+    /// The name of the reason in responses, logs and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -70,12 +70,12 @@ impl DenialReason {
     }
 }
 
-/// Whether a limit decides, or is only counted.
+/// Whether a limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EnforcementMode {
-    /// It decides.
+    /// The limit decides.
     Enforced,
-    /// It is only counted.
+    /// The limit is only counted.
     Shadow,
 }
 
@@ -83,16 +83,16 @@ pub enum EnforcementMode {
 #[deprecated(since = "0.2.0", note = "renamed to `EnforcementMode`")]
 pub type Standing = EnforcementMode;
 
-/// What kept a verdict from being as exact as it should be.
+/// Why a verdict may be inexact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Degradation {
-    /// A key had no room in the store and was decided by the overflow, which may deny too much.
+    /// A key had no room in the store; the overflow sketch decided, which may deny too much.
     pub overflow: bool,
-    /// The store did not answer; what limits say in that case was decided.
+    /// The store did not answer; `on_store_failure` decided.
     pub store: bool,
 }
 
-/// Where one limit stands after the request.
+/// The state of one limit after the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitState {
     pub(crate) rule: u32,
@@ -100,20 +100,20 @@ pub struct LimitState {
     pub(crate) key: KeyRef,
     pub(crate) quota: QuotaRef,
     pub(crate) role: MeterRole,
-    /// Why it refuses or makes wait, if it does.
+    /// Why the limit denies or delays the request.
     pub(crate) reason: Option<DenialReason>,
-    /// Whether it decides.
+    /// Whether the limit is enforced.
     pub enforcement: EnforcementMode,
-    /// What the request costs here.
+    /// The cost of the request under this limit.
     pub cost: u64,
-    /// What it says by itself.
+    /// The limit's own outcome.
     pub outcome: Outcome,
-    /// What it admits at most and what is left.
+    /// The limit's capacity and what remains.
     pub status: QuotaStatus,
 }
 
 impl LimitState {
-    /// After how long the same request would be admitted, where it is not.
+    /// The time until the same request would be admitted, if it is denied.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Nanos> {
         match self.outcome {
@@ -122,26 +122,26 @@ impl LimitState {
         }
     }
 
-    /// Which rule it belongs to, by its index in the policy.
+    /// The index of the rule in the policy.
     #[must_use]
     pub fn rule_index(&self) -> usize {
         usize::try_from(self.rule).unwrap_or(usize::MAX)
     }
 
-    /// Which of the rule's meters it is the state of, by its index.
+    /// The index of the meter in the rule.
     #[must_use]
     pub fn meter_index(&self) -> usize {
         usize::from(self.meter)
     }
 
-    /// The part that the meter plays in its rule.
+    /// The meter's role in its rule.
     #[must_use]
     pub const fn role(&self) -> MeterRole {
         self.role
     }
 
-    /// Which of the meter's quotas decided, by its index: the limit's own, a tier's or an override's. `None` if it was
-    /// computed for this request, or given by an operator; see [`Verdict::quota_info`].
+    /// The index of the meter's quota that decided: the limit's own, a tier's or an override's. `None` for a quota that
+    /// was computed for this request, or set by an operator; see [`Verdict::quota_info`].
     #[must_use]
     pub fn quota_index(&self) -> Option<usize> {
         match self.quota {
@@ -151,10 +151,10 @@ impl LimitState {
     }
 }
 
-/// What the engine says about a request.
+/// The engine's verdict on a request.
 pub struct Verdict {
     generation: Guard<Arc<Generation>>,
-    /// The room that the decision was made in, and what it found.
+    /// The scratch memory of the decision, with its result.
     scratch: PooledScratch,
 }
 
@@ -170,45 +170,45 @@ impl Verdict {
         &self.scratch.work.verdict
     }
 
-    /// What is to be done: go on, go on after a while, refuse for a while, or refuse for good.
+    /// Admit, admit after a delay, deny for some time, or deny for good.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.builder().outcome
     }
 
-    /// Whether the request may go on, at once or after its wait.
+    /// Whether the request is admitted, at once or after a delay.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.builder().outcome.is_admitted()
     }
 
-    /// Why it is refused or has to wait.
+    /// Why the request is denied or delayed.
     #[must_use]
     pub fn reason(&self) -> Option<DenialReason> {
         self.builder().reason
     }
 
-    /// Every limit that was asked, in the order of the policy: those that are enforced, then those in shadow. At most 32;
-    /// shadow limits beyond that are counted but not listed.
+    /// All limits that were checked, in the order of the policy: the enforced ones, then those in shadow. At most 32;
+    /// further shadow limits are counted but not listed.
     #[must_use]
     pub fn limits(&self) -> &[LimitState] {
         self.builder().states()
     }
 
-    /// The limit that decided: of several that refuse, the one to wait for longest. If nobody refuses, the enforced one
-    /// of which the smallest part is left.
+    /// The binding limit: of several that deny, the one with the longest wait. If none denies, the enforced limit with
+    /// the smallest fraction left.
     #[must_use]
     pub fn binding(&self) -> Option<&LimitState> {
         self.limits().get(self.builder().binding?)
     }
 
-    /// What kept the verdict from being exact.
+    /// Why the verdict may be inexact.
     #[must_use]
     pub fn degraded(&self) -> Degradation {
         self.builder().degraded
     }
 
-    /// The quota that decided on a state, as far as header fields tell of it.
+    /// The description of the quota that decided a state, for header fields.
     #[must_use]
     pub fn quota_info(&self, state: &LimitState) -> QuotaInfo<'_> {
         let quota = (state.rule_index(), state.meter_index(), state.quota);
@@ -218,33 +218,32 @@ impl Verdict {
             .quota_info_at(&self.generation, quota)
     }
 
-    /// The encoded key that a state belongs to, empty where everybody is counted together. Keys are secrets: digest them
-    /// before they go anywhere.
+    /// The encoded key of a state; empty if the limit has no key. Keys are secrets: digest them before you output them.
     #[must_use]
     pub fn key(&self, state: &LimitState) -> &[u8] {
         self.scratch.work.plan.key(state.key)
     }
 
-    /// The version of the policy that it was decided by.
+    /// The version of the policy that decided.
     #[must_use]
     pub fn generation(&self) -> &Generation {
         &self.generation
     }
 
-    /// The rule that a state belongs to.
+    /// The rule of a state.
     #[must_use]
     pub fn rule(&self, state: &LimitState) -> Option<&Rule> {
         self.generation.rules().rules().get(state.rule_index())
     }
 
-    /// The level that a state belongs to, where its rule is a hierarchy.
+    /// The level of a state, if its rule is a hierarchy.
     #[must_use]
     pub fn level(&self, state: &LimitState) -> Option<&str> {
         let meter = self.rule(state)?.meters.get(usize::from(state.meter))?;
         meter.level.as_deref()
     }
 
-    /// The status to refuse with. `None` if the request is admitted.
+    /// The HTTP status of the denial. `None` if the request is admitted.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         if self.is_admitted() {
@@ -264,7 +263,7 @@ impl Verdict {
         Some(status)
     }
 
-    /// The message to refuse with, if the policy has one.
+    /// The message of the denial, if the policy has one.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         if self.is_admitted() {
@@ -277,14 +276,14 @@ impl Verdict {
         self.denying_rule()?.message.as_deref()
     }
 
-    /// The name of the rule that refuses, or makes wait.
+    /// The name of the rule that denies or delays.
     #[must_use]
     pub fn rule_name(&self) -> Option<&str> {
         self.denying_rule().map(|rule| &*rule.name)
     }
 
-    /// What has to be settled when the response is known, or given up: hand it to
-    /// [`Engine::respond`](crate::Engine::respond). `None` where nothing has to be, and after it was taken.
+    /// The ticket, to be settled with the response or cancelled: see [`Engine::respond`](crate::Engine::respond).
+    /// `None` if nothing has to be settled, or if it was taken already.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
         self.scratch.work.verdict.ticket.take()
     }

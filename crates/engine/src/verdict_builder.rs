@@ -1,4 +1,4 @@
-//! The verdict while it is built, step by step.
+//! Builds a verdict step by step.
 //!
 //! Must not know: policies, how anything is decided.
 
@@ -9,36 +9,36 @@ use tollgate_store::contract::MAX_CHECKS;
 use crate::ticket::Ticket;
 use crate::verdict::{Degradation, DenialReason, EnforcementMode, LimitState};
 
-/// What is known of a request so far.
+/// The verdict so far.
 #[derive(Debug)]
 pub(crate) struct VerdictBuilder {
     pub(crate) outcome: Outcome,
     pub(crate) reason: Option<DenialReason>,
-    /// The state that decided, or the tightest of those enforced.
+    /// The index of the binding state: the one that decided, or the tightest enforced one.
     pub(crate) binding: Option<usize>,
-    /// Who refused without being asked how much is left.
+    /// What denied the request before the store was asked.
     pub(crate) denied_by: Option<DenialSource>,
     pub(crate) degraded: Degradation,
     pub(crate) ticket: Option<Ticket>,
-    /// Room that is not written before it is used: clearing it for every request took as long as the rest of a decision.
+    /// Not initialised until used: clearing it for every request took as long as the rest of a decision.
     states: ArrayVec<LimitState, MAX_CHECKS>,
 }
 
-/// Who refused a request before any limit was asked.
+/// What denied a request before the store was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DenialSource {
     /// An entry of the `deny` list.
     List(usize),
-    /// A rule whose key cannot be made, or whose store does not answer.
+    /// A rule whose key cannot be built, or whose store does not answer.
     Rule(usize),
-    /// An operator, who blocked the address.
+    /// A block of the address by an operator.
     Operator,
-    /// Nobody in particular.
+    /// The engine itself.
     Engine,
 }
 
 impl VerdictBuilder {
-    /// Nothing stands against the request yet.
+    /// An admitted request without limits.
     pub(crate) const fn new() -> Self {
         Self {
             outcome: Outcome::Allow,
@@ -54,7 +54,7 @@ impl VerdictBuilder {
         }
     }
 
-    /// Forgets the request before.
+    /// Clears the previous request.
     pub(crate) fn clear(&mut self) {
         self.outcome = Outcome::Allow;
         self.reason = None;
@@ -74,7 +74,7 @@ impl VerdictBuilder {
     }
 
     pub(crate) fn push(&mut self, state: LimitState) {
-        // Shadow limits beyond the room are counted, not listed.
+        // Shadow limits beyond the capacity are counted, not listed.
         let _is_listed = self.states.try_push(state).is_ok();
     }
 
@@ -82,21 +82,26 @@ impl VerdictBuilder {
         &mut self.states
     }
 
-    pub(crate) const fn deny(&mut self, by: DenialSource, reason: DenialReason, outcome: Outcome) {
-        self.denied_by = Some(by);
+    pub(crate) const fn deny(
+        &mut self,
+        source: DenialSource,
+        reason: DenialReason,
+        outcome: Outcome,
+    ) {
+        self.denied_by = Some(source);
         self.reason = Some(reason);
         self.outcome = outcome;
     }
 
-    /// Whether somebody has refused already.
+    /// Whether the request is denied already.
     pub(crate) const fn is_denied_early(&self) -> bool {
         self.denied_by.is_some()
     }
 
-    /// Draws the conclusion from the states of the limits that are enforced.
+    /// Computes the outcome from the states of the enforced limits.
     #[inline]
     pub(crate) fn conclude(&mut self) {
-        // Most requests fall under one limit, and there is nothing to compare it with.
+        // Most requests have one limit.
         if let [only] = self.states.as_slice() {
             (self.outcome, self.reason, self.binding) = (only.outcome, only.reason, Some(0));
             return;
@@ -107,7 +112,7 @@ impl VerdictBuilder {
     fn conclude_from_many(&mut self) {
         let enforced = |state: &&LimitState| state.enforcement == EnforcementMode::Enforced;
         let states = self.states().iter().filter(enforced);
-        let all: compose::Verdict = states.clone().map(|state| state.outcome).collect();
+        let all: compose::BatchOutcome = states.clone().map(|state| state.outcome).collect();
         let tightest = || {
             let states = states.clone().enumerate();
             let tightest = states.reduce(|best, next| {
@@ -119,7 +124,7 @@ impl VerdictBuilder {
             });
             tightest.map(|(index, _)| index)
         };
-        // Enforced limits come first, so their numbers are those of all.
+        // Enforced limits come first, so their indexes are valid for all states.
         let binding = all.binding().or_else(tightest);
         let reason = all.binding().and_then(|index| self.states().get(index));
         let reason = reason.and_then(|state| state.reason);

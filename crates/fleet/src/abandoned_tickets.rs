@@ -1,17 +1,17 @@
-//! Tickets of decisions that nobody waits for any more: a client left between the charge and the verdict.
+//! Tickets of abandoned decisions: the client disconnected between the charge and the verdict.
 //!
-//! They are cancelled in the background, so that a place which was taken returns soon and not when its lease ends. Bounded;
-//! beyond the bound places return with their leases. Must not know: how tickets are cancelled.
+//! A background task cancels them, so that an acquired permit returns soon and not when its lease expires. The queue is
+//! bounded; beyond the bound, permits return with their leases. Must not know: how tickets are cancelled.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_engine::{Decision, Ticket};
 
-/// The most tickets that wait to be cancelled.
+/// The most queued tickets.
 const MAX_TICKETS: usize = 4_096;
 
-/// Tickets that have to be cancelled.
+/// Tickets to cancel.
 #[derive(Debug, Default)]
 pub(crate) struct AbandonedTickets {
     tickets: Mutex<VecDeque<Ticket>>,
@@ -30,12 +30,13 @@ impl AbandonedTickets {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Ticket>> {
-        // Tickets are put in and taken out whole.
+        // Tickets are pushed and popped whole, so a poisoned lock leaves the queue consistent.
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A decision under way. If this is dropped before the decision is made, its ticket is kept to be cancelled.
+/// Guards a decision in progress. If it is dropped before the verdict is ready, the decision's ticket is queued for
+/// cancelling.
 pub(crate) struct AbandonGuard<'d, 'a> {
     pub(crate) decision: &'d mut Decision<'a>,
     pub(crate) abandoned: &'d AbandonedTickets,

@@ -1,7 +1,7 @@
-//! Checks of `async` limits: counted here and reconciled with the store now and then.
+//! Checks of `async` limits: counted on this node and reconciled with the store periodically.
 //!
-//! They never wait, and go on in the same way while the store is away. Must not know: how counts are reconciled, what else
-//! is in a batch.
+//! They never wait, and work the same while the store is unavailable. Must not know: how counts are reconciled, what
+//! else is in a batch.
 
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::Consistency;
@@ -15,7 +15,7 @@ use crate::reconcile::Reconciler;
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 impl<S: StateStore> TieredDecider<'_, S> {
-    /// Whether this node's count decides on a check.
+    /// Whether this node's own count decides a check.
     pub(crate) fn is_async(check: &QuotaCheck<'_>, sharing: &Sharing<'_>) -> bool {
         let is_spending = matches!(check.op, Op::Spend(_) | Op::Peek(_) | Op::Settle { .. });
         matches!(sharing.consistency, Consistency::Async(_))
@@ -23,21 +23,21 @@ impl<S: StateStore> TieredDecider<'_, S> {
             && Reconciler::can_reconcile(&check.limit.limit)
     }
 
-    /// Decides on the checks that are counted here, and answers whether all of them are admitted. Those that there is no
-    /// room for become the store's.
+    /// Decides the `async` checks, and returns whether all of them admit. Checks of keys that the table has no room for
+    /// go to the store.
     pub(crate) fn decide_async<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
-        by_store: impl Fn(usize) -> DecisionSource,
+        store_or_fallback: impl Fn(usize) -> DecisionSource,
     ) -> bool {
         let reconciled = &self.fleet.reconciler;
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&mut batch.sources).enumerate() {
-            let DecisionSource::Async { part } = *source else {
+            let DecisionSource::Async { partition } = *source else {
                 continue;
             };
             let now = self.local.now();
-            let taken = match (check.op, sharing.consistency) {
+            let outcome = match (check.op, sharing.consistency) {
                 (Op::Settle { receipt, actual }, _) => {
                     reconciled.settle(check, &receipt, actual, now);
                     SpendOutcome::Admitted(SETTLED)
@@ -47,14 +47,14 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 }
                 _ => SpendOutcome::AskStore,
             };
-            let (SpendOutcome::Admitted(answer) | SpendOutcome::Denied(answer)) = taken else {
-                *source = by_store(part);
+            let (SpendOutcome::Admitted(reply) | SpendOutcome::Denied(reply)) = outcome else {
+                *source = store_or_fallback(partition);
                 continue;
             };
-            if let Some(place) = batch.answers.get_mut(position) {
-                *place = answer;
+            if let Some(slot) = batch.replies.get_mut(position) {
+                *slot = reply;
             }
-            if !answer.outcome.is_admitted() {
+            if !reply.outcome.is_admitted() {
                 return false;
             }
             batch.charged.push(LocalCharge {

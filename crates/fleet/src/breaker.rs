@@ -1,48 +1,48 @@
-//! Whether the store is asked at all: a small machine that everybody can see.
+//! The circuit breaker of one store partition.
 //!
-//! Closed, it is asked. After a few failures in a row, or many among the calls of a second, the breaker opens and nobody
-//! asks: decisions do without the store instead of waiting for it one after another. Whoever tends the link probes the
-//! store meanwhile; no request is ever used for that. The first probe that succeeds closes it again, but not within the
-//! first second, so that a store that is just too slow does not make it flap. Must not know: what is asked, clocks.
+//! While it is closed, the store is asked. Several failures in a row, or many failures within a second, open it. While
+//! it is open, decisions use the fallback instead of waiting for timeouts one by one. A background task probes the
+//! store; requests are never used as probes. The first successful probe closes the breaker, but not within its first
+//! second, so that a slow store does not make it flap. Must not know: what is asked, clocks.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate_core::{Nanos, Timestamp};
 
-/// So many failures in a row open it.
+/// This many failures in a row open the breaker.
 const MAX_CONSECUTIVE_FAILURES: u32 = 5;
-/// So many failures among the calls of one span open it, if they are at least half of them.
+/// This many failures within one window open the breaker, if they are at least half of its calls.
 const MAX_WINDOW_FAILURES: u32 = 20;
-/// The span over which calls are looked at, and the least time that it stays open.
+/// The window in which calls are counted, and the minimum time that the breaker stays open.
 const WINDOW: Nanos = Nanos::SECOND;
-/// It is closed.
+/// The value of `opened_at` while the breaker is closed.
 const CLOSED: u64 = u64::MAX;
 
-/// What state the breaker is in.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BreakerState {
     /// The store is asked.
     Closed,
-    /// The store is not asked, since then.
+    /// The store is not asked, since this time.
     Open(Timestamp),
 }
 
 /// Decides whether the store is asked.
 #[derive(Debug)]
 pub struct Breaker {
-    /// When it opened, in nanoseconds; [`NEVER`] while it is closed.
+    /// When the breaker opened, in nanoseconds; [`CLOSED`] while it is closed.
     opened_at: AtomicU64,
     consecutive_failures: AtomicU32,
-    /// When the span began that calls are counted in.
+    /// When the current window started.
     window_start: AtomicU64,
     calls: AtomicU32,
     failures: AtomicU32,
-    /// How often it has opened.
+    /// How often the breaker has opened.
     openings: AtomicU64,
 }
 
 impl Breaker {
-    /// A closed one.
+    /// A closed breaker.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Breaker {
         }
     }
 
-    /// What state it is in.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> BreakerState {
         match self.opened_at.load(Ordering::Acquire) {
@@ -70,15 +70,16 @@ impl Breaker {
         self.opened_at.load(Ordering::Acquire) == CLOSED
     }
 
-    /// How often it has opened so far.
+    /// How often the breaker has opened.
     #[must_use]
     pub fn openings(&self) -> u64 {
         self.openings.load(Ordering::Relaxed)
     }
 
-    /// A call was answered.
+    /// Records a successful call.
     pub fn record_success(&self, now: Timestamp) {
-        // Healthy calls share one cache line that nobody writes to, except for the count of the span.
+        // Without recent failures a success only reads shared memory, so that threads do not contend for the cache
+        // line.
         if self.consecutive_failures.load(Ordering::Relaxed) != 0 {
             self.consecutive_failures.store(0, Ordering::Relaxed);
         }
@@ -88,7 +89,7 @@ impl Breaker {
         }
     }
 
-    /// A call failed. Answers whether this opened the breaker.
+    /// Records a failed call. Returns whether it opened the breaker.
     pub fn record_failure(&self, now: Timestamp) -> bool {
         self.roll_window(now);
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +106,7 @@ impl Breaker {
         (in_a_row >= MAX_CONSECUTIVE_FAILURES || are_many) && self.open(now)
     }
 
-    /// Opens it, whatever was counted. Answers whether it was closed.
+    /// Opens the breaker, regardless of its counts. Returns whether it was closed.
     pub fn open(&self, now: Timestamp) -> bool {
         let opened = now.as_nanos().min(CLOSED - 1);
         let swapped =
@@ -117,7 +118,7 @@ impl Breaker {
         swapped.is_ok()
     }
 
-    /// A probe was answered. Answers whether this closed the breaker.
+    /// Records a successful probe. Returns whether it closed the breaker.
     pub fn record_probe(&self, now: Timestamp) -> bool {
         let opened = self.opened_at.load(Ordering::Acquire);
         if opened == CLOSED || now.since(Timestamp::from_nanos(opened)) < WINDOW {
@@ -130,7 +131,7 @@ impl Breaker {
             .is_ok()
     }
 
-    /// Begins another span if this one is over. Two threads may both begin one; then a few calls are not counted.
+    /// Starts a new window if the current one is over. If two threads do so at once, a few calls are not counted.
     fn roll_window(&self, now: Timestamp) {
         let begun = Timestamp::from_nanos(self.window_start.load(Ordering::Relaxed));
         if now.since(begun) >= WINDOW {
@@ -160,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_few_failures_in_a_row_open_it_and_fewer_do_not() {
+    fn five_failures_in_a_row_open_the_breaker_and_fewer_do_not() {
         let breaker = Breaker::new();
         for _ in 0..100 {
             for n in 1..MAX_CONSECUTIVE_FAILURES {
                 assert!(!breaker.record_failure(at(0)) || n == 0);
             }
             breaker.record_success(at(2_000));
-            // Another span, so that only those in a row count.
+            // A new window, so that only consecutive failures count.
             breaker.start_window(at(0));
         }
         assert!(breaker.is_closed());
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fails_every_other_call_is_given_up_on() {
+    fn failures_of_every_other_call_open_the_breaker() {
         let breaker = Breaker::new();
         let mut failures = 0;
         while breaker.is_closed() {
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_that_are_few_among_many_do_not_open_it() {
+    fn few_failures_among_many_calls_do_not_open_the_breaker() {
         let breaker = Breaker::new();
         for _ in 0..1_000 {
             assert!(!breaker.record_failure(at(0)));
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_long_ago_do_not_count() {
+    fn failures_of_earlier_windows_do_not_count() {
         let breaker = Breaker::new();
         for second in 0..1_000 {
             assert!(!breaker.record_failure(at(second * 1_000)));
@@ -212,9 +213,9 @@ mod tests {
         }
     }
 
-    /// A store that answers probes and nothing else would close and open it for ever.
+    /// Otherwise a store that only answers probes would make the breaker flap.
     #[test]
-    fn it_closes_when_a_probe_succeeds_but_not_within_its_first_second() {
+    fn a_successful_probe_closes_the_breaker_but_not_within_its_first_second() {
         let breaker = Breaker::new();
         assert!(breaker.open(at(0)) && !breaker.open(at(1)));
         assert!(!breaker.record_probe(at(999)));
@@ -223,12 +224,12 @@ mod tests {
         assert!(breaker.is_closed() && !breaker.record_probe(at(1_001)));
         assert!(
             !breaker.record_failure(at(1_002)),
-            "what was counted before is forgotten"
+            "earlier failures no longer count"
         );
     }
 
     #[test]
-    fn answers_that_come_late_do_not_close_it() {
+    fn late_replies_do_not_close_the_breaker() {
         let breaker = Breaker::new();
         breaker.open(at(0));
         breaker.record_success(at(5_000));

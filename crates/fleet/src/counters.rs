@@ -1,4 +1,4 @@
-//! What a fleet's node has done with and without the store it shares. Must not know: why.
+//! Counts what a node has done with and without the shared store. Must not know: why.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,27 +6,27 @@ use tollgate_store::{StoreError, StoreErrorKind};
 
 use super::reconcile::ReconcileRound;
 
-/// What has happened so far.
+/// The totals of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FleetTotals {
     /// Calls that the store answered.
     pub answered: u64,
-    /// Calls that did not reach it, or that it refused: nothing was charged.
+    /// Calls that did not reach the store, or that it rejected: nothing was charged.
     pub refused: u64,
-    /// Calls that were not made because too many were under way.
+    /// Calls that were not made because too many were in flight.
     pub busy: u64,
-    /// Calls whose answer did not come: they may have been carried out.
+    /// Calls without a reply: the store may have carried them out.
     pub ambiguous: u64,
     /// Batches that were decided without the store, in whole or in part.
     pub fallback: u64,
-    /// Batches that were denied because a denial was still true.
+    /// Batches that a cached denial decided.
     pub cached_denials: u64,
-    /// Keys whose local spending was told to the store.
+    /// Keys whose local charges were replayed to the store.
     pub replayed: u64,
-    /// Keys whose local spending there was no room to remember.
+    /// Keys whose local charges were dropped, because the replay table was full.
     pub replay_dropped: u64,
-    /// How often a part of the store was given up on.
+    /// How often a breaker has opened.
     pub openings: u64,
 }
 
@@ -55,7 +55,7 @@ impl FleetCounters {
         });
     }
 
-    /// Counts the calls of a round of reconciling.
+    /// Counts the calls of a reconciliation round.
     pub(crate) fn count_round(&self, round: &ReconcileRound) {
         let failed = round.failed as u64;
         let answered = (round.calls as u64).saturating_sub(failed);

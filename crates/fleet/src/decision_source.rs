@@ -1,4 +1,4 @@
-//! Who decides on each check of a batch, and what of it the store is asked.
+//! What decides each check of a batch, and the part of the batch that goes to the store.
 //!
 //! Must not know: how anything is decided, breakers, stores.
 
@@ -8,55 +8,59 @@ use tollgate_store::{QuotaCheck, StoreKey};
 
 use crate::denial_cache::DenialId;
 
-/// Who decides on a check.
+/// What decides a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecisionSource {
-    /// This node, by the limit itself, which is its own.
+    /// This node: the limit is local.
     Local,
-    /// This node, by slices that it has leased of the limit.
-    Lease { part: usize },
-    /// This node, which reconciles its count with the store now and then.
-    Async { part: usize },
+    /// This node, from its leases of the limit.
+    Lease { partition: usize },
+    /// This node, from a count that it reconciles with the store.
+    Async { partition: usize },
     /// The store.
-    Store { part: usize },
-    /// This node, because that part of the store is away.
-    Fallback { part: usize },
-    /// It is decided already.
+    Store { partition: usize },
+    /// This node's fallback, because that partition of the store is unavailable.
+    Fallback { partition: usize },
+    /// Nothing more: the check is decided.
     Decided,
 }
 
 impl DecisionSource {
-    /// Whether the store may be asked: counts that there is no room for become the store's.
+    /// Whether the store may be asked. `async` checks that the table has no room for go to the store.
     pub(crate) const fn may_ask_store(&self) -> bool {
         matches!(self, Self::Store { .. } | Self::Async { .. })
     }
 
-    /// This node decides what the store was to decide.
+    /// Uses the fallback instead of the store.
     pub(crate) const fn use_fallback(&mut self) {
-        if let Self::Store { part } = self {
-            *self = Self::Fallback { part: *part };
+        if let Self::Store { partition } = self {
+            *self = Self::Fallback {
+                partition: *partition,
+            };
         }
     }
 
-    /// The same after everything else was decided.
+    /// Uses the fallback instead of the store, after all other checks were decided.
     pub(crate) const fn fall_back_to_local(&mut self) {
         *self = match self {
-            Self::Store { part } => Self::Fallback { part: *part },
+            Self::Store { partition } => Self::Fallback {
+                partition: *partition,
+            },
             _ => Self::Decided,
         };
     }
 }
 
-/// What the store is asked of a batch.
+/// The part of a batch that goes to the store.
 pub(crate) struct StoreBatch<'a, const N: usize> {
-    /// Every part of the store that it concerns.
+    /// The partitions of these checks.
     pub(crate) partitions: ArrayVec<usize, N>,
     pub(crate) positions: ArrayVec<usize, N>,
     pub(crate) checks: ArrayVec<QuotaCheck<'a>, N>,
     pub(crate) slot_keys: ArrayVec<Option<StoreKey<'a>>, N>,
     pub(crate) denial_caching: ArrayVec<DenialCaching, N>,
     pub(crate) ids: ArrayVec<DenialId, N>,
-    /// Whether they are counters of envoyproxy/ratelimit, which are not noted on this node.
+    /// Whether they are counters of envoyproxy/ratelimit. This node keeps no record of their charges.
     pub(crate) are_counters: bool,
 }
 
@@ -67,7 +71,7 @@ impl<'a, const N: usize> StoreBatch<'a, N> {
         sources: &[DecisionSource],
         id: impl Fn(usize, &QuotaCheck<'_>, u64) -> DenialId,
     ) -> Self {
-        let mut asked = Self {
+        let mut batch = Self {
             partitions: ArrayVec::new(),
             positions: ArrayVec::new(),
             checks: ArrayVec::new(),
@@ -78,21 +82,21 @@ impl<'a, const N: usize> StoreBatch<'a, N> {
         };
         let checks = checks.iter().zip(sharing).zip(sources).enumerate();
         for (position, ((check, sharing), source)) in checks {
-            if let DecisionSource::Store { part } = source {
-                if !asked.partitions.contains(part) {
-                    asked.partitions.push(*part);
+            if let DecisionSource::Store { partition } = source {
+                if !batch.partitions.contains(partition) {
+                    batch.partitions.push(*partition);
                 }
-                asked.positions.push(position);
-                asked.checks.push(*check);
-                asked.slot_keys.push(sharing.slot_key);
-                asked.denial_caching.push(sharing.denial_caching);
-                asked.are_counters |= sharing.is_envoy_counter;
-                asked.ids.push(id(position, check, sharing.version));
+                batch.positions.push(position);
+                batch.checks.push(*check);
+                batch.slot_keys.push(sharing.slot_key);
+                batch.denial_caching.push(sharing.denial_caching);
+                batch.are_counters |= sharing.is_envoy_counter;
+                batch.ids.push(id(position, check, sharing.version));
             }
         }
-        if asked.slot_keys.iter().all(Option::is_none) {
-            asked.slot_keys.clear();
+        if batch.slot_keys.iter().all(Option::is_none) {
+            batch.slot_keys.clear();
         }
-        asked
+        batch
     }
 }

@@ -1,8 +1,8 @@
-//! The engine as one node of a fleet: the asynchronous driver of its decisions and settlements.
+//! The engine as one node of a fleet: the asynchronous driver of decisions and settlements.
 //!
 //! Must not know: how batches are decided on two tiers, transports.
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::{
     CheckOptions, Engine, KeyState, Response, SettleAction, Sharing, StateStore, StoreSteps,
     Ticket, Verdict, checks,
@@ -13,12 +13,13 @@ use tollgate_store::{KeyTooLong, StoreError, StoreErrorKind, StoreKey, StoreRepl
 
 use crate::abandoned_tickets::AbandonGuard;
 use crate::fleet::Fleet;
-use crate::tiered_decider::{SharingPolicy, TieredDecider};
+use crate::sharing_policy::SharingPolicy;
+use crate::tiered_decider::TieredDecider;
 
-/// The most tickets that are cancelled in one round.
+/// The most tickets that one round cancels.
 const MAX_CANCELLED_PER_ROUND: usize = 64;
 
-/// An engine whose states a fleet shares; its own store is this node's tier.
+/// An engine whose states a fleet shares. The engine's own store is the local tier.
 #[derive(Debug)]
 pub struct FleetEngine<'e, S> {
     engine: &'e Engine<S>,
@@ -40,8 +41,8 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
         Self { engine, fleet }
     }
 
-    /// Decides on a request: [`Engine::check`], with the fleet. If the future is dropped before the verdict is there,
-    /// [`cancel_abandoned`](Self::cancel_abandoned) gives back what was taken.
+    /// Decides on a request like [`Engine::check`], with the fleet. If the future is dropped before the verdict is
+    /// ready, [`cancel_abandoned`](Self::cancel_abandoned) refunds its charges.
     pub async fn check(self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
         let mut decision = self.engine.fleet_decision(request, options);
         let decider = TieredDecider::new(self.fleet, self.engine.store());
@@ -63,7 +64,7 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// [`Engine::respond`], with the fleet.
     ///
     /// # Errors
-    /// The store did not carry out some of it; the rest was.
+    /// The store failed for some of the operations; all others were carried out.
     pub async fn respond(self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
         let settled = self.settle_by(&ticket, SettleAction::Respond(response));
         settled.await.map(|_| ())
@@ -72,7 +73,7 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// [`Engine::settle`], with the fleet.
     ///
     /// # Errors
-    /// The store did not carry out some of it; the rest was.
+    /// The store failed for some of the operations; all others were carried out.
     pub async fn settle(self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
         let settled = self.settle_by(&ticket, SettleAction::Settle(actual));
         settled.await.map(|_| ())
@@ -81,7 +82,7 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// [`Engine::cancel`], with the fleet.
     ///
     /// # Errors
-    /// The store did not carry out some of it; the rest was.
+    /// The store failed for some of the operations; all others were carried out.
     pub async fn cancel(self, ticket: Ticket) -> Result<(), StoreError> {
         let settled = self.settle_by(&ticket, SettleAction::Cancel);
         settled.await.map(|_| ())
@@ -95,36 +96,36 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
         self.settle_by(ticket, SettleAction::Renew).await
     }
 
-    /// Cancels some of what decisions had taken whose callers left before the verdict. To be called again and again; a round
-    /// is short, so that what else is done in turn with it is not held up.
+    /// Cancels the tickets of abandoned decisions. Call it periodically. A round is bounded, so that it does not delay
+    /// other maintenance.
     pub async fn cancel_abandoned(self) {
         for _ in 0..MAX_CANCELLED_PER_ROUND {
             let Some(ticket) = self.fleet.abandoned.pop() else {
                 return;
             };
-            // What cannot be given back now returns with its lease.
+            // If it fails, permits return when their leases expire.
             let _cancelled = self.cancel(ticket).await;
         }
     }
 
-    /// Forgets what a key has used of a limit in the shared store; [`Control::reset`](tollgate_engine::Control::reset) does it
-    /// on this node. Answers whether there was anything.
+    /// Resets a key's usage in the shared store; [`Control::reset`](tollgate_engine::Control::reset) does so on this
+    /// node. Returns whether there was any usage.
     ///
     /// # Errors
-    /// The store did not answer. Some of it may be forgotten.
+    /// The store did not answer. Some states may be erased.
     pub async fn erase(self, limit: &str, values: &[&str]) -> Result<bool, StoreError> {
         let states = self.engine.generation().key_states(limit, values);
-        let mut found = Ok(false);
+        let mut was_used = Ok(false);
         for state in &states {
             let erased = self.erase_state(state).await;
-            found = found.and_then(|before| Ok(before | erased?));
-            if found.is_err() {
+            was_used = was_used.and_then(|before| Ok(before | erased?));
+            if was_used.is_err() {
                 break;
             }
         }
-        // A decision that was under way may have cached the denial again, also of what was erased before an error.
+        // A concurrent decision may have cached the denial again, also of a state that was erased before an error.
         self.engine.control().clear_cached_denials();
-        found
+        was_used
     }
 
     async fn erase_state(self, state: &KeyState) -> Result<bool, StoreError> {
@@ -156,7 +157,7 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
 }
 
 impl<S: StateStore> TieredDecider<'_, S> {
-    /// Runs a procedure: the shared store and this node's tier decide on each of its batches.
+    /// Runs a procedure: the shared store and the local tier decide each of its batches.
     pub async fn run<P: StoreSteps + Sync>(self, steps: &mut P) {
         loop {
             let mut replies = match steps.batch_len() {
@@ -165,7 +166,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
             };
             let outcome = match steps.batch_len() {
                 0..=1 => self.decide_batch::<1, P>(steps, &mut replies).await,
-                // In boxes, so that the most frequent futures do not carry their room around.
+                // Boxed, so that the most frequent futures stay small.
                 2..=4 => Box::pin(self.decide_batch::<4, P>(steps, &mut replies)).await,
                 _ => Box::pin(self.decide_batch::<MAX_CHECKS, P>(steps, &mut replies)).await,
             };
@@ -183,7 +184,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
             .await
     }
 
-    /// Runs a procedure while every part of the store is away: nobody is waited for, and nothing is made ready for it.
+    /// Runs a procedure while every partition of the store is unavailable. Nothing is awaited.
     pub(crate) fn run_without_store<P: StoreSteps + Sync>(&self, steps: &mut P) {
         loop {
             match steps.batch_len() {
@@ -207,12 +208,12 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 }
 
-/// What the memory store says of such a batch, too.
+/// The in-memory store returns the same error.
 fn incomplete_batch() -> StoreError {
     StoreError::new(StoreErrorKind::BadRequest, "a check has no quota or no key")
 }
 
-/// How the states of a procedure's batch are shared.
+/// The sharing settings of a procedure's batch.
 struct StepSharing<'a, P>(&'a P);
 
 impl<P: StoreSteps + Sync> SharingPolicy for StepSharing<'_, P> {
@@ -226,9 +227,9 @@ mod tests {
     use super::*;
     use tollgate_store::MemoryStore;
 
-    /// Servers run decisions on any thread that is free.
+    /// Servers run decisions on any of their threads.
     #[test]
-    fn decisions_that_wait_may_go_on_on_another_thread() {
+    fn decision_futures_are_send() {
         fn is_send<T: Send>(_: &T) {}
         fn check(
             engine: FleetEngine<'_, MemoryStore>,

@@ -1,6 +1,6 @@
-//! What is decided on this node because the store does not answer: by a fallback quota, or as the limit says.
+//! Decisions on this node while the store does not answer: by a fallback quota, or by the limit's `on_store_failure`.
 //!
-//! Must not know: why the store is not asked, breakers, who else decides.
+//! Must not know: why the store is not asked, breakers, what else decides.
 
 use arrayvec::ArrayVec;
 use tollgate_engine::{Sharing, StateStore};
@@ -14,26 +14,26 @@ use crate::local_tier::{ChargedOn, LocalCharge};
 use crate::tiered_decider::{TieredBatch, TieredDecider, UNASKED};
 
 impl<S: StateStore> TieredDecider<'_, S> {
-    /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged. `is_lost`: the store
-    /// may have charged it all the same, so it is not replayed.
+    /// Decides the checks that the store does not answer. If one of them denies, none is charged. `is_lost`: the store
+    /// may have charged them, so they are not replayed.
     pub(crate) fn decide_by_fallback<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
         is_lost: bool,
     ) -> Result<bool, StoreError> {
         self.fleet.counters.count_fallback();
-        // Charged together with what was charged before, and taken off again if they are not admitted.
+        // Charged after the earlier charges, and removed from the list if not admitted.
         let before = batch.charged.len();
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&batch.sources).enumerate() {
-            let (DecisionSource::Fallback { part }, Some(answer)) =
-                (source, batch.answers.get_mut(position))
+            let (DecisionSource::Fallback { partition }, Some(reply)) =
+                (source, batch.replies.get_mut(position))
             else {
                 continue;
             };
-            // A correction is dropped: charges stay charged, and places return when their leases end.
+            // A settlement is dropped: charges stay, and permits return when their leases expire.
             if is_correction(check.op) {
-                *answer = WAIVED;
+                *reply = WAIVED;
                 continue;
             }
             match sharing.on_failure {
@@ -41,17 +41,17 @@ impl<S: StateStore> TieredDecider<'_, S> {
                     batch.charged.truncate(before);
                     return Err(store_unavailable());
                 }
-                OnStoreFailure::Open => *answer = WAIVED,
+                OnStoreFailure::Open => *reply = WAIVED,
                 OnStoreFailure::Local => match self.fallback_quota(check, sharing) {
-                    Some(ruled) => batch.charged.push(LocalCharge {
+                    Some(limit) => batch.charged.push(LocalCharge {
                         position,
-                        limit: ruled,
+                        limit,
                         on: ChargedOn::Fallback {
-                            replay_to: (!is_lost).then_some(*part),
+                            replay_to: (!is_lost).then_some(*partition),
                         },
                     }),
                     None => {
-                        *answer = StoreReply {
+                        *reply = StoreReply {
                             note: ReplyNote::FallbackQuota,
                             ..StoreReply::EMPTY
                         };
@@ -62,29 +62,29 @@ impl<S: StateStore> TieredDecider<'_, S> {
             }
         }
         let fallbacks = batch.charged.get(before..).unwrap_or_default();
-        let decided = self.decide_locally::<N>(batch.checks, fallbacks, batch.answers);
-        for one in fallbacks {
-            if let Some(answer) = batch.answers.get_mut(one.position) {
-                answer.note = ReplyNote::FallbackQuota;
+        let is_admitted = self.decide_locally::<N>(batch.checks, fallbacks, batch.replies);
+        for charge in fallbacks {
+            if let Some(reply) = batch.replies.get_mut(charge.position) {
+                reply.note = ReplyNote::FallbackQuota;
             }
         }
-        if !matches!(decided, Ok(true)) {
+        if !matches!(is_admitted, Ok(true)) {
             batch.charged.truncate(before);
         }
-        decided
+        is_admitted
     }
 
-    /// Keeps what was admitted without the store, to replay it when the store is back.
+    /// Queues what was admitted without the store, to replay it later.
     pub(crate) fn queue_replay<const N: usize>(&self, batch: &TieredBatch<'_, N>) {
-        for one in &batch.charged {
+        for charge in &batch.charged {
             let ChargedOn::Fallback {
-                replay_to: Some(part),
-            } = one.on
+                replay_to: Some(partition),
+            } = charge.on
             else {
                 continue;
             };
-            let check = batch.checks.get(one.position);
-            let (Some(check), Some(answer)) = (check, batch.answers.get(one.position)) else {
+            let check = batch.checks.get(charge.position);
+            let (Some(check), Some(reply)) = (check, batch.replies.get(charge.position)) else {
                 continue;
             };
             let spends = matches!(
@@ -92,16 +92,16 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_)
             );
             if spends {
-                let slot_key = batch.sharing.get(one.position);
+                let slot_key = batch.sharing.get(charge.position);
                 let slot_key = slot_key.and_then(|sharing| sharing.slot_key);
-                let cost = answer.receipt.cost;
+                let cost = reply.receipt.cost;
                 let replay = &self.fleet.replay;
-                replay.record(part, check, slot_key.as_ref(), cost);
+                replay.record(partition, check, slot_key.as_ref(), cost);
             }
         }
     }
 
-    /// The fallback quota of a check's limit on this node.
+    /// This node's fallback quota for a check.
     pub(crate) fn fallback_quota(
         &self,
         check: &QuotaCheck<'_>,
@@ -122,18 +122,18 @@ impl<S: StateStore> TieredDecider<'_, S> {
         })
     }
 
-    /// Decides on some checks by these quotas, all or nothing, on this node.
+    /// Decides some checks with these quotas on this node, all or nothing.
     pub(crate) fn decide_locally<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
-        which: &[LocalCharge],
-        answers: &mut [StoreReply],
+        charges: &[LocalCharge],
+        replies: &mut [StoreReply],
     ) -> Result<bool, StoreError> {
         let mut batch: ArrayVec<QuotaCheck<'_>, N> = ArrayVec::new();
-        for one in which {
-            if let Some(check) = checks.get(one.position) {
+        for charge in charges {
+            if let Some(check) = checks.get(charge.position) {
                 batch.push(QuotaCheck {
-                    limit: &one.limit,
+                    limit: &charge.limit,
                     ..*check
                 });
             }
@@ -141,19 +141,19 @@ impl<S: StateStore> TieredDecider<'_, S> {
         if batch.is_empty() {
             return Ok(true);
         }
-        let mut found = [StoreReply::EMPTY; N];
-        let found = found.get_mut(..batch.len()).unwrap_or_default();
-        let outcome = self.local.decide(&batch, found)?;
-        for (one, found) in which.iter().zip(found) {
-            if let Some(answer) = answers.get_mut(one.position) {
-                *answer = *found;
+        let mut local_replies = [StoreReply::EMPTY; N];
+        let local_replies = local_replies.get_mut(..batch.len()).unwrap_or_default();
+        let outcome = self.local.decide(&batch, local_replies)?;
+        for (charge, local_reply) in charges.iter().zip(local_replies) {
+            if let Some(reply) = replies.get_mut(charge.position) {
+                *reply = *local_reply;
             }
         }
         Ok(outcome.is_admitted())
     }
 }
 
-/// Whether it corrects something that the store has decided before.
+/// Whether it settles an earlier decision of the store.
 const fn is_correction(op: Op) -> bool {
     matches!(
         op,
@@ -165,7 +165,7 @@ const fn is_correction(op: Op) -> bool {
     )
 }
 
-/// Admitted because nobody could be asked.
+/// Admitted because the store cannot be asked.
 const WAIVED: StoreReply = StoreReply {
     note: ReplyNote::FailOpen,
     ..UNASKED
@@ -174,6 +174,6 @@ const WAIVED: StoreReply = StoreReply {
 fn store_unavailable() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unreachable,
-        "the part of the store that has the key is away",
+        "the store partition of the key is unavailable",
     )
 }

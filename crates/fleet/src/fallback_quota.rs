@@ -1,28 +1,29 @@
-//! What a limit is worth on one node while the store is gone: half of it, divided among the nodes.
+//! The fallback quota of a limit on one node: half of the limit, divided by the number of nodes.
 //!
-//! Buckets stay buckets. Windows become a bucket that gives the share evenly, because what is left of a window is known
-//! only to the store. Whatever the share, it is at least one unit: a limiter that is degraded denies more, not everything.
-//! Must not know: keys, who is asked when.
+//! Buckets stay buckets. Windows become a bucket that refills evenly, because only the store knows what remains of the
+//! window. The share is at least one unit, so that a degraded limiter denies more but not everything. Must not know:
+//! keys, when it is used.
 
 use std::num::NonZeroU32;
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Concurrency, FixedWindow, MAX_CAPACITY, Nanos, Rate, TokenBucket};
 
-/// The most units whose refill is computed; what is larger is a limit in name only.
+/// The most units that a refill is computed for.
 const MAX_UNITS: u64 = 1 << 40;
-/// What a calendar's window is taken for, which has no one length: rather too long than too short.
+/// The assumed length of a calendar month: the longest, so that the fallback admits less rather than more.
 const CALENDAR_PERIOD: Nanos = Nanos::from_secs(31 * 86_400);
 
-/// The fallback of a limit on one of so many nodes. `None` for a limit that admits nothing: nothing stands in for that.
+/// The fallback quota of a limit with this many nodes. `None` if the limit admits nothing.
 pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
     if let Some(lease) = limit.lease_duration() {
-        let places = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
-        return Some(Limit::new(places).with_unit(limit.unit()));
+        let permits = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
+        return Some(Limit::new(permits).with_unit(limit.unit()));
     }
     let (whole, period) = whole_quota(limit)?;
     let share = share(whole, nodes)?;
-    // The whole refills in `period`; so does the share, and a share of one unit takes as long as the division says.
+    // The share refills in the same `period` as the whole limit. A share below one unit becomes one unit with a longer
+    // period.
     let slowed = if share == 1 {
         slowed_period(period, whole, nodes)
     } else {
@@ -36,8 +37,8 @@ pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> 
     Some(Limit::new(bucket).with_unit(limit.unit()))
 }
 
-/// The fallback of one of Envoy's counters: a window too, because what it refuses counts, and a bucket that is charged for
-/// refusals would admit nobody for as long as they come. Its last unit is one too many, so there is one beside the share.
+/// The fallback quota of an Envoy counter. It is a window too: denied hits are counted, and a bucket that is charged
+/// for denials would deny as long as they come. Its last unit is over the limit, so the share gets one more.
 pub(crate) fn counter_fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
     let Quota::FixedWindow(fixed) = limit.quota() else {
         return None;
@@ -48,27 +49,28 @@ pub(crate) fn counter_fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option
     Some(Limit::new(window).with_unit(limit.unit()))
 }
 
-/// The bucket that takes note, on the stand-in's state, of what the whole limit admits elsewhere. `None` where nothing is
-/// counted in units.
+/// A bucket on the fallback's state that is charged with what the store admits. `None` if the limit is not counted in
+/// units.
 pub(crate) fn ceiling_quota(limit: &Limit) -> Option<Limit> {
     whole_bucket(limit).map(|bucket| Limit::new(bucket).with_unit(limit.unit()))
 }
 
-/// The whole limit as a bucket. It refills in whole intervals, whatever the limit's own blocks and overdraft are.
+/// The whole limit as a bucket. It refills in whole intervals, whatever blocks and overdraft the limit has.
 fn whole_bucket(limit: &Limit) -> Option<TokenBucket> {
     let (whole, period) = whole_quota(limit)?;
     bucket(whole.min(MAX_UNITS), period)
 }
 
-/// What a limit gives in all, and in how long all of it comes back. `None` for places, and for what gives nothing.
+/// The limit's capacity, and the time in which it refills. `None` for concurrency limits, and for limits that admit
+/// nothing.
 fn whole_quota(limit: &Limit) -> Option<(u64, Nanos)> {
     let period = limit.refill_period()?.span_or(CALENDAR_PERIOD);
     let whole = limit.capacity();
     (whole > 0).then_some((whole, period))
 }
 
-/// A bucket of so many units that all come back in `period`: one unit in each interval, which is exact, so no rate is
-/// refused; rounded so that it never gives more.
+/// A bucket of `units` that refills in `period`, with one unit for each interval. The interval is rounded up, so that
+/// it never admits more.
 fn bucket(units: u64, period: Nanos) -> Option<TokenBucket> {
     let longest = MAX_CAPACITY.as_nanos();
     let interval = period.as_nanos().div_ceil(units.max(1)).clamp(1, longest);
@@ -77,7 +79,7 @@ fn bucket(units: u64, period: Nanos) -> Option<TokenBucket> {
     bucket.build().ok()
 }
 
-/// Half of it, divided among the nodes: at least one unit, unless there is nothing to divide.
+/// Half of the whole, divided by the number of nodes: at least one unit, unless the whole is zero.
 fn share(whole: u64, nodes: NonZeroU32) -> Option<u64> {
     match whole.min(MAX_UNITS) {
         0 => None,
@@ -85,7 +87,8 @@ fn share(whole: u64, nodes: NonZeroU32) -> Option<u64> {
     }
 }
 
-/// How long one unit takes where the share is less than one: as long as half of the whole takes to give every node one.
+/// How long one unit takes if the share is less than one: the time in which half of the limit yields one unit for every
+/// node.
 fn slowed_period(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
     let units = u128::from(whole.clamp(1, MAX_UNITS));
     let nanos = u128::from(period.as_nanos()) * 2 * u128::from(nodes.get());
@@ -112,10 +115,10 @@ mod tests {
         let mut state = State::default();
         let mut spend = |now| {
             let mut count = 0;
-            while let Ok(answer) = limit.decide(&state, now, Op::Spend(1))
-                && answer.outcome.is_admitted()
+            while let Ok(transition) = limit.decide(&state, now, Op::Spend(1))
+                && transition.outcome.is_admitted()
             {
-                state.apply(answer.next.unwrap());
+                state.apply(transition.next.unwrap());
                 count += 1;
             }
             count
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn all_nodes_together_never_give_more_than_half_of_the_rate() {
+    fn all_nodes_together_admit_at_most_half_of_the_rate() {
         for (units, count) in [(1_000, 3), (10, 4), (3, 7), (1, 50), (7, 1)] {
             let whole = bucket(units, Nanos::MINUTE, units);
             let fallback = fallback_quota(&whole, nodes(count)).unwrap();
@@ -156,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_less_than_one_unit_is_one_unit_more_seldom() {
-        // One an hour, on ten nodes: each would have a twentieth.
+    fn a_share_below_one_unit_is_one_unit_with_a_longer_period() {
+        // One per hour on ten nodes: the share of each is a twentieth.
         let whole = bucket(1, Nanos::HOUR, 1);
         let Quota::TokenBucket(bucket) = *fallback_quota(&whole, nodes(10)).unwrap().quota() else {
             panic!("a bucket stays a bucket");
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_become_buckets_and_keep_what_they_count() {
+    fn windows_become_buckets_and_keep_their_unit() {
         let window = tollgate_core::FixedWindow::builder(600, Window::Epoch(Nanos::HOUR));
         let window = Limit::new(window.build().unwrap()).with_unit(QuotaUnit::Bytes);
         let fallback = fallback_quota(&window, nodes(3)).unwrap();
@@ -176,16 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn places_are_divided_too() {
-        let places = Limit::new(Concurrency::new(20, Nanos::MINUTE).unwrap());
-        let Quota::Concurrency(share) = *fallback_quota(&places, nodes(2)).unwrap().quota() else {
-            panic!("places stay places");
+    fn permits_are_divided_too() {
+        let permits = Limit::new(Concurrency::new(20, Nanos::MINUTE).unwrap());
+        let Quota::Concurrency(share) = *fallback_quota(&permits, nodes(2)).unwrap().quota() else {
+            panic!("a concurrency limit stays one");
         };
         assert_eq!((share.limit(), share.lease_duration()), (5, Nanos::MINUTE));
     }
 
     #[test]
-    fn nothing_stands_in_for_a_limit_that_admits_nothing() {
+    fn a_limit_that_admits_nothing_has_no_fallback() {
         let shut = Limit::new(TokenBucket::builder(Rate::per_second(0)).build().unwrap());
         assert_eq!(fallback_quota(&shut, nodes(1)), None);
     }

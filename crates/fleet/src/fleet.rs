@@ -1,6 +1,6 @@
 //! What the nodes of a fleet share, and what this node does without the store.
 //!
-//! Must not know: how batches are decided, which store it is, when it is tended.
+//! Must not know: how batches are decided, which store it is, when maintenance runs.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -22,49 +22,50 @@ use crate::leases::{LeaseOptions, LocalLeases};
 use crate::local_tier::LocalQuotas;
 use crate::reconcile::Reconciler;
 use crate::replay::Replay;
+use crate::sharing_policy::ExactSharing;
 use crate::singleflight::Singleflight;
-use crate::tiered_decider::{ExactSharing, TieredDecider};
+use crate::tiered_decider::TieredDecider;
 
-/// How many denials are remembered, about.
+/// The capacity of the denial cache.
 const DENIAL_CACHE_KEYS: usize = 65_536;
-/// How many keys of `async` limits are counted here.
+/// The most keys of `async` limits on this node.
 const ASYNC_KEYS: usize = 65_536;
-/// How many keys' local spending is remembered for the store.
+/// The most keys with charges to replay.
 const REPLAY_KEYS: usize = 65_536;
 
-/// What an engine shares with others, and what it does without them. One for each process; see
+/// What an engine shares with other nodes, and its fallbacks. One for each process; see
 /// [`FleetEngine`](crate::FleetEngine).
 pub struct Fleet {
     pub(crate) remote: Arc<dyn RemoteStore>,
     breakers: Box<[Breaker]>,
     pub(crate) denials: DenialCache,
     pub(crate) singleflight: Singleflight,
-    /// Who lends slices of leased limits, and those that this node has. Without a lender such limits are exact.
+    /// Grants leases of limits with `consistency: leased`. Without a broker such limits are exact.
     pub(crate) lease_broker: Option<Arc<dyn Lender>>,
     pub(crate) leases: LocalLeases,
     pub(crate) reconciler: Reconciler,
     pub(crate) local_quotas: LocalQuotas,
     pub(crate) replay: Replay,
-    /// What decisions had taken whose callers left.
+    /// Tickets of abandoned decisions.
     pub(crate) abandoned: AbandonedTickets,
-    /// The latest version of a policy and its overrides that decided.
+    /// The latest version of the policy and its overrides.
     version: AtomicU64,
-    /// How many nodes there are; zero while nobody knows.
+    /// The number of nodes; zero while it is unknown.
     nodes: AtomicU32,
     pub(crate) counters: FleetCounters,
 }
 
-/// What became of the parts of a store that were away.
+/// The result of probing unavailable partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ProbeOutcome {
-    /// Parts that are away.
+    /// Partitions that are still unavailable.
     pub unavailable: usize,
-    /// Parts that have come back.
+    /// Partitions that have recovered.
     pub recovered: usize,
 }
 
 impl Fleet {
-    /// A node of a fleet that shares this store. One that cannot be reached now is taken to be away.
+    /// A node of a fleet that shares this store. If the store is not connected, it starts as unavailable.
     #[must_use]
     pub fn new(remote: Arc<dyn RemoteStore>, now: Timestamp) -> Self {
         let breakers: Box<[Breaker]> = (0..remote.partition_count().max(1))
@@ -95,36 +96,36 @@ impl Fleet {
         }
     }
 
-    /// The same node, which borrows slices of leased limits there.
+    /// The same node with a lease broker.
     #[must_use]
-    pub fn with_lease_broker(mut self, lender: Arc<dyn Lender>) -> Self {
-        self.lease_broker = Some(lender);
+    pub fn with_lease_broker(mut self, broker: Arc<dyn Lender>) -> Self {
+        self.lease_broker = Some(broker);
         self
     }
 
-    /// What it has borrowed.
+    /// The leases of this node.
     #[must_use]
     pub const fn leases(&self) -> &LocalLeases {
         &self.leases
     }
 
-    /// Waits until a slice has to be borrowed soon: then [`tend_slices`](Self::tend_slices) is to be called, and every 50 ms
-    /// besides.
+    /// Waits until a lease is needed soon. Then call [`maintain_leases`](Self::maintain_leases); also call it every 50
+    /// ms.
     pub async fn wait_for_lease_demand(&self) {
         self.leases.wait_for_demand().await;
     }
 
-    /// Borrows ahead, tells what was spent of slices and gives back those that nobody uses.
+    /// Requests leases ahead of demand, reports what was spent, and returns unused leases.
     pub async fn maintain_leases(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        if let Some(lender) = &self.lease_broker
+        if let Some(broker) = &self.lease_broker
             && self.is_any_partition_available()
         {
-            self.leases.maintain(&**lender, now).await;
+            self.leases.maintain(&**broker, now).await;
         }
     }
 
-    /// Tells the store what was counted here of `async` limits, as far as it is due, and learns where the fleet stands. To be
-    /// called at least ten times in the shortest interval that a limit has.
+    /// Reports the counts of `async` limits that are due, and reads the fleet's totals. Call it at least ten times in
+    /// the shortest interval of any limit.
     pub async fn reconcile(&self, now: impl Fn() -> Timestamp + Send + Sync) {
         if self.is_any_partition_available() {
             let round = self.reconciler.reconcile(&*self.remote, now).await;
@@ -132,57 +133,57 @@ impl Fleet {
         }
     }
 
-    /// What is counted here of `async` limits.
+    /// The counts of `async` limits on this node.
     #[must_use]
     pub const fn reconciler(&self) -> &Reconciler {
         &self.reconciler
     }
 
-    /// Tells what was counted and gives all slices back, at the end of the process: nothing is borrowed after it.
+    /// Reports all counts and returns all leases, at the end of the process. Nothing is leased afterwards.
     pub async fn leave(&self, now: impl Fn() -> Timestamp + Send + Sync) {
         let round = self.reconciler.report_all(&*self.remote, &now).await;
         self.counters.count_round(&round);
-        if let Some(lender) = &self.lease_broker {
-            self.leases.return_all(&**lender, now).await;
+        if let Some(broker) = &self.lease_broker {
+            self.leases.return_all(&**broker, now).await;
         }
     }
 
-    /// Keeps a ticket whose request nobody waits for any more, to be cancelled in the background.
+    /// Queues a ticket whose caller is gone, to cancel it in the background.
     pub fn abandon(&self, ticket: Ticket) {
         self.abandoned.push(ticket);
     }
 
-    /// The store that is shared.
+    /// The shared store.
     pub fn remote(&self) -> &Arc<dyn RemoteStore> {
         &self.remote
     }
 
-    /// Says how many nodes share it, as was last seen.
+    /// Sets the number of nodes.
     pub fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes, Ordering::Relaxed);
         self.leases.set_nodes(nodes);
         self.reconciler.set_nodes(nodes);
     }
 
-    /// How many nodes there are, as far as is known: one if nobody does.
+    /// The number of nodes; one if it is unknown.
     #[must_use]
     pub fn nodes(&self) -> NonZeroU32 {
         NonZeroU32::new(self.nodes.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// The breakers, one for each part of the store.
+    /// The breakers, one for each partition of the store.
     #[must_use]
     pub fn breakers(&self) -> &[Breaker] {
         &self.breakers
     }
 
-    /// Whether some part of the store is away, so that some decisions do without it.
+    /// Whether some partition is unavailable, so that some decisions use the fallback.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.breakers.iter().any(|breaker| !breaker.is_closed())
     }
 
-    /// What has happened so far.
+    /// The totals of this node.
     #[must_use]
     pub fn totals(&self) -> FleetTotals {
         FleetTotals {
@@ -192,38 +193,38 @@ impl Fleet {
         }
     }
 
-    /// Looks whether parts that are away are back. One that is has first to hear what was admitted without it. To be called
-    /// again and again for as long as the process lives; what it costs is one call for each part that is away.
+    /// Probes unavailable partitions. One that has recovered first gets the charges that were admitted without it. Call
+    /// it periodically; it costs one call for each unavailable partition.
     pub async fn probe_unavailable(
         &self,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> ProbeOutcome {
-        let mut tended = ProbeOutcome::default();
-        for (part, breaker) in self.breakers.iter().enumerate() {
+        let mut outcome = ProbeOutcome::default();
+        for (partition, breaker) in self.breakers.iter().enumerate() {
             if breaker.is_closed() {
                 continue;
             }
-            if self.remote.probe(part).await.is_ok()
-                && self.replay_partition(part).await.is_ok()
+            if self.remote.probe(partition).await.is_ok()
+                && self.replay_partition(partition).await.is_ok()
                 && breaker.record_probe(now())
             {
-                tended.recovered = tended.recovered.saturating_add(1);
+                outcome.recovered = outcome.recovered.saturating_add(1);
             } else {
-                tended.unavailable = tended.unavailable.saturating_add(1);
+                outcome.unavailable = outcome.unavailable.saturating_add(1);
             }
         }
-        // What was admitted between being told and being asked again, and what could not be told before.
-        for (part, breaker) in self.breakers.iter().enumerate() {
+        // What was admitted between the replay and the closing of the breaker, and what failed before.
+        for (partition, breaker) in self.breakers.iter().enumerate() {
             if breaker.is_closed() {
-                // What is not told now is told next time.
-                let _told = self.replay_partition(part).await;
+                // If it fails, the next round tries again.
+                let _replayed = self.replay_partition(partition).await;
             }
         }
-        tended
+        outcome
     }
 
-    /// Takes note of which version of a policy and its overrides decides. With another one denials may no longer be true
-    /// that were cached before; those of the denial cache are kept under their version.
+    /// Records the version that decides. A new version invalidates the refusals of leases. The denial cache keeps
+    /// denials under their version.
     pub(crate) fn observe_version(&self, version: u64) {
         if version > self.version.load(Ordering::Relaxed)
             && version > self.version.fetch_max(version, Ordering::AcqRel)
@@ -232,51 +233,60 @@ impl Fleet {
         }
     }
 
-    /// Whether some part of the store is there.
+    /// Whether some partition is available.
     fn is_any_partition_available(&self) -> bool {
         self.breakers.iter().any(Breaker::is_closed)
     }
 
-    pub(crate) fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
+    pub(crate) fn partition_of(
+        &self,
+        key: &StoreKey<'_>,
+        slot_key: Option<&StoreKey<'_>>,
+    ) -> usize {
         match self.breakers.len() {
             1 => 0,
-            parts => self
+            partitions => self
                 .remote
-                .partition_of(key, place)
-                .min(parts.saturating_sub(1)),
+                .partition_of(key, slot_key)
+                .min(partitions.saturating_sub(1)),
         }
     }
 
-    /// Decides on one check, exactly, whatever it is about; while the store is away by what stands in for its limit on
-    /// `local`. For limits that no policy knows.
+    /// Decides one check exactly; while the store is unavailable, by the fallback quota on `local`. For limits outside
+    /// the policy.
     ///
     /// # Errors
-    /// The check makes no sense.
+    /// The check is invalid.
     pub async fn decide_one<S: StateStore>(
         &self,
         local: &S,
         check: QuotaCheck<'_>,
     ) -> Result<StoreReply, StoreError> {
         let decider = TieredDecider::new(self, local);
-        let mut answers = [StoreReply::EMPTY];
+        let mut replies = [StoreReply::EMPTY];
         let checks = [check];
-        let decided = decider.decide::<1>(&checks, &ExactSharing, &mut answers);
+        let decided = decider.decide::<1>(&checks, &ExactSharing, &mut replies);
         let _one_limit_needs_no_outcome = decided.await?;
-        let [answer] = answers;
-        Ok(answer)
+        let [reply] = replies;
+        Ok(reply)
     }
 
-    /// Takes note of how a call of some parts ended.
-    pub(crate) fn record_call(&self, parts: &[usize], now: Timestamp, error: Option<&StoreError>) {
+    /// Records the result of a call to these partitions.
+    pub(crate) fn record_call(
+        &self,
+        partitions: &[usize],
+        now: Timestamp,
+        error: Option<&StoreError>,
+    ) {
         let kind = error.map(StoreError::kind);
         self.counters.count_call(kind);
-        for part in parts {
-            let Some(breaker) = self.breakers.get(*part) else {
+        for partition in partitions {
+            let Some(breaker) = self.breakers.get(*partition) else {
                 continue;
             };
             match kind {
                 None => breaker.record_success(now),
-                // Our own doing: the store is not slower for it, and not faster if it is left alone.
+                // Caused by this node: it tells nothing about the store.
                 Some(StoreErrorKind::BadRequest | StoreErrorKind::Busy) => {}
                 Some(_) => {
                     breaker.record_failure(now);

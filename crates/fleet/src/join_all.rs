@@ -1,4 +1,4 @@
-//! Several calls at once, without a runtime to start them on.
+//! Runs several futures concurrently, without spawning tasks.
 //!
 //! Must not know: what is called.
 
@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Waits for all of them, and answers what came of each, in the order in which they ended.
+/// Waits for all futures, and returns their outputs in the order of completion.
 pub(crate) async fn join_all<F: Future>(mut running: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
     let mut done = Vec::with_capacity(running.len());
     poll_fn(|context| {
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_waited_for_and_none_waits_for_another() {
+    fn all_futures_are_polled_concurrently() {
         let is_open = AtomicBool::new(false);
         let one = |wait: bool, number: u32| {
             let is_open = &is_open;

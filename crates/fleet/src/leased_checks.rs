@@ -1,8 +1,8 @@
-//! Checks of leased limits: spent from slices of this node, for which the store is asked only now and then.
+//! Checks of leased limits: decided from this node's leases. The store is only asked for new leases.
 //!
-//! Slices last while the store is away. When they are used up, the fallback quota decides as for any other limit; that is not
-//! replayed to the store, which keeps leased limits by books of their own. Must not know: how slices are accounted for, what
-//! else is in a batch.
+//! Leases stay valid while the store is unavailable. When they are used up, the fallback quota decides. Its charges are
+//! not replayed, because the store accounts for leased limits separately. Must not know: how leases are accounted for,
+//! what else is in a batch.
 
 use tollgate_core::{Outcome, Receipt};
 use tollgate_engine::{Sharing, StateStore};
@@ -15,15 +15,15 @@ use crate::leases::{LocalLeases, SpendOutcome};
 use crate::local_tier::{ChargedOn, LocalCharge};
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
-/// What slices say about a check.
+/// What the local leases decide about a check.
 enum LeaseReply {
     Reply(StoreReply),
-    /// There is nothing here: another slice has to be borrowed.
+    /// They are used up: another lease is needed.
     Borrow,
 }
 
 impl<S: StateStore> TieredDecider<'_, S> {
-    /// Whether slices decide on a check.
+    /// Whether leases decide a check.
     pub(crate) fn is_leased(&self, check: &QuotaCheck<'_>, sharing: &Sharing<'_>) -> bool {
         let is_spending = matches!(
             check.op,
@@ -35,64 +35,64 @@ impl<S: StateStore> TieredDecider<'_, S> {
             && LocalLeases::is_leasable(&check.limit.limit)
     }
 
-    /// Decides on the leased checks one after another, and answers whether all of them are admitted.
+    /// Decides the leased checks one by one, and returns whether all of them admit.
     pub(crate) async fn decide_leased<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
-        let Some(lender) = &self.fleet.lease_broker else {
+        let Some(broker) = &self.fleet.lease_broker else {
             return Ok(true);
         };
         for position in 0..batch.checks.len() {
-            let Some((check, part)) = leased_at(batch, position) else {
+            let Some((check, partition)) = leased_at(batch, position) else {
                 continue;
             };
-            let answer = match self.spend_lease(check) {
-                LeaseReply::Reply(answer) => Some(answer),
+            let reply = match self.spend_lease(check) {
+                LeaseReply::Reply(reply) => Some(reply),
                 LeaseReply::Borrow => {
                     let sharing = batch.sharing.get(position);
                     let slot_key = sharing.and_then(|sharing| sharing.slot_key);
-                    self.borrow(&**lender, part, check, slot_key).await
+                    self.borrow(&**broker, partition, check, slot_key).await
                 }
             };
-            if !self.apply_reply(batch, position, part, answer)? {
+            if !self.apply_reply(batch, position, partition, reply)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// The same from the slices that are here, while nothing can be borrowed.
+    /// The same from the leases at hand, while no lease can be requested.
     pub(crate) fn decide_from_local_leases<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
         for position in 0..batch.checks.len() {
-            let Some((check, part)) = leased_at(batch, position) else {
+            let Some((check, partition)) = leased_at(batch, position) else {
                 continue;
             };
-            let answer = match self.spend_lease(check) {
-                LeaseReply::Reply(answer) => Some(answer),
+            let reply = match self.spend_lease(check) {
+                LeaseReply::Reply(reply) => Some(reply),
                 LeaseReply::Borrow => None,
             };
-            if !self.apply_reply(batch, position, part, answer)? {
+            if !self.apply_reply(batch, position, partition, reply)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Notes what a slice answered; without an answer the fallback quota decides. Whether the check is admitted.
+    /// Applies a lease's reply; without one the fallback quota decides. Returns whether the check is admitted.
     fn apply_reply<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
         position: usize,
-        part: usize,
-        answer: Option<StoreReply>,
+        partition: usize,
+        reply: Option<StoreReply>,
     ) -> Result<bool, StoreError> {
-        let Some(answer) = answer else {
+        let Some(reply) = reply else {
             let only = |(other, _): (usize, _)| match other == position {
-                true => DecisionSource::Fallback { part },
+                true => DecisionSource::Fallback { partition },
                 false => DecisionSource::Decided,
             };
             let sources = batch.sources.iter().enumerate().map(only).collect();
@@ -101,10 +101,10 @@ impl<S: StateStore> TieredDecider<'_, S> {
             batch.sources = before;
             return admits;
         };
-        if let Some(place) = batch.answers.get_mut(position) {
-            *place = answer;
+        if let Some(slot) = batch.replies.get_mut(position) {
+            *slot = reply;
         }
-        if !answer.outcome.is_admitted() {
+        if !reply.outcome.is_admitted() {
             return Ok(false);
         }
         if let Some(check) = batch.checks.get(position) {
@@ -126,63 +126,63 @@ impl<S: StateStore> TieredDecider<'_, S> {
         }
         match leases.spend(&as_spend(check), now) {
             SpendOutcome::Borrow => LeaseReply::Borrow,
-            taken => self
-                .reply_for(taken, check)
+            outcome => self
+                .reply_for(outcome, check)
                 .map_or(LeaseReply::Borrow, LeaseReply::Reply),
         }
     }
 
-    /// Borrows a slice and spends from it. `None`: the lender is away.
+    /// Requests a lease and spends from it. `None`: the broker is unavailable.
     async fn borrow(
         &self,
-        lender: &dyn Lender,
-        part: usize,
+        broker: &dyn Lender,
+        partition: usize,
         check: &QuotaCheck<'_>,
         slot_key: Option<StoreKey<'_>>,
     ) -> Option<StoreReply> {
-        let breaker = self.fleet.breakers().get(part);
+        let breaker = self.fleet.breakers().get(partition);
         breaker.filter(|breaker| Breaker::is_closed(breaker))?;
         let now = || self.local.now();
         let leases = &self.fleet.leases;
-        let check_spending = as_spend(check);
-        let borrowed = leases.borrow(lender, slot_key, &check_spending, now);
+        let spend_check = as_spend(check);
+        let borrowed = leases.borrow(broker, slot_key, &spend_check, now);
         let borrowed = borrowed.await;
         self.fleet
-            .record_call(&[part], now(), borrowed.as_ref().err());
+            .record_call(&[partition], now(), borrowed.as_ref().err());
         self.reply_for(borrowed.ok()?, check)
     }
 
-    fn reply_for(&self, taken: SpendOutcome, check: &QuotaCheck<'_>) -> Option<StoreReply> {
-        match (taken, check.op) {
-            (SpendOutcome::Admitted(answer), _) => Some(answer),
-            (SpendOutcome::Denied(answer), Op::ChargeAlways(cost)) => {
-                // It is charged whether or not it is there: to the next slice.
+    fn reply_for(&self, outcome: SpendOutcome, check: &QuotaCheck<'_>) -> Option<StoreReply> {
+        match (outcome, check.op) {
+            (SpendOutcome::Admitted(reply), _) => Some(reply),
+            (SpendOutcome::Denied(reply), Op::ChargeAlways(cost)) => {
+                // It is charged even if nothing is left: to the next lease.
                 let now = self.local.now();
                 let leases = &self.fleet.leases;
                 leases.settle(check, &Receipt::default(), cost, now);
                 Some(StoreReply {
                     outcome: Outcome::Allow,
-                    ..answer
+                    ..reply
                 })
             }
-            (SpendOutcome::Denied(answer), _) => Some(answer),
+            (SpendOutcome::Denied(reply), _) => Some(reply),
             (SpendOutcome::Borrow | SpendOutcome::AskStore, _) => None,
         }
     }
 }
 
-/// The check at this position and its part of the store, if slices decide on it.
+/// The check at this position and its partition, if leases decide it.
 fn leased_at<'b, const N: usize>(
     batch: &TieredBatch<'b, N>,
     position: usize,
 ) -> Option<(&'b QuotaCheck<'b>, usize)> {
     match batch.sources.get(position)? {
-        DecisionSource::Lease { part } => Some((batch.checks.get(position)?, *part)),
+        DecisionSource::Lease { partition } => Some((batch.checks.get(position)?, *partition)),
         _ => None,
     }
 }
 
-/// What is spent from a slice: also what is charged in any case.
+/// The check as a spend: `ChargeAlways` also spends from a lease.
 const fn as_spend<'c>(check: &QuotaCheck<'c>) -> QuotaCheck<'c> {
     let op = match check.op {
         Op::ChargeAlways(cost) => Op::Spend(cost),
@@ -191,7 +191,7 @@ const fn as_spend<'c>(check: &QuotaCheck<'c>) -> QuotaCheck<'c> {
     QuotaCheck { op, ..*check }
 }
 
-/// What was to be corrected was corrected.
+/// The reply to a settlement.
 pub(crate) const SETTLED: StoreReply = StoreReply {
     outcome: Outcome::Allow,
     ..StoreReply::EMPTY

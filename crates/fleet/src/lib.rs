@@ -1,13 +1,13 @@
-//! One quota for many nodes, and a limiter that outlives the store they share.
+//! One quota for many nodes, and a limiter that survives the failure of their shared store.
 //!
-//! Every decision has two tiers: the states that all nodes share, and this node's own. While the store answers, it decides,
-//! and what it admits is noted here too. A part of the store that does not answer is not asked for a while ([`Breaker`]), and
-//! nothing else changes: the same procedure decides by fallback quotas on this node (`fallback_quota.rs`), or as each limit's
-//! `on_store_failure` says. What was admitted meanwhile is replayed to the store when it is back (`replay.rs`).
+//! A decision has two tiers: the shared store, and this node's local store. While the store answers, it decides, and
+//! the local tier records what it admits. A partition that does not answer is not asked for a while ([`Breaker`]). Then
+//! the same procedure decides by fallback quotas on this node (`fallback_quota.rs`), or by each limit's
+//! `on_store_failure`. When the partition recovers, the charges meanwhile are replayed to it (`replay.rs`).
 //!
-//! [`FleetEngine`] is the asynchronous driver of the engine's decisions, [`Fleet`] what it needs: the store, breakers, cached
-//! denials, leases, counts. Nothing here repeats a call that may have been carried out, and no request is ever used to find
-//! out whether the store is back: [`Fleet::tend`] does that. Must not know: which store it is, transports, when it is tended.
+//! [`FleetEngine`] is the asynchronous driver of the engine's decisions. [`Fleet`] holds the store, breakers, cached
+//! denials, leases and counts. A call that may have been carried out is never repeated. Requests are never used as
+//! probes: [`Fleet::probe_unavailable`] does that. Must not know: which store it is, transports, when maintenance runs.
 
 mod abandoned_tickets;
 mod async_checks;
@@ -26,6 +26,7 @@ mod local_tier;
 pub mod reconcile;
 mod replay;
 mod sharded_table;
+mod sharing_policy;
 mod singleflight;
 #[cfg(test)]
 mod testing;
@@ -37,4 +38,5 @@ pub use self::breaker::{Breaker, BreakerState};
 pub use self::counters::FleetTotals;
 pub use self::engine::FleetEngine;
 pub use self::fleet::{Fleet, ProbeOutcome};
-pub use self::tiered_decider::{ExactSharing, SharingPolicy, TieredDecider};
+pub use self::sharing_policy::{ExactSharing, SharingPolicy};
+pub use self::tiered_decider::TieredDecider;

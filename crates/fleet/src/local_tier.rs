@@ -1,8 +1,9 @@
-//! This node's own tier: the fallback quotas of shared limits, and the store's admissions noted on the same states.
+//! The local tier: fallback quotas of shared limits, on states that also record what the store admits.
 //!
-//! Both are buckets on one state: the ceiling takes the limit's whole quota and never denies, so that what the store
-//! admitted counts when it goes away; the fallback gives this node's share. Quotas are compiled once and kept, for they are
-//! looked up in every decision. Must not know: the store that is shared, when it is away.
+//! Both are buckets on one state. The ceiling bucket has the limit's whole capacity and never denies; it is charged
+//! with what the store admits, so that this counts once the store is unavailable. The fallback bucket admits this
+//! node's share. Quotas are computed once and cached, because every decision needs them. Must not know: the shared
+//! store, when it is unavailable.
 
 use std::num::NonZeroU32;
 
@@ -16,25 +17,26 @@ use crate::fallback_quota::{ceiling_quota, counter_fallback_quota, fallback_quot
 use crate::fleet::Fleet;
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
-/// Limits whose quotas are kept. Two that fall on one place are compiled again and again, which is slower and not wrong.
+/// The number of limits whose quotas are cached. Two limits with the same slot are computed again each time: slower,
+/// but correct.
 const CACHED_LIMITS: usize = 256;
 
-/// The quotas of this node's tier.
+/// The quotas of the local tier.
 #[derive(Debug)]
 pub(crate) struct LocalQuotas {
     cache: Box<[ArcSwapOption<LocalQuota>]>,
 }
 
-/// What one limit is on this node.
+/// The quotas of one limit on this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalQuota {
     limit: Limit,
     nodes: NonZeroU32,
-    /// What decides while the store is away. `None`: nothing is admitted.
+    /// Decides while the store is unavailable. `None`: nothing is admitted.
     pub(crate) fallback: Option<Limit>,
-    /// The same for one of Envoy's counters. `None`: it is none.
+    /// The same for an Envoy counter. `None`: the limit is not one.
     pub(crate) counter: Option<Limit>,
-    /// What takes note of what the store admitted. `None` where that is not counted in units.
+    /// Charged with what the store admits. `None` if the limit is not counted in units.
     pub(crate) ceiling: Option<Limit>,
 }
 
@@ -47,7 +49,7 @@ impl Default for LocalQuotas {
 }
 
 impl LocalQuotas {
-    /// Something of what this limit is on one of so many nodes.
+    /// Reads the quotas of a limit with this many nodes.
     pub(crate) fn with<T>(
         &self,
         id: LimitId,
@@ -55,11 +57,11 @@ impl LocalQuotas {
         nodes: NonZeroU32,
         read: impl FnOnce(&LocalQuota) -> T,
     ) -> T {
-        let place = usize::from(id.0.get()).checked_rem(self.cache.len());
-        let place = place.and_then(|place| self.cache.get(place));
-        // Looked at where it lies: it is large, and this is done in every decision.
-        let kept = place.map(ArcSwapAny::load);
-        if let Some(Some(quota)) = kept.as_deref()
+        let slot = usize::from(id.0.get()).checked_rem(self.cache.len());
+        let slot = slot.and_then(|slot| self.cache.get(slot));
+        // Read in place: it is large, and every decision reads it.
+        let cached = slot.map(ArcSwapAny::load);
+        if let Some(Some(quota)) = cached.as_deref()
             && quota.nodes == nodes
             && quota.limit == *limit
         {
@@ -72,15 +74,15 @@ impl LocalQuotas {
             counter: counter_fallback_quota(limit, nodes),
             ceiling: ceiling_quota(limit),
         });
-        let something = read(&quota);
-        if let Some(place) = place {
-            place.store(Some(quota));
+        let value = read(&quota);
+        if let Some(slot) = slot {
+            slot.store(Some(quota));
         }
-        something
+        value
     }
 }
 
-/// A check that was carried out on this node, and what is needed to take it back.
+/// A charge on this node, with what is needed to undo it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCharge {
     pub(crate) position: usize,
@@ -88,79 +90,79 @@ pub(crate) struct LocalCharge {
     pub(crate) on: ChargedOn,
 }
 
-/// What it was carried out on.
+/// Where a charge was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChargedOn {
-    /// A state that is this node's own.
+    /// A local state.
     LocalState,
     /// The fallback's state of a shared limit.
     Fallback {
-        /// The part of the store that it is replayed to, unless that may have charged it already.
+        /// The partition to replay the charge to, unless it may have been charged there already.
         replay_to: Option<usize>,
     },
-    /// A slice.
+    /// A lease.
     Lease,
-    /// A count that is reconciled.
+    /// An `async` count.
     AsyncCount,
 }
 
 impl<S: StateStore> TieredDecider<'_, S> {
-    /// Takes back what was carried out on this node, because another limit refused.
+    /// Undoes the charges on this node, because another limit denied.
     pub(crate) fn undo_charges<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) {
-        for here in &batch.charged {
-            let (Some(check), Some(answer)) = (
-                batch.checks.get(here.position),
-                batch.answers.get_mut(here.position),
+        for charge in &batch.charged {
+            let (Some(check), Some(reply)) = (
+                batch.checks.get(charge.position),
+                batch.replies.get_mut(charge.position),
             ) else {
                 continue;
             };
             let op = match check.op {
                 Op::Acquire { id, weight } if weight > 0 => Op::Release(id),
-                _ if answer.receipt.cost > 0 => Op::Settle {
-                    receipt: answer.receipt,
+                _ if reply.receipt.cost > 0 => Op::Settle {
+                    receipt: reply.receipt,
                     actual: 0,
                 },
                 _ => continue,
             };
             let now = || self.local.now();
-            match here.on {
+            match charge.on {
                 ChargedOn::LocalState | ChargedOn::Fallback { .. } => {}
                 ChargedOn::Lease => {
-                    let back = self.fleet.leases.refund(check, &answer.receipt, now());
-                    answer.status.remaining = answer.status.remaining.saturating_add(back);
-                    answer.receipt.cost = 0;
+                    let back = self.fleet.leases.refund(check, &reply.receipt, now());
+                    reply.status.remaining = reply.status.remaining.saturating_add(back);
+                    reply.receipt.cost = 0;
                     continue;
                 }
                 ChargedOn::AsyncCount => {
-                    self.fleet.reconciler.refund(check, &answer.receipt, now());
-                    answer.receipt.cost = 0;
+                    self.fleet.reconciler.refund(check, &reply.receipt, now());
+                    reply.receipt.cost = 0;
                     continue;
                 }
             }
             let back = QuotaCheck {
-                limit: &here.limit,
+                limit: &charge.limit,
                 op,
                 ..*check
             };
             let mut after = [StoreReply::EMPTY];
             if self.local.decide(&[back], &mut after).is_ok() {
                 let [after] = after;
-                answer.status = after.status;
-                answer.receipt.cost = 0;
+                reply.status = after.status;
+                reply.receipt.cost = 0;
             }
         }
     }
 }
 
 impl Fleet {
-    /// Notes on this node's tier what the store has admitted.
+    /// Records on the local tier what the store has admitted.
     pub(crate) fn record_admitted<S: StateStore>(
         &self,
         local: &S,
         check: &QuotaCheck<'_>,
-        answer: &StoreReply,
+        reply: &StoreReply,
     ) {
-        let (cost, true) = (answer.receipt.cost, answer.note == ReplyNote::Plain) else {
+        let (cost, true) = (reply.receipt.cost, reply.note == ReplyNote::Plain) else {
             return;
         };
         let spends = matches!(
@@ -175,13 +177,13 @@ impl Fleet {
         let Some(limit) = self.local_quotas.with(id, whole, self.nodes(), ceiling) else {
             return;
         };
-        let ruled = IdentifiedLimit { id, limit };
-        let noted = QuotaCheck {
-            limit: &ruled,
+        let ceiling_limit = IdentifiedLimit { id, limit };
+        let ceiling_check = QuotaCheck {
+            limit: &ceiling_limit,
             op: Op::ChargeAlways(cost),
             ..*check
         };
-        // A key that there is no room for starts with its whole share when the store goes away.
-        let _noted = local.decide(&[noted], &mut [StoreReply::EMPTY]);
+        // A key that does not fit starts with its whole share when the store becomes unavailable.
+        let _charged = local.decide(&[ceiling_check], &mut [StoreReply::EMPTY]);
     }
 }

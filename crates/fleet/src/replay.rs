@@ -1,7 +1,7 @@
-//! What was admitted without the store, to be told when it is back: sums, one for each key of each limit.
+//! Charges that were admitted without the store, to be replayed when it recovers: one sum for each key of each limit.
 //!
-//! Bounded; what there is no room for is counted as lost. What may have been charged by a call whose answer was lost is not
-//! noted: it would be charged twice. Must not know: who was asked instead.
+//! The table is bounded; what does not fit is counted as dropped. Charges of a call whose reply was lost are not
+//! recorded, because they might be charged twice. Must not know: what decided instead.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -10,24 +10,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::fleet::Fleet;
 
-/// The most that is told in one round, so that a store that is just back is not overrun.
+/// The most keys that one round replays, so that a store that has just recovered is not overloaded.
 const MAX_PER_ROUND: usize = 4_096;
-/// Keys are divided among so many locks: every decision that is made without the store takes one of them.
+/// The number of shards, each with its own lock. Every decision without the store takes one of them.
 const SHARDS: usize = 64;
 
-/// Whose spending it is. Found by what is borrowed, so that nothing is allocated for a key that is known.
+/// A key of a limit. Lookups borrow it, so that a known key needs no allocation.
 #[derive(Debug)]
 struct ReplayKey {
     limit: LimitId,
     key: Box<[u8]>,
 }
 
-/// The same, borrowed or not.
+/// The same, borrowed or owned.
 trait AsReplayKey {
     fn parts(&self) -> (LimitId, &[u8]);
 }
@@ -80,20 +80,20 @@ impl<'a> Borrow<dyn AsReplayKey + 'a> for ReplayKey {
     }
 }
 
-/// What was spent, by limit and key.
+/// Charges by limit and key.
 type Sums = HashMap<ReplayKey, UnreportedSpend, RandomState>;
 
-/// Sums of what was spent.
+/// Charges to replay.
 #[derive(Debug)]
 pub(crate) struct Replay {
     shards: Box<[Mutex<Sums>]>,
-    /// How many keys there are in all shards.
+    /// The number of keys in all shards.
     count: AtomicUsize,
     max_keys: usize,
     dropped: AtomicU64,
 }
 
-/// What was spent by one key of one limit.
+/// The charges of one key.
 #[derive(Clone, Debug)]
 struct UnreportedSpend {
     partition: usize,
@@ -103,49 +103,49 @@ struct UnreportedSpend {
 }
 
 impl Replay {
-    pub(crate) fn for_keys(most: usize) -> Self {
+    pub(crate) fn for_keys(max_keys: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             count: AtomicUsize::new(0),
-            max_keys: most,
+            max_keys,
             dropped: AtomicU64::new(0),
         }
     }
 
-    /// Notes that a key has spent something that its part of the store does not know of.
+    /// Records a charge that its partition of the store does not know of.
     pub(crate) fn record(
         &self,
-        part: usize,
+        partition: usize,
         check: &QuotaCheck<'_>,
-        place: Option<&StoreKey<'_>>,
+        slot_key: Option<&StoreKey<'_>>,
         cost: u64,
     ) {
         let (Some(key), true) = (check.key.single(), cost > 0) else {
             return;
         };
-        let who: &dyn AsReplayKey = &(check.limit.id, key);
+        let key_ref: &dyn AsReplayKey = &(check.limit.id, key);
         let Some(mut spent) = self.shards.get(shard_of(key)).map(lock) else {
             return;
         };
-        if let Some(known) = spent.get_mut(who) {
-            known.cost = known.cost.saturating_add(cost);
-            if known.limit != *check.limit {
-                known.limit = *check.limit;
+        if let Some(existing) = spent.get_mut(key_ref) {
+            existing.cost = existing.cost.saturating_add(cost);
+            if existing.limit != *check.limit {
+                existing.limit = *check.limit;
             }
         } else if self.count.load(Ordering::Relaxed) >= self.max_keys {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         } else {
-            let whose = ReplayKey {
+            let replay_key = ReplayKey {
                 limit: check.limit.id,
                 key: Box::from(key),
             };
-            let one = UnreportedSpend {
-                partition: part,
-                slot_key: place.and_then(StoreKey::single).map(Box::from),
+            let spend = UnreportedSpend {
+                partition,
+                slot_key: slot_key.and_then(StoreKey::single).map(Box::from),
                 limit: *check.limit,
                 cost,
             };
-            spent.insert(whose, one);
+            spent.insert(replay_key, spend);
             self.count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -154,29 +154,29 @@ impl Replay {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Takes some of what one part has to be told.
-    fn take_due(&self, part: usize) -> Vec<(Box<[u8]>, UnreportedSpend)> {
+    /// Takes some of the charges of one partition.
+    fn take_due(&self, partition: usize) -> Vec<(Box<[u8]>, UnreportedSpend)> {
         let mut all = Vec::new();
         if self.count.load(Ordering::Relaxed) == 0 {
             return all;
         }
         for shard in &self.shards {
             let mut spent = lock(shard);
-            let mut room = MAX_PER_ROUND.saturating_sub(all.len());
-            let is_due = |_: &ReplayKey, one: &mut UnreportedSpend| {
-                let is_due = one.partition == part && room > 0;
-                room = room.saturating_sub(usize::from(is_due));
+            let mut capacity = MAX_PER_ROUND.saturating_sub(all.len());
+            let is_due = |_: &ReplayKey, spend: &mut UnreportedSpend| {
+                let is_due = spend.partition == partition && capacity > 0;
+                capacity = capacity.saturating_sub(usize::from(is_due));
                 is_due
             };
             let due = spent.extract_if(is_due);
-            all.extend(due.map(|(whose, one)| (whose.key, one)));
+            all.extend(due.map(|(replay_key, spend)| (replay_key.key, spend)));
         }
         self.count.fetch_sub(all.len(), Ordering::Relaxed);
         all
     }
 }
 
-/// Which lock a key is under, by its end, where keys differ. Whoever chooses keys that all have the same gets one lock.
+/// The shard of a key, by its last bytes, where keys differ. Keys with the same end share a lock.
 fn shard_of(key: &[u8]) -> usize {
     let end = match key.last_chunk::<8>() {
         Some(end) => u64::from_le_bytes(*end),
@@ -186,36 +186,37 @@ fn shard_of(key: &[u8]) -> usize {
     usize::try_from(mixed).unwrap_or(0) % SHARDS
 }
 
-/// Entries are written whole, so a thread that died holding the lock left nothing half done.
+/// Entries are written whole, so a poisoned lock leaves them consistent.
 fn lock(shard: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Fleet {
-    /// Tells a part of the store what was admitted without it. On an error the rest is kept for the next time, except for
-    /// what the store may have heard.
-    pub(crate) async fn replay_partition(&self, part: usize) -> Result<(), StoreError> {
-        let mut due = self.replay.take_due(part).into_iter();
-        while let Some((key, one)) = due.next() {
-            let told = self.replay_one(&key, &one).await;
-            let Err(error) = told else {
+    /// Replays charges to a partition of the store. After an error the remaining ones are kept for the next time,
+    /// except for those that the store may have charged.
+    pub(crate) async fn replay_partition(&self, partition: usize) -> Result<(), StoreError> {
+        let mut due = self.replay.take_due(partition).into_iter();
+        while let Some((key, spend)) = due.next() {
+            let result = self.replay_one(&key, &spend).await;
+            let Err(error) = result else {
                 self.counters.count_replayed();
                 continue;
             };
-            let heard = error.may_have_charged() || error.is_callers_fault();
-            let unheard = (!heard).then_some((key, one));
-            for (key, one) in unheard.into_iter().chain(due) {
+            let may_be_charged = error.may_have_charged() || error.is_callers_fault();
+            let uncharged = (!may_be_charged).then_some((key, spend));
+            for (key, spend) in uncharged.into_iter().chain(due) {
                 if let Ok(key) = StoreKey::new(&key) {
                     let check = QuotaCheck {
                         key,
-                        limit: &one.limit,
-                        op: Op::ChargeAlways(one.cost),
+                        limit: &spend.limit,
+                        op: Op::ChargeAlways(spend.cost),
                     };
-                    let place = one
+                    let slot_key = spend
                         .slot_key
                         .as_deref()
-                        .and_then(|place| StoreKey::new(place).ok());
-                    self.replay.record(part, &check, place.as_ref(), one.cost);
+                        .and_then(|slot_key| StoreKey::new(slot_key).ok());
+                    self.replay
+                        .record(partition, &check, slot_key.as_ref(), spend.cost);
                 }
             }
             return Err(error);
@@ -223,20 +224,24 @@ impl Fleet {
         Ok(())
     }
 
-    async fn replay_one(&self, key: &[u8], one: &UnreportedSpend) -> Result<Verdict, StoreError> {
+    async fn replay_one(
+        &self,
+        key: &[u8],
+        spend: &UnreportedSpend,
+    ) -> Result<BatchOutcome, StoreError> {
         let Ok(key) = StoreKey::new(key) else {
-            return Ok(Verdict::default());
+            return Ok(BatchOutcome::default());
         };
         let checks = [QuotaCheck {
             key,
-            limit: &one.limit,
-            op: Op::ChargeAlways(one.cost),
+            limit: &spend.limit,
+            op: Op::ChargeAlways(spend.cost),
         }];
-        let places = [one
+        let slot_keys = [spend
             .slot_key
             .as_deref()
-            .and_then(|place| StoreKey::new(place).ok())];
-        let mut answers = [StoreReply::EMPTY];
-        self.remote.decide(&places, &checks, &mut answers).await
+            .and_then(|slot_key| StoreKey::new(slot_key).ok())];
+        let mut replies = [StoreReply::EMPTY];
+        self.remote.decide(&slot_keys, &checks, &mut replies).await
     }
 }

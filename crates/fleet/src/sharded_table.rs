@@ -1,6 +1,6 @@
-//! A bounded table of what is known of keys, behind a few locks, each held for some instructions.
+//! A bounded table by key, sharded over several locks that are held for a few instructions.
 //!
-//! Must not know: what is known.
+//! Must not know: what it stores.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_store::{LimitId, StoreKey};
 
-/// Keys are divided among so many locks.
+/// The number of shards, each with its own lock.
 const SHARDS: usize = 64;
 
-/// The digest of a key and its limit, under a secret.
+/// The keyed digest of a key and its limit.
 pub(crate) type KeyDigest = u128;
 
-/// A part of the table, and what is counted in it.
+/// A shard of the table, and its totals.
 #[derive(Debug)]
 pub(crate) struct Shard<E, C> {
     pub(crate) entries: HashMap<KeyDigest, Box<E>, BuildHasherDefault<DigestHasher>>,
@@ -31,15 +31,15 @@ pub(crate) struct ShardedTable<E, C> {
 
 impl<E, C: Default> ShardedTable<E, C> {
     pub(crate) fn with_capacity(keys: usize) -> Self {
-        let word = || RandomState::new().build_hasher().finish();
+        let random = || RandomState::new().build_hasher().finish();
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(empty_shard())).collect(),
             max_per_shard: keys.div_ceil(SHARDS).max(1),
-            secret: [word(), word()],
+            secret: [random(), random()],
         }
     }
 
-    /// Two keys that were taken for one would share a slice, so the digest is a keyed one of 128 bits.
+    /// Two keys with the same digest would share a lease, so the digest has 128 bits and a secret key.
     pub(crate) fn digest(&self, key: &StoreKey<'_>, limit: LimitId) -> KeyDigest {
         let [one, two] = self.secret;
         let mut hasher = SipHasher24::new_with_keys(one, two);
@@ -48,14 +48,14 @@ impl<E, C: Default> ShardedTable<E, C> {
         hasher.finish128().as_u128()
     }
 
-    pub(crate) fn shard(&self, who: KeyDigest) -> Option<MutexGuard<'_, Shard<E, C>>> {
-        let index = usize::try_from(who >> 96).unwrap_or(0) % SHARDS;
+    pub(crate) fn shard(&self, digest: KeyDigest) -> Option<MutexGuard<'_, Shard<E, C>>> {
+        let index = usize::try_from(digest >> 96).unwrap_or(0) % SHARDS;
         self.shard_at(index)
     }
 
-    /// One of the parts, by its number.
+    /// The shard at this index.
     pub(crate) fn shard_at(&self, index: usize) -> Option<MutexGuard<'_, Shard<E, C>>> {
-        // An entry is whole whenever nobody works on it, and nothing that works on it can panic.
+        // Entries are consistent whenever the lock is free, and no code under the lock panics.
         let lock = |shard| Mutex::lock(shard).unwrap_or_else(PoisonError::into_inner);
         self.shards.get(index).map(lock)
     }
@@ -64,7 +64,7 @@ impl<E, C: Default> ShardedTable<E, C> {
         self.shards.len()
     }
 
-    /// Whether a part has no room for another key.
+    /// Whether a shard has no room for another key.
     pub(crate) fn is_full(&self, shard: &Shard<E, C>) -> bool {
         shard.entries.len() >= self.max_per_shard
     }
@@ -85,7 +85,7 @@ impl<E, C> fmt::Debug for ShardedTable<E, C> {
     }
 }
 
-/// A hasher of what is a digest already.
+/// A hasher for keys that are digests already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DigestHasher(u64);
 

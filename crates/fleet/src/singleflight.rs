@@ -1,8 +1,8 @@
-//! One at a time asks about a key that was denied a moment ago.
+//! One caller at a time asks about a key whose denial has just expired.
 //!
-//! When a denial is over, everybody who was told so comes back at once, and all but one would be denied again. So one asks
-//! and the others see what came of it: most are then answered from what is remembered. Nobody waits for more than one
-//! call, and nobody who waited for one that failed makes one too. Must not know: what is asked, what is remembered.
+//! When a denial expires, all clients that it denied retry at once, and all but one would be denied again. So one
+//! caller asks the store and the others wait for its reply; most of them then hit the denial cache. A caller waits for
+//! at most one call, and does not ask a store that has just failed. Must not know: what is asked, what is cached.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Keys are divided among so many locks.
+/// The number of shards, each with its own lock.
 const SHARDS: usize = 16;
-/// The most keys of each that can be under way; further ones are not waited for.
+/// The most keys in flight per shard. Callers of further keys do not wait for each other.
 const MAX_FLIGHTS: usize = 1_024;
 
-/// Calls under way, by key.
+/// Calls in flight, by key.
 #[derive(Debug)]
 pub(crate) struct Singleflight {
     shards: [Shard; SHARDS],
@@ -23,7 +23,7 @@ pub(crate) struct Singleflight {
 
 type Shard = Mutex<HashMap<u128, Arc<Flight>>>;
 
-/// One call that others wait for.
+/// One call that other callers wait for.
 #[derive(Debug, Default)]
 struct Flight {
     state: AtomicU8,
@@ -34,20 +34,19 @@ const PENDING: u8 = 0;
 const ANSWERED: u8 = 1;
 const FAILED: u8 = 2;
 
-/// What somebody has to do who wants to ask about a key.
+/// What a caller has to do about a key.
 pub(crate) enum FlightOutcome<'a> {
-    /// Ask, and say what came of it.
+    /// Ask the store, and report the result.
     Leader(FlightLeader<'a>),
-    /// Somebody has asked meanwhile: look at what is known now, then go on.
+    /// Another caller got a reply: look into the cache, then ask.
     Answered,
-    /// Somebody has asked meanwhile and was not answered.
+    /// Another caller got no reply.
     Failed,
-    /// Ask; there is no room to wait in.
+    /// Ask the store; the table is full.
     NotShared,
 }
 
-/// Whoever asks first. If it is dropped without a word, because nobody wants the answer any more, the others ask for
-/// themselves.
+/// The caller that asks. If it is dropped before completion, the waiting callers ask themselves.
 pub(crate) struct FlightLeader<'a> {
     singleflight: &'a Singleflight,
     key: u128,
@@ -63,7 +62,7 @@ impl Default for Singleflight {
 }
 
 impl Singleflight {
-    /// Waits for whoever asks about this key already, or is the one who does.
+    /// Waits for the call in flight, or becomes its leader.
     pub(crate) async fn join(&self, key: u128) -> FlightOutcome<'_> {
         let flight = {
             let mut shard = self.shard(key);
@@ -85,12 +84,12 @@ impl Singleflight {
             }
         };
         loop {
-            // Registered before looking, so that a landing in between is not missed.
-            let landed = flight.completed.notified();
+            // Registered before the check, so that a completion in between is not missed.
+            let completed = flight.completed.notified();
             match flight.state.load(Ordering::Acquire) {
                 ANSWERED => return FlightOutcome::Answered,
                 FAILED => return FlightOutcome::Failed,
-                _ => landed.await,
+                _ => completed.await,
             }
         }
     }
@@ -102,13 +101,13 @@ impl Singleflight {
             Some(other) => others.get(other).unwrap_or(first),
             None => first,
         };
-        // Entries are put in and taken out whole.
+        // Entries are inserted and removed whole, so a poisoned lock leaves the map consistent.
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl FlightLeader<'_> {
-    /// Says whether the call was answered.
+    /// Reports whether the call got a reply.
     pub(crate) fn complete(self, is_answered: bool) {
         let state = if is_answered { ANSWERED } else { FAILED };
         self.flight.state.store(state, Ordering::Release);
@@ -119,7 +118,7 @@ impl Drop for FlightLeader<'_> {
     fn drop(&mut self) {
         self.singleflight.shard(self.key).remove(&self.key);
         let state = &self.flight.state;
-        // It stays as it is if something was said.
+        // Unchanged if the result was reported.
         let _said = state.compare_exchange(PENDING, ANSWERED, Ordering::AcqRel, Ordering::Acquire);
         self.flight.completed.notify_waiters();
     }
@@ -138,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn one_asks_and_the_others_hear_what_came_of_it() {
+    fn one_caller_asks_and_the_others_get_its_result() {
         let singleflight = Singleflight::default();
-        let Some(FlightOutcome::Leader(leading)) = poll_once(singleflight.join(7)) else {
-            panic!("nobody else asks");
+        let Some(FlightOutcome::Leader(leader)) = poll_once(singleflight.join(7)) else {
+            panic!("there is no other caller");
         };
         let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
@@ -152,7 +151,7 @@ mod tests {
             ),
             "another key"
         );
-        leading.complete(true);
+        leader.complete(true);
         assert!(matches!(poll(other), Poll::Ready(FlightOutcome::Answered)));
         assert!(matches!(
             poll_once(singleflight.join(7)),
@@ -161,39 +160,39 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_up_lets_nobody_wait_for_ever() {
+    fn when_the_leader_is_dropped_the_others_stop_waiting() {
         let singleflight = Singleflight::default();
-        let leading = poll_once(singleflight.join(7));
+        let leader = poll_once(singleflight.join(7));
         let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
-        drop(leading);
+        drop(leader);
         assert!(
             matches!(poll(other), Poll::Ready(FlightOutcome::Answered)),
-            "it asks for itself"
+            "the other caller asks itself"
         );
     }
 
     #[test]
-    fn whoever_waited_for_a_call_that_failed_makes_none() {
+    fn callers_that_waited_for_a_failed_call_do_not_ask() {
         let singleflight = Singleflight::default();
-        let Some(FlightOutcome::Leader(leading)) = poll_once(singleflight.join(7)) else {
-            panic!("nobody else asks");
+        let Some(FlightOutcome::Leader(leader)) = poll_once(singleflight.join(7)) else {
+            panic!("there is no other caller");
         };
         let mut other = pin!(singleflight.join(7));
         assert!(poll(other.as_mut()).is_pending());
-        leading.complete(false);
+        leader.complete(false);
         assert!(matches!(poll(other), Poll::Ready(FlightOutcome::Failed)));
     }
 
     #[test]
-    fn keys_that_there_is_no_room_for_are_not_waited_for() {
+    fn keys_that_do_not_fit_are_not_waited_for() {
         let singleflight = Singleflight::default();
         let first: Vec<_> = (0..=u128::from(1_024_u32))
             .map(|key| poll_once(singleflight.join(key)))
             .collect();
         let alone = first
             .iter()
-            .filter(|turn| matches!(turn, Some(FlightOutcome::NotShared)))
+            .filter(|outcome| matches!(outcome, Some(FlightOutcome::NotShared)))
             .count();
         assert_eq!(alone, 1);
         drop(first);

@@ -1,12 +1,13 @@
-//! One batch on two tiers: which checks are this node's own, which the shared store is asked, which it cannot be asked.
+//! Decides one batch on two tiers: local limits on this node, shared limits in the store, and a fallback for what the
+//! store cannot decide.
 //!
-//! What this node decides by itself comes first, because it can be taken back exactly and at once if the store then
-//! refuses. What the store does not answer is decided here, by a fallback quota or as its limit says. Must not know: what
-//! a batch is about, how fallback quotas are made.
+//! The local tier decides first, because its charges can be undone exactly and at once if the store denies. Checks that
+//! the store does not answer are decided by a fallback quota, or by the limit's `on_store_failure`. Must not know: what
+//! a batch is about, how fallback quotas are computed.
 
 use arrayvec::ArrayVec;
 use tollgate_core::Outcome;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreReply};
@@ -15,25 +16,10 @@ use crate::decision_source::{DecisionSource, StoreBatch};
 use crate::denial_cache::DenialId;
 use crate::fleet::Fleet;
 use crate::local_tier::{ChargedOn, LocalCharge};
+use crate::sharing_policy::SharingPolicy;
 use crate::singleflight::FlightOutcome;
 
-/// How a fleet shares the states of a batch.
-pub trait SharingPolicy: Sync {
-    /// How it shares the state that the check at this position is about.
-    fn sharing(&self, position: usize) -> Sharing<'_>;
-}
-
-/// All states are shared exactly: for checks that no policy describes.
-#[derive(Clone, Copy, Debug)]
-pub struct ExactSharing;
-
-impl SharingPolicy for ExactSharing {
-    fn sharing(&self, _position: usize) -> Sharing<'_> {
-        Sharing::EXACT
-    }
-}
-
-/// A node's own tier and the one it shares.
+/// Both tiers of a node: the local store, and the fleet's shared store.
 #[derive(Debug)]
 pub struct TieredDecider<'a, S> {
     pub(crate) fleet: &'a Fleet,
@@ -48,24 +34,24 @@ impl<S> Clone for TieredDecider<'_, S> {
 
 impl<S> Copy for TieredDecider<'_, S> {}
 
-/// Where a batch stands while it is decided.
+/// A batch in progress.
 pub(crate) struct TieredBatch<'b, const N: usize> {
     pub(crate) checks: &'b [QuotaCheck<'b>],
     pub(crate) sharing: ArrayVec<Sharing<'b>, N>,
-    pub(crate) answers: &'b mut [StoreReply],
+    pub(crate) replies: &'b mut [StoreReply],
     pub(crate) sources: ArrayVec<DecisionSource, N>,
-    /// Everything that was carried out on this node, to be taken back if another limit refuses.
+    /// All charges on this node, to be undone if another limit denies.
     pub(crate) charged: ArrayVec<LocalCharge, N>,
 }
 
 impl<const N: usize> TieredBatch<'_, N> {
-    /// The version of the policy that asks.
+    /// The version of the policy.
     fn version(&self) -> u64 {
         self.sharing.first().map_or(0, |sharing| sharing.version)
     }
 }
 
-/// Whether a batch is admitted, and whether the store was asked about it and did not answer.
+/// Whether a batch is admitted, and whether the store failed to answer.
 #[derive(Clone, Copy, Debug)]
 enum TierOutcome {
     AllTiers(bool),
@@ -79,45 +65,45 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         Self { fleet, local }
     }
 
-    /// Whether every part of the store is away, so that nobody has to be waited for.
+    /// Whether every partition of the store is unavailable, so that nothing has to be awaited.
     pub(crate) fn is_store_unavailable(&self) -> bool {
         let mut breakers = self.fleet.breakers().iter();
         breakers.all(|breaker| !breaker.is_closed())
     }
 
-    /// Decides on a batch of at most `N` checks.
+    /// Decides a batch of at most `N` checks.
     pub(crate) async fn decide<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        let by_store = |part| self.store_or_fallback(part);
-        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, by_store);
+        let store_or_fallback = |partition| self.store_or_fallback(partition);
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, replies, store_or_fallback);
         if self.is_local_lease(&mut batch) {
             return Ok(BatchOutcome::default());
         }
-        let mut leading = None;
+        let mut leader = None;
         let mut ids: ArrayVec<DenialId, N> = ArrayVec::new();
         if batch.sources.iter().any(DecisionSource::may_ask_store) {
             let denials = &self.fleet.denials;
             let version = batch.version();
             let id = |check: &QuotaCheck<'_>| denials.id(&check.key, check.limit.id, version);
             ids.extend(checks.iter().take(N).map(id));
-            // Of most keys no denial is cached.
+            // Most keys have no cached denial.
             if denials.contains_any(&ids) {
                 if let Some(outcome) = self.cached_denial(&mut batch) {
                     return Ok(outcome);
                 }
                 match self.join_flight(checks, version).await {
                     FlightOutcome::NotShared => {}
-                    FlightOutcome::Leader(first) => leading = Some(first),
+                    FlightOutcome::Leader(first) => leader = Some(first),
                     FlightOutcome::Answered => {
                         if let Some(outcome) = self.cached_denial(&mut batch) {
                             return Ok(outcome);
                         }
                     }
-                    // The store did not answer the first caller; it is not asked once more for each that waited.
+                    // The store did not answer the leader, so the waiting callers do not ask again.
                     FlightOutcome::Failed => {
                         let sources = batch.sources.iter_mut();
                         sources.for_each(DecisionSource::use_fallback);
@@ -125,46 +111,46 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 }
             }
         }
-        batch.answers.fill(UNASKED);
-        let decided = self.decide_on_tiers(&mut batch, &ids).await;
-        if let Some(leading) = leading {
-            leading.complete(!matches!(decided, Ok(TierOutcome::WithoutStore(_))));
+        batch.replies.fill(UNASKED);
+        let outcome = self.decide_on_tiers(&mut batch, &ids).await;
+        if let Some(leader) = leader {
+            leader.complete(!matches!(outcome, Ok(TierOutcome::WithoutStore(_))));
         }
-        let is_admitted = decided.as_ref().is_ok_and(|decided| match decided {
+        let is_admitted = outcome.as_ref().is_ok_and(|outcome| match outcome {
             TierOutcome::AllTiers(is_admitted) | TierOutcome::WithoutStore(is_admitted) => {
                 *is_admitted
             }
         });
         self.finish(&mut batch, is_admitted);
-        decided.map(|_| outcome_of(batch.answers))
+        outcome.map(|_| outcome_of(batch.replies))
     }
 
-    /// The same while every part of the store is away: nobody is waited for, and nothing is made ready for it.
+    /// The same while every partition of the store is unavailable: nothing is awaited.
     pub(crate) fn decide_without_store<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
-        let away = |part| DecisionSource::Fallback { part };
-        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, away);
+        let fallback = |partition| DecisionSource::Fallback { partition };
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, replies, fallback);
         if self.is_local_lease(&mut batch) {
             return Ok(BatchOutcome::default());
         }
-        batch.answers.fill(UNASKED);
+        batch.replies.fill(UNASKED);
         let admitted = self
-            .decide_without_waiting(&mut batch, away)
+            .decide_without_waiting(&mut batch, fallback)
             .and_then(|admits| Ok(admits && self.decide_from_local_leases(&mut batch)?));
         self.finish(&mut batch, matches!(admitted, Ok(true)));
-        admitted.map(|_| outcome_of(batch.answers))
+        admitted.map(|_| outcome_of(batch.replies))
     }
 
     fn begin<'b, P: SharingPolicy, const N: usize>(
         &self,
         checks: &'b [QuotaCheck<'b>],
         sharing: &'b P,
-        answers: &'b mut [StoreReply],
-        by_store: impl Fn(usize) -> DecisionSource,
+        replies: &'b mut [StoreReply],
+        store_or_fallback: impl Fn(usize) -> DecisionSource,
     ) -> TieredBatch<'b, N> {
         let shared = (0..checks.len().min(N)).map(|position| sharing.sharing(position));
         let sharing: ArrayVec<Sharing<'b>, N> = shared.collect();
@@ -173,41 +159,41 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 return DecisionSource::Local;
             }
             self.fleet.observe_version(sharing.version);
-            let part = self
+            let partition = self
                 .fleet
                 .partition_of(&check.key, sharing.slot_key.as_ref());
             if self.is_leased(check, sharing) {
-                return DecisionSource::Lease { part };
+                return DecisionSource::Lease { partition };
             }
             if Self::is_async(check, sharing) {
-                return DecisionSource::Async { part };
+                return DecisionSource::Async { partition };
             }
-            by_store(part)
+            store_or_fallback(partition)
         };
         TieredBatch {
             checks,
-            answers,
+            replies,
             sources: checks.iter().zip(&sharing).map(source).collect(),
             sharing,
             charged: ArrayVec::new(),
         }
     }
 
-    /// The store, or a fallback while that part of it is away.
-    pub(crate) fn store_or_fallback(&self, part: usize) -> DecisionSource {
-        match self.fleet.breakers().get(part) {
-            Some(breaker) if breaker.is_closed() => DecisionSource::Store { part },
-            _ => DecisionSource::Fallback { part },
+    /// The store, or the fallback while that partition is unavailable.
+    pub(crate) fn store_or_fallback(&self, partition: usize) -> DecisionSource {
+        match self.fleet.breakers().get(partition) {
+            Some(breaker) if breaker.is_closed() => DecisionSource::Store { partition },
+            _ => DecisionSource::Fallback { partition },
         }
     }
 
-    /// Whether a batch only releases or renews a place that this node gave while the store was away; then it is done.
+    /// Whether a batch only releases or renews a permit that this node's fallback granted; then it is done.
     fn is_local_lease<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) -> bool {
         let [check] = batch.checks else {
             return false;
         };
         match check.op {
-            Op::Release(id) | Op::Renew(id) => self.release_locally(check, id, batch.answers),
+            Op::Release(id) | Op::Renew(id) => self.release_locally(check, id, batch.replies),
             _ => false,
         }
     }
@@ -216,27 +202,27 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         &self,
         check: &QuotaCheck<'_>,
         id: LeaseId,
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> bool {
-        let Some(ruled) = self.fallback_quota(check, &Sharing::EXACT) else {
+        let Some(limit) = self.fallback_quota(check, &Sharing::EXACT) else {
             return false;
         };
         let mut ask = |op| {
             let check = QuotaCheck {
-                limit: &ruled,
+                limit: &limit,
                 op,
                 ..*check
             };
-            self.local.decide(&[check], answers).is_ok()
-                && answers
+            self.local.decide(&[check], replies).is_ok()
+                && replies
                     .first()
-                    .is_some_and(|answer| answer.note != ReplyNote::LeaseNotHeld)
+                    .is_some_and(|reply| reply.note != ReplyNote::LeaseNotHeld)
         };
-        // A release does not say whether there was anything to be released.
+        // A release does not report whether the permit was held.
         ask(Op::Renew(id)) && ask(check.op)
     }
 
-    /// Waits for another caller that asks about the same key, where that was denied a moment ago.
+    /// Waits for another caller that asks about the same key, if its denial has just expired.
     async fn join_flight(&self, checks: &[QuotaCheck<'_>], version: u64) -> FlightOutcome<'_> {
         let denials = &self.fleet.denials;
         match denials.recently_expired(checks, self.local.now(), version) {
@@ -245,77 +231,77 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
     }
 
-    /// The denial that is still true, if one is cached.
+    /// The cached denial of the batch, if one is still valid.
     fn cached_denial<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
     ) -> Option<BatchOutcome> {
         let version = batch.version();
-        let mut known = [None; N];
-        let known = known.get_mut(..batch.checks.len())?;
+        let mut cached = [None; N];
+        let cached = cached.get_mut(..batch.checks.len())?;
         let denials = &self.fleet.denials;
-        denials.lookup(batch.checks, self.local.now(), version, known)?;
-        for (answer, known) in batch.answers.iter_mut().zip(known) {
-            *answer = match known {
-                Some(known) => StoreReply {
+        denials.lookup(batch.checks, self.local.now(), version, cached)?;
+        for (reply, cached) in batch.replies.iter_mut().zip(cached) {
+            *reply = match cached {
+                Some(cached) => StoreReply {
                     outcome: Outcome::Deny {
-                        retry_after: known.retry_after,
+                        retry_after: cached.retry_after,
                     },
-                    status: known.status,
+                    status: cached.status,
                     ..StoreReply::EMPTY
                 },
                 None => UNASKED,
             };
         }
         self.fleet.counters.count_cached_denial();
-        Some(outcome_of(batch.answers))
+        Some(outcome_of(batch.replies))
     }
 
-    /// Decides tier by tier, until one refuses.
+    /// Decides tier by tier, until one denies.
     async fn decide_on_tiers<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
         ids: &[DenialId],
     ) -> Result<TierOutcome, StoreError> {
         let is_leased = |source: &DecisionSource| matches!(source, DecisionSource::Lease { .. });
-        if !self.decide_without_waiting(batch, |part| self.store_or_fallback(part))? {
+        if !self.decide_without_waiting(batch, |partition| self.store_or_fallback(partition))? {
             return Ok(TierOutcome::AllTiers(false));
         }
         if batch.sources.iter().any(is_leased) && !self.decide_leased(batch).await? {
             return Ok(TierOutcome::AllTiers(false));
         }
-        // Those that have become the store's meanwhile have no id yet.
+        // Checks that went to the store only now have no id yet.
         let denials = &self.fleet.denials;
         let id = |position: usize, check: &QuotaCheck<'_>, version| match ids.get(position) {
             Some(id) => *id,
             None => denials.id(&check.key, check.limit.id, version),
         };
-        let asked: StoreBatch<'_, N> =
+        let store_batch: StoreBatch<'_, N> =
             StoreBatch::new(batch.checks, &batch.sharing, &batch.sources, id);
-        if asked.checks.is_empty() {
+        if store_batch.checks.is_empty() {
             return Ok(TierOutcome::AllTiers(true));
         }
-        match self.ask_store(&asked, batch.answers).await {
+        match self.ask_store(&store_batch, batch.replies).await {
             Ok(outcome) => Ok(TierOutcome::AllTiers(outcome.is_admitted())),
             Err(error) if error.is_callers_fault() => Err(error),
             Err(error) => {
                 let sources = batch.sources.iter_mut();
                 sources.for_each(DecisionSource::fall_back_to_local);
-                let decided = self.decide_by_fallback(batch, error.may_have_charged())?;
-                Ok(TierOutcome::WithoutStore(decided))
+                let outcome = self.decide_by_fallback(batch, error.may_have_charged())?;
+                Ok(TierOutcome::WithoutStore(outcome))
             }
         }
     }
 
-    /// Decides on everything for which nobody has to be waited for: this node's own limits, counted ones, and those whose part of
-    /// the store is away. Answers whether all of them admit.
+    /// Decides everything that needs no waiting: local limits, `async` limits, and those whose partition is
+    /// unavailable. Returns whether all of them admit.
     fn decide_without_waiting<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
-        by_store: impl Fn(usize) -> DecisionSource,
+        store_or_fallback: impl Fn(usize) -> DecisionSource,
     ) -> Result<bool, StoreError> {
         let is_away = |source: &DecisionSource| matches!(source, DecisionSource::Fallback { .. });
-        if !self.decide_local(batch)? || !self.decide_async(batch, by_store) {
+        if !self.decide_local(batch)? || !self.decide_async(batch, store_or_fallback) {
             return Ok(false);
         }
         if batch.sources.iter().any(is_away) {
@@ -324,7 +310,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         Ok(true)
     }
 
-    /// Decides on this node's own limits, and answers whether all of them admit.
+    /// Decides the local limits, and returns whether all of them admit.
     fn decide_local<const N: usize>(
         &self,
         batch: &mut TieredBatch<'_, N>,
@@ -341,7 +327,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 on: ChargedOn::LocalState,
             })
             .collect();
-        let admits = self.decide_locally::<N>(batch.checks, &own, batch.answers)?;
+        let admits = self.decide_locally::<N>(batch.checks, &own, batch.replies)?;
         if admits {
             batch.charged.extend(own);
         }
@@ -351,38 +337,45 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     /// Asks the store about its part of the batch.
     async fn ask_store<const N: usize>(
         &self,
-        asked: &StoreBatch<'_, N>,
-        answers: &mut [StoreReply],
+        store_batch: &StoreBatch<'_, N>,
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let sent = self.local.now();
-        let mut found: ArrayVec<StoreReply, N> =
-            asked.checks.iter().map(|_| StoreReply::EMPTY).collect();
+        let mut store_replies: ArrayVec<StoreReply, N> = store_batch
+            .checks
+            .iter()
+            .map(|_| StoreReply::EMPTY)
+            .collect();
         let remote = self.fleet.remote();
         let called = remote
-            .decide(&asked.slot_keys, &asked.checks, &mut found)
+            .decide(
+                &store_batch.slot_keys,
+                &store_batch.checks,
+                &mut store_replies,
+            )
             .await;
-        // Which of several parts did not answer is not known; one that did is soon asked again.
+        // Which of several partitions failed is not known; a healthy one closes again soon.
         let answered = self.local.now();
         self.fleet
-            .record_call(&asked.partitions, answered, called.as_ref().err());
+            .record_call(&store_batch.partitions, answered, called.as_ref().err());
         let outcome = called?;
-        for (position, found) in asked.positions.iter().zip(&found) {
-            if let Some(answer) = answers.get_mut(*position) {
-                *answer = *found;
+        for (position, store_reply) in store_batch.positions.iter().zip(&store_replies) {
+            if let Some(reply) = replies.get_mut(*position) {
+                *reply = *store_reply;
             }
         }
         let when = (sent, answered.since(sent));
         let denials = &self.fleet.denials;
         denials.record_by_id(
-            &asked.ids,
-            &asked.checks,
-            &found,
-            &asked.denial_caching,
+            &store_batch.ids,
+            &store_batch.checks,
+            &store_replies,
+            &store_batch.denial_caching,
             when,
         );
-        if outcome.is_admitted() && !asked.are_counters {
-            for (check, answer) in asked.checks.iter().zip(&found) {
-                self.fleet.record_admitted(self.local, check, answer);
+        if outcome.is_admitted() && !store_batch.are_counters {
+            for (check, reply) in store_batch.checks.iter().zip(&store_replies) {
+                self.fleet.record_admitted(self.local, check, reply);
             }
         }
         Ok(outcome)
@@ -405,6 +398,6 @@ pub(crate) const UNASKED: StoreReply = StoreReply {
     ..StoreReply::EMPTY
 };
 
-fn outcome_of(answers: &[StoreReply]) -> BatchOutcome {
-    answers.iter().map(|answer| answer.outcome).collect()
+fn outcome_of(replies: &[StoreReply]) -> BatchOutcome {
+    replies.iter().map(|reply| reply.outcome).collect()
 }

@@ -1,4 +1,4 @@
-//! Makes the tables of fields in docs/policy.md anew: `cargo run -p tollgate-policy --example reference`.
+//! Regenerates the field tables in docs/policy.md: `cargo run -p tollgate-policy --example reference`.
 
 fn main() -> std::io::Result<()> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policy.md");

@@ -1,11 +1,10 @@
-//! What is known of a request: the words that policies match and key by, and the trait through which a transport
-//! answers them.
+//! The attributes of a request that policies match and key by, and the trait that transports implement to provide them.
 //!
 //! Must not know: HTTP libraries, policies, limits.
 
 use std::net::IpAddr;
 
-/// One thing that can be known of a request, as policies name it.
+/// An attribute of a request, by its name in policies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Attribute {
@@ -15,9 +14,9 @@ pub enum Attribute {
     Method,
     /// `host`: lower-case, without a port.
     Host,
-    /// `route`: the template that the path belongs to, never the path itself.
+    /// `route`: the route template of the path, never the path itself.
     Route,
-    /// `path`: as the client sent it, without its query. To match by, never to key by.
+    /// `path`: as sent by the client, without the query. Policies can match by it but not key by it.
     Path,
     /// `header.NAME`: names are lower-case.
     Header(Box<str>),
@@ -25,7 +24,7 @@ pub enum Attribute {
     Query(Box<str>),
     /// `cookie.NAME`
     Cookie(Box<str>),
-    /// `claim.NAME`: of a token that was verified. An unverified claim is absent.
+    /// `claim.NAME`: a claim of a verified token. An unverified claim is absent.
     Claim(Box<str>),
     /// `descriptor.NAME`: an entry of an Envoy descriptor.
     Descriptor(Box<str>),
@@ -34,14 +33,14 @@ pub enum Attribute {
 }
 
 impl Attribute {
-    /// The attribute that policies call by this name, if there is one. Header names are made lower-case.
+    /// Parses the name of an attribute. Header names become lower-case.
     ///
     /// ```
     /// use tollgate_policy::attributes::Attribute;
     ///
-    /// assert_eq!(Attribute::named("header.X-Api-Key"), Some(Attribute::Header("x-api-key".into())));
-    /// assert_eq!(Attribute::named("header."), None);
-    /// assert_eq!(Attribute::named("weather"), None);
+    /// assert_eq!(Attribute::parse("header.X-Api-Key"), Some(Attribute::Header("x-api-key".into())));
+    /// assert_eq!(Attribute::parse("header."), None);
+    /// assert_eq!(Attribute::parse("weather"), None);
     /// ```
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
@@ -73,13 +72,10 @@ impl Attribute {
     /// Whether a client can make up its value. An address, a method, a route's template and a verified claim it cannot.
     #[must_use]
     pub const fn is_client_chosen(&self) -> bool {
-        !matches!(
-            self,
-            Self::Ip | Self::Method | Self::Route | Self::Claim(_)
-        )
+        !matches!(self, Self::Ip | Self::Method | Self::Route | Self::Claim(_))
     }
 
-    /// Every kind of name there is, for messages and for the schema.
+    /// All attribute names, for messages and for the schema.
     pub const NAMES: [&'static str; 11] = [
         "ip",
         "method",
@@ -113,16 +109,16 @@ impl std::fmt::Display for Attribute {
     }
 }
 
-/// A request, as far as policies may look at it. A transport implements what it can know; the rest is absent.
+/// The attributes of a request. A transport returns `None` for attributes that it does not have.
 ///
-/// Values are bytes as they came: they are compared and hashed, never shown.
+/// Values are the raw bytes of the request. Rules compare and hash them.
 pub trait Attributes: Sync {
     /// The client's address.
     fn ip(&self) -> Option<IpAddr> {
         None
     }
 
-    /// Any other attribute. [`Attribute::Route`] is only what the transport itself knows of routes; where it knows
-    /// nothing, rules find the template by the path.
+    /// Any other attribute. [`Attribute::Route`] is the route that the transport itself knows. If it is `None`, the
+    /// rules find the template by the path.
     fn get(&self, attribute: &Attribute) -> Option<&[u8]>;
 }

@@ -1,16 +1,16 @@
-//! Numbers and lengths of time as people read them: `1,200`, `60 ms`, `15 min`.
+//! Formats numbers and durations for people: `1,200`, `60 ms`, `15 min`.
 //!
-//! Must not know: what they are numbers of.
+//! Must not know: what the numbers mean.
 
 use tollgate_core::{Nanos, QuotaUnit};
 
-/// A whole number with a comma after every three digits.
+/// Formats a whole number with thousands separators.
 #[must_use]
 pub fn format_number(n: u64) -> String {
     group_thousands(&n.to_string())
 }
 
-/// A number that may be beyond 64 bits.
+/// Formats a number above 64 bits.
 pub(crate) fn format_big_number(n: u128) -> String {
     group_thousands(&n.to_string())
 }
@@ -26,7 +26,7 @@ fn group_thousands(digits: &str) -> String {
     text
 }
 
-/// The units that lengths of time are shown in, the largest first.
+/// The units of durations, largest first.
 const UNITS: [(u64, &str); 7] = [
     (86_400_000_000_000, "d"),
     (3_600_000_000_000, "h"),
@@ -37,7 +37,7 @@ const UNITS: [(u64, &str); 7] = [
     (1, "ns"),
 ];
 
-/// A length of time, exactly: `60 ms`, `1 h 30 min`, `333.333334 ms`.
+/// Formats a duration exactly: `60 ms`, `1 h 30 min`, `333.333334 ms`.
 #[must_use]
 pub fn format_duration(length: Nanos) -> String {
     let nanos = length.as_nanos();
@@ -47,7 +47,7 @@ pub fn format_duration(length: Nanos) -> String {
     if nanos < 60_000_000_000 {
         return format_below_a_minute(nanos);
     }
-    // At most the days, hours, minutes, and what is left as seconds.
+    // Days, hours, minutes, and the remainder in seconds or smaller units.
     let mut rest = nanos;
     let mut parts = Vec::new();
     for (unit, name) in UNITS.into_iter().take(3) {
@@ -63,7 +63,7 @@ pub fn format_duration(length: Nanos) -> String {
     parts.join(" ")
 }
 
-/// In the largest unit of which there is at least one, with as many decimals as are needed to be exact.
+/// Uses the largest unit with at least one, with as many decimals as needed to be exact.
 fn format_below_a_minute(nanos: u64) -> String {
     let (unit, name) = UNITS
         .into_iter()
@@ -94,7 +94,7 @@ pub(crate) fn format_refill(block: u64, interval: Nanos, unit: QuotaUnit) -> Str
     format!("{one} every {}", format_duration(interval))
 }
 
-/// An amount with its unit; the unit `requests` is left out.
+/// Formats an amount with its unit; `requests` is omitted.
 pub(crate) fn format_amount(n: u64, unit: QuotaUnit) -> String {
     match unit {
         QuotaUnit::Bytes if n == 1 => "1 byte".to_owned(),
@@ -104,7 +104,7 @@ pub(crate) fn format_amount(n: u64, unit: QuotaUnit) -> String {
     }
 }
 
-/// A period after `in any` or `per`.
+/// The name of a period after `in any` or `per`.
 pub(crate) fn period_name(period: Nanos) -> String {
     match period {
         Nanos::SECOND => "second".to_owned(),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_are_exact_and_in_plain_units() {
+    fn durations_are_exact_and_in_common_units() {
         for (nanos, text) in [
             (0, "0 s"),
             (1, "1 ns"),

@@ -1,8 +1,8 @@
-//! A policy file becomes checked, compiled rules: who gets a quota, how much of it, and what happens when it is spent.
+//! Reads, checks and compiles policy files: which requests are limited, by which quota, and what happens on a denial.
 //!
-//! The way of a file: [`source`] reads YAML, TOML or JSON into one tree that knows its lines and columns; `read` makes
-//! the [`model`] of it, which is what the file says, in full and checked; `compile` makes [`rules`] of the model, which is
-//! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
+//! [`source`] parses YAML, TOML or JSON into one tree with lines and columns. [`read`] turns the tree into the
+//! [`model`] and checks it. [`compile`] turns the model into [`rules`], which the engine uses. Only `load` does IO.
+//! Must not know: stores, clocks, sockets.
 
 mod algorithm;
 pub mod attributes;

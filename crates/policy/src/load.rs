@@ -1,4 +1,4 @@
-//! From a text or a file to a policy, with everything that is wrong shown in its lines.
+//! Loads a policy from a text or a file, with diagnostics that show the lines of the file.
 //!
 //! Must not know: what fields mean.
 
@@ -20,12 +20,12 @@ use crate::source::{
 /// let text = "limits:\n  - name: everyone\n    rate: 100/s\n";
 /// assert_eq!(load(text, "policy.yaml", SourceFormat::Yaml).unwrap().limits.len(), 1);
 ///
-/// let problems = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", SourceFormat::Yaml).unwrap_err();
-/// assert!(problems.to_string().contains("`100` does not say per what"));
+/// let diagnostics = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", SourceFormat::Yaml).unwrap_err();
+/// assert!(diagnostics.to_string().contains("`100` has no period"));
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All diagnostics of the policy.
 pub fn load(text: &str, file_name: &str, format: SourceFormat) -> Result<Policy, Diagnostics> {
     let mut tree = parse(text, format).map_err(|list| Diagnostics::new(file_name, text, list))?;
     if format != SourceFormat::Yaml {
@@ -34,55 +34,55 @@ pub fn load(text: &str, file_name: &str, format: SourceFormat) -> Result<Policy,
     crate::read::read_policy(&tree).map_err(|list| Diagnostics::new(file_name, text, list))
 }
 
-/// Reads and checks a policy in a file, in the format that its ending says.
+/// Reads and checks a policy file. The file extension selects the format.
 ///
 /// # Errors
-/// The file cannot be read, is no text, or is wrong.
+/// The file is unreadable, not UTF-8, or not a valid policy.
 pub fn load_path(path: &Path) -> Result<Policy, Diagnostics> {
     load_bytes(read_path(path)?, path)
 }
 
-/// Checks a policy whose file has been read already, in the format that the file's ending says.
+/// Checks a policy from the bytes of its file. The file extension selects the format.
 ///
 /// # Errors
-/// It is no text, or is wrong.
+/// The bytes are not UTF-8, or not a valid policy.
 pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Diagnostics> {
     let name = path.display().to_string();
     let Some(format) = SourceFormat::from_path(path) else {
         return Err(file_error(
             &name,
-            "the name of the file does not say how it is written",
-            "name it with the ending `.yaml`, `.toml` or `.json`",
+            "unknown file extension",
+            "use `.yaml`, `.toml` or `.json`",
         ));
     };
-    load(&text_of(bytes, &name)?, &name, format)
+    load(&decode_utf8(bytes, &name)?, &name, format)
 }
 
-/// The bytes of a file that may be a policy.
+/// Reads the bytes of a policy file.
 ///
 /// # Errors
-/// It cannot be read, or is larger than a policy may be.
+/// The file is unreadable or larger than [`MAX_BYTES`].
 pub fn read_path(path: &Path) -> Result<Vec<u8>, Diagnostics> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| unreadable(&name, &error))?;
     read_bytes(file, &name)
 }
 
-/// The text of a file that may be a policy, and that messages call by this name.
+/// Reads the text of a policy file. Messages use `name` for the file.
 ///
 /// # Errors
-/// It cannot be read, is larger than a policy may be, or is no text.
+/// The file is unreadable, larger than [`MAX_BYTES`], or not UTF-8.
 pub fn read_text(file: impl Read, name: &str) -> Result<String, Diagnostics> {
-    text_of(read_bytes(file, name)?, name)
+    decode_utf8(read_bytes(file, name)?, name)
 }
 
 fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Diagnostics> {
     let mut bytes = Vec::new();
-    // One byte more than is read, so that a file of just the right size is told from a larger one.
-    let most = u64::try_from(MAX_BYTES)
+    // Reads one byte more than the maximum, to detect larger files.
+    let max = u64::try_from(MAX_BYTES)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    file.take(most)
+    file.take(max)
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(name, &error))?;
     if bytes.len() > MAX_BYTES {
@@ -95,15 +95,11 @@ fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Diagnostics> {
     Ok(bytes)
 }
 
-/// The text of a file that has been read already, and that messages call by this name.
+/// Decodes the bytes of a file. Messages use `name` for the file.
 ///
 /// # Errors
-/// It is no text.
+/// The bytes are not UTF-8.
 pub fn decode_utf8(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
-    text_of(bytes, name)
-}
-
-fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
@@ -111,7 +107,7 @@ fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
         file_error(
             name,
             format!(
-                "the file is not UTF-8 text: byte {} on line {line} begins no character",
+                "the file is not UTF-8: byte {} on line {line} is invalid",
                 at + 1
             ),
             "save it as UTF-8",
@@ -127,7 +123,7 @@ fn unreadable(name: &str, error: &std::io::Error) -> Diagnostics {
     )
 }
 
-/// What is wrong with a file as a whole.
+/// A diagnostic about the file as a whole.
 fn file_error(name: &str, message: impl Into<String>, help: &str) -> Diagnostics {
     Diagnostics::new(
         name,
@@ -136,8 +132,8 @@ fn file_error(name: &str, message: impl Into<String>, help: &str) -> Diagnostics
     )
 }
 
-/// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant
-/// wherever a condition could say them; the text itself can still be matched as a list of one.
+/// In YAML `absent` is a keyword and `"absent"` is a text. JSON and TOML have only quoted texts, so `present` and
+/// `absent` are keywords there. The text itself can be matched as a list with one value.
 fn unquote_presence_words(node: &mut SourceNode) {
     match &mut node.value {
         SourceValue::Null | SourceValue::Scalar { .. } => {}
@@ -161,7 +157,7 @@ fn unquote_presence_words(node: &mut SourceNode) {
 mod tests {
     use super::*;
 
-    /// A file that is gone when the test is over.
+    /// A file that is deleted at the end of the test.
     struct TempFile(std::path::PathBuf);
 
     impl TempFile {
@@ -183,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_in_the_format_that_its_ending_says() {
+    fn the_file_extension_selects_the_format() {
         let yaml = TempFile::new("a.yaml", b"limits: [{ name: a, rate: 1/s }]");
         let json = TempFile::new(
             "a.json",
@@ -191,18 +187,15 @@ mod tests {
         );
         assert_eq!(load_path(&yaml.0).unwrap(), load_path(&json.0).unwrap());
         let unknown = TempFile::new("a.conf", b"limits: []");
-        assert_eq!(
-            unknown.refusal(),
-            "the name of the file does not say how it is written"
-        );
+        assert_eq!(unknown.refusal(), "unknown file extension");
     }
 
     #[test]
-    fn a_file_that_is_no_text_is_refused_with_the_first_wrong_byte() {
+    fn a_file_that_is_not_utf8_is_rejected_with_the_first_invalid_byte() {
         let file = TempFile::new("latin.yaml", b"limits:\n  - name: caf\xe9\n");
         assert_eq!(
             file.refusal(),
-            "the file is not UTF-8 text: byte 22 on line 2 begins no character"
+            "the file is not UTF-8: byte 22 on line 2 is invalid"
         );
     }
 
@@ -224,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_beyond_the_bound_is_refused_without_reading_it_all() {
+    fn a_file_above_the_maximum_size_is_rejected_without_reading_all_of_it() {
         let file = TempFile::new("large.yaml", &vec![b'#'; MAX_BYTES + 1]);
         assert!(file.refusal().contains("more than 1048576 bytes"));
         let missing = load_path(Path::new("/nowhere/policy.yaml")).unwrap_err();
@@ -232,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn presence_is_a_word_in_every_format_and_a_text_in_a_list() {
+    fn presence_is_a_keyword_in_every_format_and_a_text_in_a_list() {
         let yaml = |test: &str| {
             let text = format!("limits: [{{ name: a, rate: 1/s, match: {{ header.x: {test} }} }}]");
             load(&text, "a.yaml", SourceFormat::Yaml).unwrap()

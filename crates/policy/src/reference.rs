@@ -1,7 +1,7 @@
-//! The field reference of docs/policy.md: tables made from the declarations of fields and algorithms.
+//! The field reference in docs/policy.md: tables generated from the declarations of fields and algorithms.
 //!
-//! A document says where a table stands: `<!-- fields: limit -->`, and `<!-- end -->` after it. After a change of a field:
-//! `cargo run -p tollgate-policy --example reference`. Must not know: what else the document says.
+//! The document marks a table with `<!-- fields: limit -->` and `<!-- end -->`. After a change to a field run `cargo
+//! run -p tollgate-policy --example reference`. Must not know: the other content of the document.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,11 @@ use crate::read::{FieldDefault, FieldSpec, tables};
 
 const END: &str = "<!-- end -->";
 
-/// A document with every table in it made anew.
+/// Returns the document with all tables regenerated.
 ///
 /// ```
 /// let old = "<!-- fields: fleet -->\nold\n<!-- end -->\n";
-/// let new = tollgate_policy::reference::renew(old);
+/// let new = tollgate_policy::reference::update_tables(old);
 /// assert!(new.contains("| `nodes` |") && !new.contains("old"));
 /// ```
 #[must_use]
@@ -79,12 +79,12 @@ mod tests {
             assert!(DOCUMENT.contains(&begin), "{name}");
         }
         // Negative control.
-        let wrong = DOCUMENT.replace("`unit` |", "`units` |");
-        assert_ne!(update_tables(&wrong), wrong);
+        let changed = DOCUMENT.replace("`unit` |", "`units` |");
+        assert_ne!(update_tables(&changed), changed);
     }
 
-    /// Policies with room for a field of a map.
-    const ROOM: [(&str, &str); 10] = [
+    /// Policies with a placeholder for a field of a map.
+    const TEMPLATES: [(&str, &str); 10] = [
         ("policy", "{ limits: [{ name: a, rate: 9/s }] @ }"),
         ("limit", "{ limits: [{ name: a, rate: 9/s @ }] }"),
         ("limit", "{ limits: [{ name: a, rate: 9/s, key: ip @ }] }"),
@@ -117,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_left_out_means_the_default_of_the_reference() {
+    fn an_omitted_field_has_the_documented_default() {
         let mut compared = 0;
         for (name, fields) in tables() {
-            let room = ROOM.iter().filter(|(of, _)| *of == name);
+            let templates = TEMPLATES.iter().filter(|(of, _)| *of == name);
             // Levels and overrides have the quota fields of limits.
-            if room.clone().count() == 0 {
+            if templates.clone().count() == 0 {
                 continue;
             }
             for field in fields {
@@ -131,7 +131,7 @@ mod tests {
                 };
                 let given = format!(", {}: \"{value}\"", field.name);
                 let bare = given.replace('"', "");
-                let same: Vec<bool> = room
+                let same: Vec<bool> = templates
                     .clone()
                     .filter_map(|(_, text)| {
                         let given = with(text, &bare).or_else(|| with(text, &given))?;
@@ -146,8 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn control_another_value_than_the_default_makes_another_policy() {
-        for (name, text) in ROOM.iter().filter(|(name, _)| *name == "limit").take(2) {
+    fn control_a_value_other_than_the_default_changes_the_policy() {
+        for (name, text) in TEMPLATES
+            .iter()
+            .filter(|(name, _)| *name == "limit")
+            .take(2)
+        {
             assert_ne!(with(text, ""), with(text, ", mode: off"), "{name}");
         }
     }

@@ -1,8 +1,7 @@
-//! The HTTP API: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
-//! it [`resp`], the same for Redis clients, and [`grpc`], for Envoy.
+//! The listeners: the HTTP API, [`grpc`] for Envoy, [`resp`] for Redis clients, and [`admin`].
 //!
-//! [`App`] decides and words the answers, [`listen`] accepts connections. The listener, the clock, the policy and the end
-//! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
+//! [`HttpApi`] answers requests, [`listen`] accepts connections. Listeners, clock, policy and shutdown are arguments, so that
+//! tests control all of them. Must not know: command lines, signals, files, how state is stored.
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -18,7 +17,7 @@ pub use listen::counters::ListenerCounters;
 pub use tollgate_envoy::rlqs::QuotaBounds;
 pub use tollgate_http::{Dialects, TrustedProxies};
 
-// What moved to `tollgate-service` keeps its path here until the next release.
+// Names that moved to `tollgate-service`. They stay here until the next release.
 pub use tollgate_service::metrics::QuotaCounts;
 pub use tollgate_service::{
     DegradationCause, DenialLogMode, InvalidSecret, InvalidService as InvalidApp,

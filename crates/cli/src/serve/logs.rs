@@ -1,7 +1,6 @@
-//! The log: how it is written, and how much of it.
+//! The log: its format and its level.
 //!
-//! Only what this program says is of interest below a warning: libraries may log what clients send, and that is never
-//! written. Must not know: what is logged.
+//! Below `warn` only our own crates are logged, because libraries may log data of clients. Must not know: what is logged.
 
 use std::io;
 
@@ -11,13 +10,13 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// All of our crates begin with this.
+/// The prefix of the names of our crates.
 const OURS: &str = "tollgate";
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Logs")]
 pub(crate) struct LogSettings {
-    /// How the log is written: text for people, json for programs
+    /// Format of the log
     #[arg(
         long,
         value_enum,
@@ -26,7 +25,7 @@ pub(crate) struct LogSettings {
         env = "TOLLGATE_LOG_FORMAT"
     )]
     log_format: LogFormat,
-    /// What is logged: off, error, warn, info, debug or trace, each with what comes before it
+    /// Lowest level that is logged: off, error, warn, info, debug or trace
     #[arg(
         long,
         value_name = "LEVEL",
@@ -35,7 +34,7 @@ pub(crate) struct LogSettings {
         env = "TOLLGATE_LOG"
     )]
     log_level: LevelFilter,
-    /// Which denials are logged, with keys as digests: off, sampled (one a second) or all (up to a thousand a second)
+    /// Which denials are logged: off, sampled (one per second) or all (up to 1,000 per second). Keys are logged as digests
     #[arg(
         long,
         value_name = "WHICH",
@@ -64,20 +63,20 @@ fn level(text: &str) -> Result<LevelFilter, String> {
     }
 }
 
-/// From now on what happens is logged. Logs go to stderr; stdout is for what was asked for.
+/// Starts the log. It goes to stderr.
 pub(super) fn start(settings: &LogSettings) {
     let level = settings.log_level;
     let filter = Targets::new()
         .with_target(OURS, level)
         .with_default(level.min(LevelFilter::WARN));
-    let lines = tracing_subscriber::fmt::layer()
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_target(false);
-    let lines = match settings.log_format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    let layer = match settings.log_format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry()
-        .with(lines.with_filter(filter))
+        .with(layer.with_filter(filter))
         .init();
 }

@@ -37,11 +37,11 @@ fn all_errors_of_all_files_are_told_with_carets() {
     let (code, stdout, stderr) = folder.run(&["check", "a.yaml", "b.yaml", "c.yaml", "gone.yaml"]);
     assert_eq!((code, stdout.as_str()), (Some(1), "b.yaml: ok, 1 limit\n"));
     let expected = "\
-a.yaml:3:11: `rate`: `100` does not say per what
+a.yaml:3:11: `rate`: `100` has no period
   3 |     rate: 100
     |           ^^^
   help: write `100/s`, `100/min`, `100/h` or `100/day`
-a.yaml:4:5: limit `a`: there is no field `brust`
+a.yaml:4:5: limit `a`: unknown field `brust`
   4 |     brust: 5
     |     ^^^^^
   help: did you mean `burst`?
@@ -66,12 +66,12 @@ fn what_is_no_file_of_ours_is_said_so() {
         ),
         (
             "a.conf",
-            "a.conf: the name of the file does not say how it is written\n  \
-             help: name it with the ending `.yaml`, `.toml` or `.json`, or say `--format`\n",
+            "a.conf: the file extension does not say the format\n  \
+             help: use the extension `.yaml`, `.toml` or `.json`, or pass `--format`\n",
         ),
         (
             "latin.yaml",
-            "latin.yaml: the file is not UTF-8 text: byte 21 on line 1",
+            "latin.yaml: the file is not UTF-8: byte 21 on line 1",
         ),
     ] {
         let (code, stdout, stderr) = folder.run(&["check", file]);
@@ -98,7 +98,7 @@ fn stdin_is_yaml_unless_another_format_is_said() {
     let (code, _, stderr) = folder.run_on(&["check", "-"], "");
     assert_eq!(code, Some(1));
     assert!(
-        stderr.starts_with("<stdin>:1:1: the file says nothing"),
+        stderr.starts_with("<stdin>:1:1: the file is empty"),
         "{stderr}"
     );
 }
@@ -168,7 +168,7 @@ fn programs_get_one_object_whatever_the_answer() {
             "line": 3,
             "column": 11,
             "width": 3,
-            "message": "`rate`: `100` does not say per what",
+            "message": "`rate`: `100` has no period",
             "help": "write `100/s`, `100/min`, `100/h` or `100/day`",
         })
     );

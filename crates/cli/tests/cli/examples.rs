@@ -1,10 +1,11 @@
 //! The examples are what the documentation shows, and name the addresses that tests replace.
 //! Must not know: the gateways, which run only beside real peers.
 
-use crate::harness::repository;
+use crate::harness::{output, repository};
 use crate::with_peers::gateways::{APP, LISTEN_PORT, TOLLGATE, example};
 
-const LANGUAGES: [(&str, &str); 3] = [
+const LANGUAGES: [(&str, &str); 4] = [
+    ("nginx", "nginx"),
     ("traefik", "yaml"),
     ("caddy", "caddyfile"),
     ("haproxy", "haproxy"),
@@ -12,7 +13,7 @@ const LANGUAGES: [(&str, &str); 3] = [
 
 #[test]
 fn what_the_documentation_shows_of_a_gateway_is_in_its_example() {
-    let page = std::fs::read_to_string(repository().join("docs/http.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/gateways.md")).unwrap();
     for (gateway, language) in LANGUAGES {
         let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
         let (shown, _) = rest.split_once("```").unwrap();
@@ -34,5 +35,14 @@ fn every_example_names_the_addresses_that_are_replaced_here() {
         for address in [LISTEN_PORT, TOLLGATE, APP] {
             assert_eq!(all.matches(address).count(), 1, "{gateway}: {address}");
         }
+    }
+}
+
+#[test]
+fn policies_of_examples_load() {
+    for file in ["nginx/policy.yaml", "envoy/quotas-policy.yaml"] {
+        let path = repository().join("examples").join(file);
+        let (code, stdout, stderr) = output(&["check", path.to_str().unwrap()]);
+        assert_eq!(code, Some(0), "{file}: {stdout}{stderr}");
     }
 }

@@ -58,9 +58,9 @@ per-key applies
 login applies
   yes method is POST (it is POST)
   yes route is /login (it is /login)
-  yes query.next is there (it is /home)
+  yes query.next is present (it is /home)
   yes cookie.sid is absent (absent)
-  yes host looks like *.example.com (it is api.example.com)
+  yes host matches *.example.com (it is api.example.com)
   key: ip (IPv4 /32, IPv6 /64) = 203.0.113.7/32
   key: claim.sub = ada
   quota: at most 10 at once, then one every 6 s; never more than 20 in any minute
@@ -78,7 +78,7 @@ fn every_flag_is_an_attribute() {
         folder.run(&arguments).1
     };
     assert!(run(&["--host", "a.example.com"]).contains("login applies"));
-    let refused = "login does not apply: `host looks like *.example.com` does not hold";
+    let refused = "login does not apply: `host matches *.example.com` does not hold";
     assert!(run(&["--host", "example.org", "-H", "host: a.example.com"]).contains(refused));
     let cookie = run(&["--host", "a.example.com", "-H", "cookie: a=b; sid=1"]);
     assert!(
@@ -124,7 +124,7 @@ descriptors:
 remote_address=203.0.113.7
   edge.remote_address: at most 10 in each minute, for each remote_address by itself; called all
 path=/logout
-  no rule has exactly these entries: admitted, and nothing is counted
+  no rule has exactly these entries: admitted, not counted
 "
     );
     assert!(run("path=/login").contains("here another rule takes its place"));

@@ -40,14 +40,14 @@ fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
     let place = RedisServer::start(ServerProgram::Redis).address();
     let policy = PolicyFile::new("alone", &policy("1000/h"));
     let one = served(&format!("redis://{place}"), &policy);
-    one.wait_for("the shared store cannot be reached; starting without it");
+    one.wait_for("shared store is unreachable; starting without it");
     assert_eq!(status(&one), "200");
     assert_eq!(
         get(one.address, "/readyz").as_deref(),
         Some("HTTP/1.1 200 OK")
     );
     let _redis = RedisServer::start_at(ServerProgram::Redis, place);
-    one.wait_for("the shared store is back");
+    one.wait_for("shared store recovered");
     assert_eq!(status(&one), "200");
 }
 
@@ -76,7 +76,7 @@ fn a_fleet_without_a_secret_and_an_address_without_sense_are_refused_by_name_and
     let missing = ["--redis", address, "--redis-password-file", "/no/such/file"];
     let said = refused(&missing, &[SECRET]);
     assert!(
-        said.contains("--redis-password-file, /no/such/file"),
+        said.contains("--redis-password-file file=/no/such/file"),
         "{said}"
     );
     let said = refused(&["--redis-ca", "ca.pem"], &[]);

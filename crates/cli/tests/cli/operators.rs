@@ -24,7 +24,10 @@ fn serving(arguments: &[&str]) -> (ServerProcess, SocketAddr) {
 
 fn started(command: Command) -> (ServerProcess, SocketAddr) {
     let served = ServerProcess::start(command);
-    let (_, address) = served.printed.split_once("admin pages on http://").unwrap();
+    let (_, address) = served
+        .printed
+        .split_once("admin listener on http://")
+        .unwrap();
     let address = address.lines().next().unwrap().parse().unwrap();
     (served, address)
 }
@@ -106,7 +109,7 @@ fn where_others_can_reach_it_tokens_open_it_and_nothing_else_does() {
     command.env("TOLLGATE_ADMIN_OPERATE_TOKEN_FILE", &files[1].0);
     let (served, admin) = started(command);
     let admin = SocketAddr::from(([127, 0, 0, 1], admin.port()));
-    let warned = served.wait_for("every user of this machine can read this secret");
+    let warned = served.wait_for("secret file is readable by every user");
     assert!(!warned.contains(READ), "{warned}");
     let shown = |token: &str| {
         let head = format!("GET /v1/state HTTP/1.1\r\nauthorization: Bearer {token}\r\n");

@@ -48,11 +48,11 @@ a.test.yaml
 a.test.yaml:5:40: allowed: expected 11, found 10
   5 |       - { send: 12, expect: { allowed: 11, reason: quota } }
     |                                        ^^
-  help: request 11 was denied by `login` (rate); it may come again after 6 s
+  help: request 11 was denied by `login` (rate); retry after 6 s
 a.test.yaml:5:52: reason: expected quota, found rate
   5 |       - { send: 12, expect: { allowed: 11, reason: quota } }
     |                                                    ^^^^^
-  help: request 11 was denied by `login` (rate); it may come again after 6 s
+  help: request 11 was denied by `login` (rate); retry after 6 s
   ok    ten a minute
 1 passed, 1 failed
 "
@@ -170,7 +170,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "  - { name: t, stpes: [] }",
-        "a.test.yaml:3:16: a test: there is no field `stpes`",
+        "a.test.yaml:3:16: a test: unknown field `stpes`",
     ),
     (
         "  - { steps: [{ expect: allowed }] }",
@@ -199,7 +199,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "  - { name: t, steps: [{ at: 5s, expect: allowed }, { at: 1s }] }",
-        "this step comes before the one above it",
+        "this step is earlier than the one above it",
     ),
     (
         "  - { name: t, steps: [{ at: soon, expect: allowed }] }",
@@ -219,11 +219,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "  - { name: t, steps: [{ request: { headers: { a b: c } }, expect: allowed }] }",
-        "`a b` cannot be the name of a header",
+        "`a b` is not a header name",
     ),
     (
         "  - { name: t, steps: [{ finish: a, expect: { limit: login } }] }",
-        "nothing is held as `a` here",
+        "no requests are held as `a` here",
     ),
     (
         "  - { name: t, start: never, steps: [{ expect: allowed }] }",
@@ -303,7 +303,7 @@ fn several_files_of_envoyproxy_ratelimit_are_tested_together() {
     let (code, stdout, _) = folder.run(&["test", "a.test.yaml"]);
     assert_eq!(code, Some(1));
     assert!(
-        stdout.contains("there are several domains: say `domain` in the request"),
+        stdout.contains("the policy has several domains: set `domain` in the request"),
         "{stdout}"
     );
 }
@@ -320,7 +320,7 @@ fn policies_that_cannot_be_tested_are_told() {
         (named("wrong.yaml"), "wrong.yaml:1:9: "),
         (
             named("a.test.yaml"),
-            "a.test.yaml is a file of tests, not a policy",
+            "a.test.yaml is a test file, not a policy",
         ),
         (
             named("[limits.yaml, limits.yaml]"),
@@ -329,7 +329,7 @@ fn policies_that_cannot_be_tested_are_told() {
         (tests.to_owned(), "a file of tests has no `policy`"),
         (
             POLICY.to_owned(),
-            "this is no file of tests: it has no `tests`",
+            "this is not a test file: it has no `tests`",
         ),
     ];
     for (text, expected) in cases {
@@ -387,7 +387,7 @@ fn only_some_tests_can_be_run_and_programs_get_all_of_it() {
     let (code, _, stderr) = folder.run(&["test", "a.test.yaml", "--only", "third"]);
     assert_eq!(code, Some(2));
     assert!(
-        stderr.contains("--only: no test has \"third\" in its name"),
+        stderr.contains("--only: no test name contains \"third\" in its name"),
         "{stderr}"
     );
 }

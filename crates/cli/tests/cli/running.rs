@@ -98,7 +98,7 @@ fn a_second_signal_cuts_what_a_client_keeps_open() {
     served.signal("INT");
     served.wait_for("stopping");
     served.signal("INT");
-    served.wait_for("told to stop again");
+    served.wait_for("second stop signal");
     let last = served.wait_for("stopped");
     assert!(last.contains("cut=0"), "{last}");
     assert_eq!(stuck.read(&mut answer).unwrap_or(0), 0);
@@ -112,7 +112,7 @@ fn health_says_why_a_server_is_not_ready() {
     let (code, _, stderr) = output(&["health", "--at=off"]);
     assert_eq!(
         (code, stderr.as_str()),
-        (Some(1), "not ready: off: nothing is listened on\n")
+        (Some(1), "not ready: off: the listener is off\n")
     );
     // The place that `serve` was given by the same variable, even if it is every address.
     let served = ServerProcess::start(serve(&[]));
@@ -165,7 +165,7 @@ fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
     let (code, _, stderr) = run_output(twice.output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
-        stderr.contains("TOLLGATE_RESP_PASSWORD is set and so is the file"),
+        stderr.contains("TOLLGATE_RESP_PASSWORD and the file for the same secret are both set"),
         "{stderr}"
     );
     assert!(!stderr.contains("sesame"), "{stderr}");
@@ -206,7 +206,7 @@ fn connections_that_cannot_fit_are_warned_of_and_threads_are_as_many_as_asked_fo
         .args(["-c", script, program])
         .env("TOLLGATE_LISTEN_GRPC", "off");
     let served = ServerProcess::start(command);
-    let line = served.wait_for("fewer files may be open than --max-connections needs");
+    let line = served.wait_for("limit of open files is too low for --max-connections");
     assert!(
         line.contains("allowed=1000"),
         "the soft limit was raised to the hard one: {line}"
@@ -295,7 +295,7 @@ fn nodes_with_one_secret_make_the_same_digests() {
     let (code, _, stderr) = run_output(command.current_dir(folder.path()).output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
-        stderr.ends_with("error: the secret of the fleet: it must have at least 16 bytes\n"),
+        stderr.ends_with("error: the fleet secret is not valid: it must have at least 16 bytes\n"),
         "{stderr}"
     );
 }

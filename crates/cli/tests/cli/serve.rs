@@ -251,12 +251,12 @@ fn settings_may_come_from_the_environment() {
 #[test]
 fn clients_are_told_in_the_dialects_that_the_operator_chose() {
     let policy = PolicyFile::new("dialects", &policy("1/h"));
-    let mut command = tollgate(&["serve", "--words", "github,draft-11", "--retry-jitter=5m"]);
+    let mut command = tollgate(&["serve", "--headers", "github,draft-11", "--retry-jitter=5m"]);
     command
         .env("TOLLGATE_LISTEN", "127.0.0.1:0")
         .env("TOLLGATE_LISTEN_RESP", "off")
         .env("TOLLGATE_CONFIG", &policy.0)
-        .env("TOLLGATE_WORDS", "a flag comes before this");
+        .env("TOLLGATE_HEADERS", "a flag comes before this");
     let served = ServerProcess::start(command);
     let answer = answer(served.address, "/v1/check?key=carol").unwrap();
     for line in [
@@ -329,7 +329,7 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
     let (code, stdout, stderr) = output(&["serve", "--listen", &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     let expected = format!(
-        "error: cannot listen on {address}: another program does; choose another place with --listen\n"
+        "error: cannot listen on {address}: another program uses it; choose another address with --listen\n"
     );
     // A machine that allows few open files is warned about them first.
     assert!(stderr.ends_with(&expected), "{stderr}");
@@ -342,7 +342,7 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
     let (code, stdout, stderr) = output(&[free[0], free[1], free[2], free[3], &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(
-        stderr.ends_with("choose another place with --listen-resp\n"),
+        stderr.ends_with("choose another address with --listen-resp\n"),
         "{stderr}"
     );
 }
@@ -358,28 +358,28 @@ fn wrong_arguments_are_named() {
         ("--keys=0", "keys: 0 is not valid: it must be at least 1"),
         (
             "--listen=8080",
-            "invalid value '8080' for '--listen <PLACE>'",
+            "invalid value '8080' for '--listen <ADDRESS>'",
         ),
         (
             "--listen-resp=on",
             "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
         ),
         (
-            "--words=draft-12",
+            "--headers=draft-12",
             "there is no such dialect; there are draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, \
              x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github, and none",
         ),
         (
-            "--words=draft-11,draft-07",
+            "--headers=draft-11,draft-07",
             "it writes `ratelimit` differently from draft-11; choose one of the two",
         ),
         (
-            "--words=none,github",
+            "--headers=none,github",
             "it means no dialect, so it must stand alone",
         ),
         (
             "--retry-jitter=10",
-            "`10` says no unit of time; for seconds write `10s`",
+            "`10` has no unit of time; for seconds write `10s`",
         ),
         ("--retry-jitter=61m", "it must be at most 1h"),
         (
@@ -388,7 +388,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             "--admin-read-token-file=/nowhere",
-            "cannot read the secret in /nowhere",
+            "cannot read secret file=/nowhere",
         ),
         (
             "--log-level=loud",

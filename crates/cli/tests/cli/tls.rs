@@ -151,7 +151,7 @@ fn grpc_and_the_admin_pages_are_inside_tls_too() {
     assert!(said.contains("grpc-status: 0"), "{said}");
     let admin = served
         .printed
-        .split_once("admin pages on https://")
+        .split_once("admin listener on https://")
         .unwrap()
         .1;
     let url = format!("https://{}/readyz", admin.lines().next().unwrap());
@@ -203,7 +203,7 @@ fn files_that_are_wrong_at_the_start_are_named_with_the_reason() {
         stderr
     };
     let told = refused(&["--tls-client-ca=nowhere.pem"]);
-    let expected = "error: cannot speak TLS: nowhere.pem: it cannot be read: No such file";
+    let expected = "error: cannot enable TLS: nowhere.pem: it cannot be read: No such file";
     assert!(told.starts_with(expected), "{told}");
     assert!(refused(&["--tls-listeners=api,rsp"]).contains("invalid value 'rsp'"));
     write(

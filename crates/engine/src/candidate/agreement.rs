@@ -1,41 +1,40 @@
-//! What a comparison says: that two quotas decide alike, that they do not, or that it is too early to say.
+//! Whether a candidate agrees with its limit, diverges from it, or has too few comparisons for a conclusion.
 //!
 //! Must not know: what was compared.
 
 use tollgate_policy::model::Percent;
 
-/// However clear the numbers look, fewer requests than this say nothing: they may all be of one key.
+/// With fewer comparisons than this the result is always inconclusive: all of them may belong to one key.
 const MIN_COMPARED: u64 = 100;
 
-/// Beyond this the last digits of counts do not matter, and squares would not fit.
+/// Counts are shifted right to at most this many bits, so that the squares below fit into 128 bits.
 const MAX_COUNT_BITS: u32 = 45;
 
-/// What a comparison says.
+/// The result of comparing a candidate with its limit.
 ///
-/// The share that is decided differently is known only for the requests that were seen. Whether it is above the threshold
-/// is said once chance alone would mislead in less than one case in twenty (a score test); a share that lies right at
-/// the threshold takes longest.
+/// A score test at the 5 % level compares the observed share of differing decisions with the threshold. A share close
+/// to the threshold needs the most comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Agreement {
-    /// They differ in a smaller share of requests than the threshold.
+    /// The share of differing decisions is below the threshold.
     Agrees,
-    /// They differ in a larger one.
+    /// The share of differing decisions is above the threshold.
     Diverges,
-    /// More requests have to be seen.
+    /// More comparisons are needed.
     Inconclusive,
 }
 
 impl Agreement {
-    /// What it says that `differ` of `compared` requests were decided differently.
+    /// Tests whether `differ` of `compared` requests is below or above the threshold.
     #[must_use]
     pub fn from_counts(compared: u64, differ: u64, threshold: Percent) -> Self {
         if compared < MIN_COMPARED {
             return Self::Inconclusive;
         }
-        let most = u128::from(Percent::ALL.hundredths());
+        let whole = u128::from(Percent::ALL.hundredths());
         let threshold = u128::from(threshold.hundredths());
-        // Where nothing may differ one that does is enough, and where everything may, nothing has to be counted.
-        if threshold == 0 || threshold >= most {
+        // With a threshold of 0 % one difference diverges; with 100 % nothing can.
+        if threshold == 0 || threshold >= whole {
             return if differ > 0 && threshold == 0 {
                 Self::Diverges
             } else {
@@ -45,12 +44,12 @@ impl Agreement {
         let excess = (u64::BITS - compared.leading_zeros()).saturating_sub(MAX_COUNT_BITS);
         let n = u128::from(compared >> excess);
         let k = u128::from(differ.min(compared) >> excess);
-        // n·(k/n − t)² > z²·t·(1 − t), with z = 1.96 and everything multiplied until it is whole.
-        let (seen, expected) = (k * most, n * threshold);
-        let apart = seen.abs_diff(expected);
-        let is_clear = apart.saturating_mul(apart).saturating_mul(10_000)
-            > 38_416 * n * threshold * (most - threshold);
-        match (is_clear, seen > expected) {
+        // n·(k/n − t)² > z²·t·(1 − t), with z = 1.96, in integers.
+        let (observed, expected) = (k * whole, n * threshold);
+        let difference = observed.abs_diff(expected);
+        let is_significant = difference.saturating_mul(difference).saturating_mul(10_000)
+            > 38_416 * n * threshold * (whole - threshold);
+        match (is_significant, observed > expected) {
             (false, _) => Self::Inconclusive,
             (true, true) => Self::Diverges,
             (true, false) => Self::Agrees,
@@ -65,7 +64,7 @@ mod tests {
     const TWO_PERCENT: Percent = Percent::from_hundredths(200);
 
     #[test]
-    fn few_requests_say_nothing_however_clear_they_look() {
+    fn fewer_than_100_comparisons_are_inconclusive() {
         assert_eq!(
             Agreement::from_counts(0, 0, TWO_PERCENT),
             Agreement::Inconclusive
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn no_difference_is_agreement_once_chance_would_have_shown_one() {
+    fn no_difference_is_agreement_once_there_are_enough_comparisons() {
         // 1.96² × 0.98 / 0.02 = 188.2
         assert_eq!(
             Agreement::from_counts(188, 0, TWO_PERCENT),
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_next_to_the_threshold_takes_many_requests() {
+    fn a_share_close_to_the_threshold_needs_many_comparisons() {
         let at =
             |n: u64, per_mille: u64| Agreement::from_counts(n, n * per_mille / 1_000, TWO_PERCENT);
         assert_eq!(at(1_000, 19), Agreement::Inconclusive);
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_scale_and_the_largest_numbers_are_decided() {
+    fn thresholds_of_0_and_100_percent_and_the_largest_counts_are_conclusive() {
         assert_eq!(
             Agreement::from_counts(100, 0, Percent::ZERO),
             Agreement::Agrees

@@ -1,6 +1,6 @@
-//! What a limit said about a request, and whether its candidate would have said the same.
+//! Compares what a limit decided about a request with what its candidate would have decided.
 //!
-//! Must not know: how requests are decided, who asks the store, what is done with the numbers.
+//! Must not know: how requests are decided, who asks the store, who reads the totals.
 
 use arrayvec::ArrayVec;
 use tollgate_core::Outcome;
@@ -13,65 +13,71 @@ use crate::decision::peeked_outcome;
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
 
-/// What a rule with a candidate said about a request.
+/// What a rule with a candidate decided about a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleOutcome {
     pub(crate) rule: usize,
-    /// Whether it admits.
+    /// Whether the rule admits the request.
     pub(crate) is_admitted: bool,
-    /// What the request costs under it.
+    /// The cost of the request under this rule.
     pub(crate) cost: u64,
-    /// Whether its candidate could have made a difference. If not it is only charged.
+    /// Whether the candidate could have changed the verdict. If not, the candidate is charged but not compared.
     pub(crate) is_compared: bool,
     counts_denials: bool,
 }
 
-/// One for each rule of a plan that has a candidate.
+/// The outcomes of all rules in a plan that have a candidate.
 pub(crate) type RuleOutcomes = ArrayVec<RuleOutcome, MAX_CHECKS>;
 
-/// What the rules of a plan have said, as far as candidates have to be asked beside them. If one rule refuses the request, its
-/// candidate alone could change that; if several do, or nobody was asked, no candidate could. Candidates of limits that
-/// count denials are charged with every denial all the same.
-pub(crate) fn collect_rule_outcomes(generation: &Generation, plan: &Plan, all: &mut RuleOutcomes) {
-    all.clear();
-    let (mut refuse, mut refusing) = (0_usize, None);
-    let mut outcomes = plan.outcomes().peekable();
-    while let Some((first, _)) = outcomes.peek() {
+/// Collects the outcomes of the rules in a plan that have a candidate.
+///
+/// If exactly one rule denies the request, only its candidate could change the verdict. If several deny, or the store
+/// was not asked, no candidate could. Candidates of limits that count denials are charged with every denial in any
+/// case.
+pub(crate) fn collect_rule_outcomes(
+    generation: &Generation,
+    plan: &Plan,
+    outcomes: &mut RuleOutcomes,
+) {
+    outcomes.clear();
+    let (mut denials, mut denied_rule) = (0_usize, None);
+    let mut checks = plan.outcomes().peekable();
+    while let Some((first, _)) = checks.peek() {
         let rule = first.rule;
-        let mut sum = RuleOutcomeBuilder::default();
-        while let Some((planned, outcome)) = outcomes.next_if(|(one, _)| one.rule == rule) {
-            sum.add(planned, outcome);
+        let mut builder = RuleOutcomeBuilder::default();
+        while let Some((planned, outcome)) = checks.next_if(|(planned, _)| planned.rule == rule) {
+            builder.add(planned, outcome);
         }
-        if sum.is_denied {
-            refuse = refuse.saturating_add(1);
-            refusing = Some(rule);
+        if builder.is_denied {
+            denials = denials.saturating_add(1);
+            denied_rule = Some(rule);
         }
-        // There are no more rules in a plan than checks.
-        if let Some(opinion) = rule_outcome(generation, rule, &sum) {
-            let _fits = all.try_push(opinion).is_ok();
+        // A plan has at most as many rules as checks.
+        if let Some(outcome) = rule_outcome(generation, rule, &builder) {
+            let _fits = outcomes.try_push(outcome).is_ok();
         }
     }
-    if refuse > 0 {
-        all.retain(|opinion| {
-            opinion.is_compared &= refuse == 1 && refusing == Some(opinion.rule);
-            opinion.is_compared || opinion.counts_denials
+    if denials > 0 {
+        outcomes.retain(|outcome| {
+            outcome.is_compared &= denials == 1 && denied_rule == Some(outcome.rule);
+            outcome.is_compared || outcome.counts_denials
         });
     } else if !plan.has_replies() {
-        all.retain(|opinion| {
-            opinion.is_compared = false;
-            opinion.counts_denials
+        outcomes.retain(|outcome| {
+            outcome.is_compared = false;
+            outcome.counts_denials
         });
     }
 }
 
-/// What the only rule of a plan has said, if it has a candidate.
+/// The outcome of the only rule in a plan, if that rule has a candidate.
 pub(crate) fn first_rule_outcome(generation: &Generation, plan: &Plan) -> Option<RuleOutcome> {
     if !generation.has_candidates() {
         return None;
     }
-    let mut all = RuleOutcomes::new();
-    collect_rule_outcomes(generation, plan, &mut all);
-    all.first().copied()
+    let mut outcomes = RuleOutcomes::new();
+    collect_rule_outcomes(generation, plan, &mut outcomes);
+    outcomes.first().copied()
 }
 
 fn rule_outcome(
@@ -90,26 +96,26 @@ fn rule_outcome(
     })
 }
 
-/// Counts whether a candidate, whose batch is answered, agrees with its limit. Answers whether it admits, so that it was
-/// charged.
-pub(crate) fn compare(generation: &Generation, plan: &Plan, opinion: &RuleOutcome) -> bool {
-    let mut answered = plan.with_replies();
-    let admits = answered.all(|(planned, reply)| peeked_outcome(planned, reply).is_admitted());
-    let compared = match (opinion.is_admitted, admits) {
+/// Records whether a candidate agrees with its limit, once the candidate's batch has replies. Returns whether the
+/// candidate admits the request, and so was charged.
+pub(crate) fn compare(generation: &Generation, plan: &Plan, outcome: &RuleOutcome) -> bool {
+    let mut replies = plan.with_replies();
+    let is_admitted = replies.all(|(planned, reply)| peeked_outcome(planned, reply).is_admitted());
+    let compared = match (outcome.is_admitted, is_admitted) {
         (true, false) => ComparisonOutcome::WouldDeny,
         (false, true) => ComparisonOutcome::WouldAllow,
         _ => ComparisonOutcome::Same,
     };
-    let limit = generation.rule(opinion.rule).map(|(_, limit)| limit);
+    let limit = generation.rule(outcome.rule).map(|(_, limit)| limit);
     if let Some(comparison) = limit.and_then(|limit| limit.comparison.as_ref()) {
         let key = plan.planned().first();
         let key = key.map_or(&[][..], |planned| plan.key(planned.key));
         comparison.record(compared, || generation.rules().digest(key), key);
     }
-    admits
+    is_admitted
 }
 
-/// What the meters of one rule said together.
+/// Combines the outcomes of one rule's meters.
 #[derive(Default)]
 struct RuleOutcomeBuilder {
     is_denied: bool,

@@ -1,14 +1,16 @@
-//! A candidate beside the enforced quota: how often the two would have decided differently, and for whom.
+//! Candidates: a second quota of a limit that is charged but never enforced. The engine counts how often it decides
+//! differently, and for which keys.
 //!
-//! A candidate is charged as it would have been, had it been the enforced one. It has states of its own and spends on a
-//! request exactly when it would have admitted it: also where the enforced quota refuses, and not where some other limit
-//! refuses anyway. What cannot be known is not compared: requests that another limit refuses, that lists or operators
-//! refuse, keys that are blocked, keys whose quota is a tier's or an override's, since the candidate stands for the limit's
-//! own. Of places it takes one only for requests that go on, because nobody knows how long a refused one would have held it.
-//! Of costs that responses correct, those of refused requests stay at their estimate.
+//! A candidate is charged as if it were enforced. It has its own states. It is charged for a request that it admits,
+//! even if the enforced quota denies that request, but not if another limit denies it.
 //!
-//! Every comparison is counted exactly, both ways. The keys that differ most are kept in a sketch of fixed size, whose error
-//! is told with them. Must not know: how requests are decided, who reads the numbers.
+//! Not compared are: requests denied by another limit, by a list or by an operator; blocked keys; and keys that use the
+//! quota of a tier or an override, because the candidate only replaces the limit's own quota. A candidate takes a
+//! concurrency permit only for admitted requests, since a denied request has no duration. If responses
+//! correct the cost, denied requests keep their estimate.
+//!
+//! All comparisons are counted exactly, in both directions. The keys that differ most are tracked in a sketch of fixed
+//! size that reports its error. Must not know: how requests are decided, who reads the totals.
 
 mod agreement;
 mod compare;
@@ -33,16 +35,16 @@ use tollgate_policy::rules::{KeySpec, MeterRole, Rule};
 use self::sketch::Sketch;
 use crate::sharded_counters::thread_index;
 
-/// Beyond this many lines of counters threads share.
+/// The most counter shards. Threads beyond this number share shards.
 const MAX_SHARDS: usize = 8;
 
-/// What is known of a candidate so far.
+/// The comparison of a candidate with its limit so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Divergence {
-    /// The limit whose candidate it is.
+    /// The name of the limit.
     pub limit: Box<str>,
-    /// Requests on which both were asked.
+    /// Requests that both quotas decided.
     pub compared: u64,
     /// Requests that the limit admits and the candidate would deny.
     pub would_deny: u64,
@@ -50,22 +52,22 @@ pub struct Divergence {
     pub would_allow: u64,
     /// Requests on which the candidate's store did not answer.
     pub unknown: u64,
-    /// Above this share of requests decided differently a candidate is advised against.
+    /// The operator's threshold: a candidate whose share of differing decisions is larger should not be enforced.
     pub threshold: Percent,
-    /// What follows.
+    /// The result of comparing that share with the threshold.
     pub agreement: Agreement,
-    /// The keys for which decisions differ most often, most often first; at most [`MOST_KEYS`]. Every key that differs
-    /// more often than `(would_deny + would_allow) / MOST_KEYS + missed` times is among them.
+    /// The keys with the most differing decisions, most first; at most [`MAX_TRACKED_KEYS`]. Every key with more than
+    /// `(would_deny + would_allow) / MAX_TRACKED_KEYS + missed` differences is listed.
     pub top_keys: Vec<DivergingKey>,
-    /// Differing decisions whose keys were not noted, because another thread was just noting one.
+    /// Differing decisions whose key was not recorded, because another thread held the sketch.
     pub missed: u64,
 }
 
-/// How often a candidate was compared, and what came of it.
+/// The totals of a comparison, without keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ComparisonTotals {
-    /// Requests on which both were asked.
+    /// Requests that both quotas decided.
     pub compared: u64,
     /// Requests that the limit admits and the candidate would deny.
     pub would_deny: u64,
@@ -79,29 +81,29 @@ pub struct ComparisonTotals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DivergingKey {
-    /// The key's values where the policy does not hash them, cut where they are long.
+    /// The key's values, truncated, with digests where the policy hashes them.
     pub key: String,
     /// The keyed digest of the whole key.
     pub digest: [u8; 16],
-    /// How often the candidate would have denied what was admitted, at least.
+    /// How often the candidate would have denied an admitted request, at least.
     pub would_deny: u64,
-    /// How often it would have admitted what was denied, at least.
+    /// How often the candidate would have admitted a denied request, at least.
     pub would_allow: u64,
-    /// How many more times it may have been, both ways together.
+    /// How much higher the sum of both counts may be.
     pub error: u64,
 }
 
 /// The comparison of one candidate with the quota that it may replace.
 #[derive(Debug)]
 pub(crate) struct Comparison {
-    /// Every quota that has a part in it: other quotas, another comparison.
+    /// All compared quotas. If one of them changes, a new comparison starts.
     quotas: Vec<(MeterRole, Limit)>,
     shards: Box<[ComparisonShard]>,
     sketch: Mutex<Sketch>,
     missed: AtomicU64,
 }
 
-/// One cache line, written by few threads.
+/// Counters on a cache line of their own, written by few threads.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct ComparisonShard {
@@ -111,7 +113,7 @@ struct ComparisonShard {
     unknown: AtomicU64,
 }
 
-/// What one comparison came to.
+/// The result of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparisonOutcome {
     Same,
@@ -120,20 +122,20 @@ pub(crate) enum ComparisonOutcome {
 }
 
 impl Comparison {
-    /// A comparison for this rule that has not begun. `None` if it has no candidate.
+    /// A new comparison for this rule. `None` if the rule has no candidate.
     pub(crate) fn for_rule(rule: &Rule) -> Option<Self> {
         let terms = compared_quotas(rule)?;
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let lines = cores.next_power_of_two().min(MAX_SHARDS);
+        let shards = cores.next_power_of_two().min(MAX_SHARDS);
         Some(Self {
             quotas: terms,
-            shards: (0..lines).map(|_| ComparisonShard::default()).collect(),
+            shards: (0..shards).map(|_| ComparisonShard::default()).collect(),
             sketch: Mutex::new(Sketch::new()),
             missed: AtomicU64::new(0),
         })
     }
 
-    /// Whether this compares the same quotas as the rule has, so that it may go on.
+    /// Whether the rule still has the compared quotas, so that the comparison can continue.
     pub(crate) fn compares_quotas_of(&self, rule: &Rule) -> bool {
         compared_quotas(rule).is_some_and(|terms| terms == self.quotas)
     }
@@ -144,17 +146,17 @@ impl Comparison {
         digest: impl FnOnce() -> [u8; 16],
         key: &[u8],
     ) {
-        let Some(line) = self.own_shard() else {
+        let Some(shard) = self.own_shard() else {
             return;
         };
-        line.compared.fetch_add(1, Ordering::Relaxed);
+        shard.compared.fetch_add(1, Ordering::Relaxed);
         let direction = match compared {
             ComparisonOutcome::Same => return,
-            ComparisonOutcome::WouldDeny => &line.would_deny,
-            ComparisonOutcome::WouldAllow => &line.would_allow,
+            ComparisonOutcome::WouldDeny => &shard.would_deny,
+            ComparisonOutcome::WouldAllow => &shard.would_allow,
         };
         direction.fetch_add(1, Ordering::Relaxed);
-        // Nobody waits for a statistic.
+        // Never block a decision for a statistic.
         match self.sketch.try_lock() {
             Ok(mut sketch) => sketch.record(digest(), key, compared),
             Err(TryLockError::Poisoned(held)) => held.into_inner().record(digest(), key, compared),
@@ -165,8 +167,8 @@ impl Comparison {
     }
 
     pub(crate) fn record_unknown(&self) {
-        if let Some(line) = self.own_shard() {
-            line.unknown.fetch_add(1, Ordering::Relaxed);
+        if let Some(shard) = self.own_shard() {
+            shard.unknown.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -174,7 +176,7 @@ impl Comparison {
         &self,
         limit: &str,
         threshold: Percent,
-        recipe: Option<&KeySpec>,
+        key_spec: Option<&KeySpec>,
     ) -> Divergence {
         let ComparisonTotals {
             compared,
@@ -184,8 +186,8 @@ impl Comparison {
         } = self.totals();
         let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
         let top = sketch.top(|key| {
-            recipe
-                .map(|recipe| recipe.display_key(key))
+            key_spec
+                .map(|key_spec| key_spec.display_key(key))
                 .unwrap_or_default()
         });
         drop(sketch);
@@ -203,41 +205,43 @@ impl Comparison {
         }
     }
 
-    /// The numbers without the keys.
+    /// The totals, without keys.
     pub(crate) fn totals(&self) -> ComparisonTotals {
-        let sum = |of: fn(&ComparisonShard) -> &AtomicU64| {
-            let lines = self
+        let sum = |field: fn(&ComparisonShard) -> &AtomicU64| {
+            let shards = self
                 .shards
                 .iter()
-                .map(|line| of(line).load(Ordering::Relaxed));
-            lines.fold(0, u64::saturating_add)
+                .map(|shard| field(shard).load(Ordering::Relaxed));
+            shards.fold(0, u64::saturating_add)
         };
-        // Read before what is compared, so that no more differ than were compared.
-        let (would_deny, would_allow) =
-            (sum(|line| &line.would_deny), sum(|line| &line.would_allow));
-        let compared = sum(|line| &line.compared);
+        // Read before `compared`, so that the differences never exceed it.
+        let (would_deny, would_allow) = (
+            sum(|shard| &shard.would_deny),
+            sum(|shard| &shard.would_allow),
+        );
+        let compared = sum(|shard| &shard.compared);
         ComparisonTotals {
             compared,
             would_deny,
             would_allow,
-            unknown: sum(|line| &line.unknown),
+            unknown: sum(|shard| &shard.unknown),
         }
     }
 
     fn own_shard(&self) -> Option<&ComparisonShard> {
-        // The number of lines is a power of two.
+        // The number of shards is a power of two.
         let mask = self.shards.len().wrapping_sub(1);
         self.shards.get(thread_index() & mask)
     }
 }
 
-/// The quotas of a rule that has a candidate.
+/// The compared quotas of a rule with a candidate.
 fn compared_quotas(rule: &Rule) -> Option<Vec<(MeterRole, Limit)>> {
-    let of = |role: MeterRole| rule.meters.iter().filter(move |meter| meter.role == role);
-    of(MeterRole::Candidate).next()?;
+    let meters_with = |role: MeterRole| rule.meters.iter().filter(move |meter| meter.role == role);
+    meters_with(MeterRole::Candidate).next()?;
     let quotas = [MeterRole::Main, MeterRole::Local, MeterRole::Candidate].into_iter();
     let quotas = quotas.flat_map(|role| {
-        let meters = of(role).flat_map(|meter| meter.quotas.iter());
+        let meters = meters_with(role).flat_map(|meter| meter.quotas.iter());
         meters.map(move |quota| (role, *quota))
     });
     Some(quotas.collect())

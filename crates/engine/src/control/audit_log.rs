@@ -1,6 +1,6 @@
-//! What operators have done: a bounded list to read, and a line of the log for each.
+//! The audit log of operator changes: a bounded list for reading, and one log line for each.
 //!
-//! Must not know: how any of it is carried out.
+//! Must not know: how changes are applied.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,136 +9,144 @@ use tollgate_core::Timestamp;
 
 use super::operator_state::Switch;
 
-/// So many events are kept; the oldest go first.
+/// The most events that are kept; the oldest are dropped first.
 pub const MAX_EVENTS: usize = 1_000;
 
-/// One thing that an operator did.
+/// One change by an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorEvent {
-    /// Who.
+    /// The operator.
     pub who: Box<str>,
-    /// When, by the store's clock.
+    /// The time by the store's clock.
     pub at: Timestamp,
-    /// Why.
+    /// The operator's reason.
     pub why: Box<str>,
-    /// What.
+    /// The change.
     pub change: OperatorChange,
 }
 
-/// What was changed. Keys are shown as the policy allows: hashed ones as digests.
+/// A change by an operator. Keys are shown as the policy allows: hashed ones as digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorChange {
-    /// A switch was thrown.
+    /// A switch was set.
     Switched {
-        /// Of which limit; `None`: of all.
+        /// The limit; `None`: all limits.
         limit: Option<Box<str>>,
-        /// How it stands now.
+        /// The new setting.
         to: Switch,
     },
     /// A key got another quota.
     Overridden {
-        /// Of which limit.
+        /// The limit.
         limit: Box<str>,
-        /// Which key.
+        /// The key.
         key: Box<str>,
-        /// Which quota.
+        /// The quota.
         quota: Box<str>,
-        /// Until when; `None`: until it is taken back.
+        /// The expiry; `None`: until it is removed.
         until: Option<Timestamp>,
     },
-    /// An override was taken back.
+    /// An override was removed.
     OverrideLifted {
-        /// Of which limit.
+        /// The limit.
         limit: Box<str>,
-        /// Of which key.
+        /// The key.
         key: Box<str>,
     },
     /// A key or an address was blocked.
     Blocked {
-        /// The limit whose key it is; `None` for an address.
+        /// The limit of the key; `None` for an address.
         limit: Option<Box<str>>,
         /// The key or address.
-        what: Box<str>,
-        /// Until when; `None`: until it is taken back.
+        target: Box<str>,
+        /// The expiry; `None`: until it is removed.
         until: Option<Timestamp>,
     },
-    /// A block was taken back.
+    /// A block was removed.
     Unblocked {
-        /// The limit whose key it is; `None` for an address.
+        /// The limit of the key; `None` for an address.
         limit: Option<Box<str>>,
         /// The key or address.
-        what: Box<str>,
+        target: Box<str>,
     },
-    /// What a key had used was forgotten.
+    /// A key's usage was reset.
     Reset {
-        /// Of which limit.
+        /// The limit.
         limit: Box<str>,
-        /// Which key.
+        /// The key.
         key: Box<str>,
-        /// Whether there was anything to forget.
-        found: bool,
+        /// Whether the key had any usage.
+        was_used: bool,
     },
-    /// Everything was replaced by what had been kept.
+    /// The whole state was replaced by a saved one.
     Restored,
-    /// A lot was taken over from other nodes at once.
+    /// Many changes of other nodes were applied at once.
     Synced {
-        /// How much.
+        /// The number of changed items.
         entries: usize,
     },
 }
 
 impl OperatorChange {
-    /// Says it, keys as `key` words them.
+    /// Writes the change; `key` renders keys.
     fn write(&self, f: &mut fmt::Formatter<'_>, key: &dyn Fn(&str) -> String) -> fmt::Result {
         let until = |f: &mut fmt::Formatter<'_>, until: &Option<Timestamp>| match until {
             Some(until) => write!(f, " until {}", UtcTime(*until)),
-            None => f.write_str(" until it is taken back"),
+            None => f.write_str(" until it is removed"),
         };
-        // An address is nobody's key, and is told as it is.
-        let of = |limit: &Option<Box<str>>, what: &str| match limit {
-            Some(limit) => format!("{} of limit `{limit}`", key(what)),
-            None => format!("`{what}`"),
+        // An address is not a key and is shown as it is.
+        let describe = |limit: &Option<Box<str>>, target: &str| match limit {
+            Some(limit) => format!("key {} of limit `{limit}`", key(target)),
+            None => format!("address `{target}`"),
         };
         match self {
-            Self::Switched { limit: None, to } => write!(f, "everything switched to {to}"),
+            Self::Switched { limit: None, to } => write!(f, "all limits switched to {to}"),
             Self::Switched {
                 limit: Some(limit),
                 to,
             } => write!(f, "limit `{limit}` switched to {to}"),
             Self::Overridden {
                 limit,
-                key: of,
+                key: target,
                 quota,
                 until: end,
             } => {
-                write!(f, "key {} of limit `{limit}` has {quota}", key(of))?;
+                write!(
+                    f,
+                    "key {} of limit `{limit}` overridden with {quota}",
+                    key(target)
+                )?;
                 until(f, end)
             }
-            Self::OverrideLifted { limit, key: of } => {
-                let key = key(of);
-                write!(f, "key {key} of limit `{limit}` has its own quota again")
+            Self::OverrideLifted { limit, key: target } => {
+                let key = key(target);
+                write!(f, "override of key {key} of limit `{limit}` removed")
             }
             Self::Blocked {
                 limit,
-                what,
+                target,
                 until: end,
             } => {
-                write!(f, "{} blocked", of(limit, what))?;
+                write!(f, "{} blocked", describe(limit, target))?;
                 until(f, end)
             }
-            Self::Unblocked { limit, what } => write!(f, "{} let through", of(limit, what)),
+            Self::Unblocked { limit, target } => write!(f, "{} unblocked", describe(limit, target)),
             Self::Reset {
                 limit,
-                key: of,
-                found,
+                key: target,
+                was_used,
             } => {
-                let found = if *found { "" } else { ", which was full" };
-                write!(f, "key {} of limit `{limit}` reset{found}", key(of))
+                let unused = if *was_used {
+                    ""
+                } else {
+                    ", which had no usage"
+                };
+                write!(f, "key {} of limit `{limit}` reset{unused}", key(target))
             }
             Self::Restored => f.write_str("switches, overrides and blocks restored"),
             Self::Synced { entries } => {
-                write!(f, "{entries} switches, overrides and blocks taken over")
+                write!(f, "{entries} switches, overrides and blocks synchronised")
             }
         }
     }
@@ -150,16 +158,16 @@ impl fmt::Display for OperatorChange {
     }
 }
 
-/// A change as the log tells it: logs are kept and copied, and keys in them are digests.
+/// A change for the log file: log files are copied around, so keys appear as digests.
 struct RedactedChange<'a> {
-    what: &'a OperatorChange,
+    change: &'a OperatorChange,
     digest: Option<[u8; 16]>,
 }
 
 impl fmt::Display for RedactedChange<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digest = self.digest.unwrap_or_default();
-        self.what.write(f, &|_| {
+        self.change.write(f, &|_| {
             let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("#{digits}")
         })
@@ -172,7 +180,7 @@ impl fmt::Display for OperatorEvent {
     }
 }
 
-/// An instant as people read it: `2026-11-16T00:34:00Z`.
+/// A point in time as ISO 8601: `2026-11-16T00:34:00Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtcTime(pub Timestamp);
 
@@ -180,7 +188,7 @@ impl fmt::Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_nanos() / 1_000_000_000;
         let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Years begin in March here, so that the leap day is the last; after Hinnant's `civil_from_days`.
+        // Years start in March, so that the leap day comes last; see Hinnant's `civil_from_days`.
         let day = days + 719_468;
         let (era, day) = (day / 146_097, day % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -197,20 +205,20 @@ impl fmt::Display for UtcTime {
     }
 }
 
-/// The events that are kept.
+/// The most recent events.
 #[derive(Debug, Default)]
 pub(crate) struct AuditLog {
     events: VecDeque<OperatorEvent>,
 }
 
 impl AuditLog {
-    /// Keeps an event, and logs it with the digest of its key.
+    /// Adds an event, and logs it with the digest of its key.
     pub(super) fn record(&mut self, event: OperatorEvent, digest: Option<[u8; 16]>) {
-        let what = RedactedChange {
-            what: &event.change,
+        let change = RedactedChange {
+            change: &event.change,
             digest,
         };
-        tracing::info!(who = %event.who, why = %event.why, "{what}");
+        tracing::info!(who = %event.who, why = %event.why, "{change}");
         if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
         }
@@ -227,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_of_a_key_is_its_digest() {
+    fn keys_are_logged_as_digests() {
         let key = "sk_live_secret";
         let limit = || Box::from("api");
         let changes = [
@@ -243,49 +251,49 @@ mod tests {
             },
             OperatorChange::Blocked {
                 limit: Some(limit()),
-                what: key.into(),
+                target: key.into(),
                 until: None,
             },
             OperatorChange::Unblocked {
                 limit: Some(limit()),
-                what: key.into(),
+                target: key.into(),
             },
             OperatorChange::Reset {
                 limit: limit(),
                 key: key.into(),
-                found: true,
+                was_used: true,
             },
         ];
-        for what in &changes {
+        for change in &changes {
             let digest = Some([0xab; 16]);
-            let logged = RedactedChange { what, digest }.to_string();
+            let logged = RedactedChange { change, digest }.to_string();
             assert!(!logged.contains(key), "{logged}");
             assert!(
                 logged.contains(&format!("#{}", "ab".repeat(16))),
                 "{logged}"
             );
             assert!(
-                what.to_string().contains(key),
-                "who may read the list may read keys"
+                change.to_string().contains(key),
+                "the list itself shows keys"
             );
         }
         let address = OperatorChange::Blocked {
             limit: None,
-            what: "192.0.2.7".into(),
+            target: "192.0.2.7".into(),
             until: None,
         };
-        let (what, digest) = (&address, None);
-        let logged = RedactedChange { what, digest }.to_string();
-        assert_eq!(logged, "`192.0.2.7` blocked until it is taken back");
+        let (change, digest) = (&address, None);
+        let logged = RedactedChange { change, digest }.to_string();
+        assert_eq!(logged, "address `192.0.2.7` blocked until it is removed");
     }
 
     #[test]
-    fn instants_are_told_by_the_calendar() {
-        let told = |seconds| UtcTime(Timestamp::from_secs(seconds)).to_string();
-        assert_eq!(told(0), "1970-01-01T00:00:00Z");
-        assert_eq!(told(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(told(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(told(1_735_689_599), "2024-12-31T23:59:59Z");
-        assert_eq!(told(4_107_542_400), "2100-03-01T00:00:00Z");
+    fn timestamps_are_formatted_as_iso_8601() {
+        let format = |seconds| UtcTime(Timestamp::from_secs(seconds)).to_string();
+        assert_eq!(format(0), "1970-01-01T00:00:00Z");
+        assert_eq!(format(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(format(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(format(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(format(4_107_542_400), "2100-03-01T00:00:00Z");
     }
 }

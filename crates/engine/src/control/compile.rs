@@ -1,6 +1,6 @@
-//! What operators have said, made ready for the decisions of one generation.
+//! Compiles the operators' state into the snapshot that decisions of one generation read.
 //!
-//! Must not know: who said it, when it was said.
+//! Must not know: which operator set it, when, or why.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,10 @@ use super::override_quota::resolve_override;
 use crate::generation::Generation;
 use crate::override_snapshot::{KeyOverrides, OverrideExpiry, OverrideSnapshot};
 
-/// The snapshot of a generation, and the quotas on it that a store has to be told about. Overrides of limits that
-/// the generation does not have, or whose keys it makes otherwise, have no effect until a generation has them again.
+/// The override snapshot of a generation, and the quotas that the store has to be told about.
+///
+/// An override has no effect while the generation lacks its limit, or builds that limit's keys differently. It applies
+/// again with a generation that matches.
 pub(crate) fn compile_snapshot(
     generation: &Generation,
     controls: &OperatorState,
@@ -32,17 +34,20 @@ pub(crate) fn compile_snapshot(
             snapshot.rules.entry(*index).or_default().mode_override = switch.mode_override();
         }
     }
-    for one in &controls.overrides {
-        let Some((index, key)) = find_rule_and_digest(generation, &indexes, &one.key) else {
+    for key_override in &controls.overrides {
+        let Some((index, key)) = find_rule_and_digest(generation, &indexes, &key_override.key)
+        else {
             continue;
         };
-        // A reload may have changed the limit so that it no longer has such quotas.
-        let Ok(chosen) = resolve_override(generation, index, &one.quota) else {
-            tracing::warn!(limit = %one.key.limit, quota = %one.quota, "an override rests: the limit counts otherwise now");
+        // After a reload the limit may no longer support this quota.
+        let Ok(quota_selection) = resolve_override(generation, index, &key_override.quota) else {
+            let (limit, quota) = (&key_override.key.limit, &key_override.quota);
+            tracing::warn!(%limit, %quota, "override has no effect: the limit cannot count its quota");
             continue;
         };
-        quotas.extend(override_limits(generation, index, &chosen));
-        key_overrides_mut(&mut snapshot, index, key).quota = Some((until(one.until), chosen));
+        quotas.extend(override_limits(generation, index, &quota_selection));
+        key_overrides_mut(&mut snapshot, index, key).quota =
+            Some((until(key_override.until), quota_selection));
     }
     for block in &controls.blocks {
         match block {
@@ -77,7 +82,7 @@ fn key_overrides_mut(
     of_rule.keys.entry(key).or_default()
 }
 
-/// The rule and the digest of the key, if the generation makes such keys.
+/// The rule's index and the key's digest, if the generation builds such keys.
 fn find_rule_and_digest(
     generation: &Generation,
     indexes: &HashMap<&str, usize>,
@@ -86,32 +91,32 @@ fn find_rule_and_digest(
     let index = *indexes.get(&*key.limit)?;
     let rule = generation.rules().rules().get(index)?;
     let mut meters = rule.meters.iter().enumerate();
-    meters.find(|(meter, of)| {
-        let place = MeterRef {
+    meters.find(|(meter, definition)| {
+        let meter_ref = MeterRef {
             rule: index,
             meter: *meter,
         };
-        let recipe = generation.rules().key_spec(place);
-        of.role == MeterRole::Main
-            && recipe.is_some_and(|recipe| *key_spec_text(recipe) == *key.made_of)
+        let key_spec = generation.rules().key_spec(meter_ref);
+        definition.role == MeterRole::Main
+            && key_spec.is_some_and(|spec| *key_spec_text(spec) == *key.made_of)
     })?;
     Some((index, key.digest()?))
 }
 
-/// The quotas of an override with the numbers of the states that they are counted in.
+/// The override's quotas with the ids of the states that count them.
 fn override_limits(
     generation: &Generation,
     index: usize,
-    chosen: &[Option<SelectedQuota>],
+    quota_selection: &[Option<SelectedQuota>],
 ) -> Vec<IdentifiedLimit> {
     let meters = generation.rule(index).map(|(_, entry)| &entry.meters);
-    let pairs = meters.into_iter().flatten().zip(chosen);
-    let ruled = pairs.filter_map(|(metered, chosen)| match chosen {
+    let pairs = meters.into_iter().flatten().zip(quota_selection);
+    let limits = pairs.filter_map(|(meter, quota_selection)| match quota_selection {
         Some(SelectedQuota::Computed(limit)) => Some(IdentifiedLimit {
-            id: metered.id,
+            id: meter.id,
             limit: *limit,
         }),
         _ => None,
     });
-    ruled.collect()
+    limits.collect()
 }

@@ -1,4 +1,4 @@
-//! Limits, keys and networks as operators name them.
+//! Resolves the limits, keys and networks that operators name.
 //!
 //! Must not know: what is done with them.
 
@@ -9,7 +9,7 @@ use super::operator_error::OperatorError;
 use super::operator_state::{self, KeyIdentity, key_spec_text};
 use crate::generation::Generation;
 
-/// Where the limit of this name stands.
+/// The index of the limit with this name.
 pub(super) fn rule_index(generation: &Generation, name: &str) -> Result<usize, OperatorError> {
     generation.rule_index(name).ok_or_else(|| {
         let names = generation.rules().rules().iter().map(|rule| &*rule.name);
@@ -20,7 +20,7 @@ pub(super) fn rule_index(generation: &Generation, name: &str) -> Result<usize, O
     })
 }
 
-/// The key that these values make, of whichever level they are for.
+/// The key with these values, at the level that they fit.
 pub(super) fn resolve_key(
     generation: &Generation,
     index: usize,
@@ -37,24 +37,24 @@ pub(super) fn resolve_key(
     for (meter, _) in meters
         .iter()
         .enumerate()
-        .filter(|(_, of)| of.role == MeterRole::Main)
+        .filter(|(_, definition)| definition.role == MeterRole::Main)
     {
-        let place = MeterRef { rule: index, meter };
-        let Some(recipe) = rules.key_spec(place) else {
+        let meter_ref = MeterRef { rule: index, meter };
+        let Some(key_spec) = rules.key_spec(meter_ref) else {
             continue;
         };
         if rules
-            .write_key_of_values(place, values, &mut buffer)
+            .write_key_of_values(meter_ref, values, &mut buffer)
             .is_some()
         {
             return Ok(KeyIdentity {
                 limit: limit.into(),
-                made_of: key_spec_text(recipe).into(),
+                made_of: key_spec_text(key_spec).into(),
                 key: operator_state::hex(&rules.digest(buffer.as_bytes())).into(),
-                shown: recipe.display_key(buffer.as_bytes()).into(),
+                shown: key_spec.display_key(buffer.as_bytes()).into(),
             });
         }
-        let names = recipe
+        let names = key_spec
             .parts
             .iter()
             .map(|part| part.attribute.value.to_string());
@@ -70,11 +70,11 @@ pub(super) fn resolve_key(
     })
 }
 
-/// An address or a network, spelt in its one way.
+/// An address or a network in canonical form.
 pub(super) fn normalize_network(text: &str) -> Result<String, OperatorError> {
-    let network = grammar::parse_network(text).map_err(|wrong| OperatorError::InvalidField {
+    let network = grammar::parse_network(text).map_err(|error| OperatorError::InvalidField {
         field: "address",
-        wrong,
+        error,
     })?;
     Ok(if network.prefix_len() == network.max_prefix_len() {
         network.addr().to_string()

@@ -1,14 +1,14 @@
-//! What operators can do while requests are decided: halt limits, enforce them for a share of keys, give a key another quota,
-//! block keys and addresses, and forget what a key has used.
+//! Operator controls: halt limits, enforce them for a share of keys, give a key another quota, block keys and
+//! addresses, and reset a key's usage.
 //!
-//! Everything holds for the next decision; no store has to answer, except for a reset. Everything is signed, logged and
-//! bounded, and holds over reloads for the limit of the same name. A switch takes force away and never adds any: what the
-//! policy shadows stays in shadow. Must not know: transports, who may do what.
+//! A change applies to the next decision. Only a reset needs the store. Every change has an attribution, is logged and
+//! is bounded. Changes survive reloads, for the limit of the same name. A switch can only weaken the policy: a limit
+//! that the policy has in shadow stays in shadow. Must not know: transports, who may do what.
 
+mod attribution;
 mod audit_log;
+mod blocks;
 mod compile;
-#[cfg(test)]
-mod fleet_tests;
 mod lookup;
 mod operator_error;
 mod operator_items;
@@ -20,6 +20,7 @@ mod register_sync;
 #[cfg(test)]
 mod tests;
 
+pub use attribution::Attribution;
 pub use audit_log::{MAX_EVENTS, OperatorChange, OperatorEvent, UtcTime};
 pub use operator_error::OperatorError;
 pub use operator_state::{
@@ -38,19 +39,10 @@ use tollgate_store::StoreKey;
 use crate::engine::Engine;
 use crate::generation::Generation;
 use crate::store::StateStore;
-use lookup::{normalize_network, resolve_key, rule_index};
-use register_codec::OwnedAttribution;
+use attribution::{OwnedAttribution, check_attribution};
+use lookup::{resolve_key, rule_index};
 
-/// Who does something, and why. Both are kept with what was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attribution<'a> {
-    /// A name, at most 128 bytes.
-    pub who: &'a str,
-    /// A reason, at most 512 bytes.
-    pub why: &'a str,
-}
-
-/// The operators' side of an engine.
+/// The operator interface of an engine.
 ///
 /// ```
 /// use tollgate_engine::Engine;
@@ -64,10 +56,10 @@ pub struct Attribution<'a> {
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
 ///
-/// let by = Attribution { who: "ada", why: "logins fail since 14:02" };
-/// engine.control().switch(Some("logins"), Switch::halted(Halt::Shadow), by)?;
-/// let mistake = engine.control().switch(Some("login"), Switch::default(), by).unwrap_err();
-/// assert_eq!(mistake.to_string(), "there is no limit `login`; did you mean `logins`?");
+/// let ada = Attribution { who: "ada", why: "logins fail since 14:02" };
+/// engine.control().switch(Some("logins"), Switch::halted(Halt::Shadow), ada)?;
+/// let error = engine.control().switch(Some("login"), Switch::default(), ada).unwrap_err();
+/// assert_eq!(error.to_string(), "there is no limit `login`; did you mean `logins`?");
 /// assert_eq!(engine.control().events()[0].to_string(), "ada: limit `logins` switched to shadow (logins fail since 14:02)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -80,35 +72,34 @@ impl<'a, S: StateStore> Control<'a, S> {
         Self { engine }
     }
 
-    /// Makes denials void that a fleet's driver has cached.
+    /// Invalidates the denials that a fleet has cached.
     pub fn clear_cached_denials(&self) {
         self.engine.clear_cached_denials();
     }
 
-    /// Halts a limit or, without a name, everything; or enforces it for another share of keys. The switch as it was
-    /// before makes it undone.
+    /// Halts a limit or, without a name, all limits; or enforces it for another share of keys. To undo it, set the
+    /// previous switch.
     ///
-    /// In a group that applies the narrowest, a limit that is switched off still stands for the wider ones: who falls under
-    /// it is not limited by those either.
+    /// In a group that applies the narrowest limit, a limit that is switched off still hides the wider ones.
     ///
-    /// With everything `off` nothing is refused at all, whatever lists and blocks say; in shadow those hold and only
-    /// limits do not.
+    /// With all limits `off`, lists and blocks are off too and nothing is denied. With all limits in shadow, lists and
+    /// blocks still deny.
     ///
     /// # Errors
-    /// There is no such limit, or it is not signed.
+    /// The limit does not exist, or the attribution is missing.
     pub fn switch(
         &self,
         limit: Option<&str>,
         to: Switch,
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, _| {
+        self.apply_change(attribution, |generation, state, _| {
             match limit {
-                None => controls.everything = to,
+                None => state.everything = to,
                 Some(name) => {
                     rule_index(generation, name)?;
-                    controls.limits.insert(name.into(), to);
-                    controls
+                    state.limits.insert(name.into(), to);
+                    state
                         .limits
                         .retain(|_, switch| *switch != Switch::default());
                 }
@@ -118,30 +109,31 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Gives one key of a limit another quota, for a while or until it is taken back. It is said as in a policy, with the
-    /// limit's own algorithm: `9000/min`, `9000/min burst 500`, `10/s, 1000/h` for several windows, `unlimited`, and
-    /// for places their number. What the key owes it still owes.
+    /// Gives one key of a limit another quota, with an expiry or until it is removed. The text uses the policy's syntax
+    /// and the limit's own algorithm: `9000/min`, `9000/min burst 500`, `10/s, 1000/h` for several windows,
+    /// `unlimited`, or the number of permits of a concurrency limit. The key's debt stays.
     ///
     /// # Errors
-    /// There is no such limit or key, the quota cannot be honoured, there are too many, or it is not signed.
+    /// The limit or key does not exist, the limit cannot count the quota, there are too many overrides, or the
+    /// attribution is missing.
     pub fn override_key(
         &self,
         limit: &str,
         key: &[&str],
         quota: &str,
-        lasts: Option<Nanos>,
-        by: Attribution<'_>,
+        duration: Option<Nanos>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, now| {
+        self.apply_change(attribution, |generation, state, now| {
             let index = rule_index(generation, limit)?;
             let named = resolve_key(generation, index, limit, key)?;
             operator_state::check_len("quota", quota, operator_state::MAX_QUOTA_BYTES)?;
-            // Whether it can be honoured is found out now and not when the snapshot is made of it.
+            // Fail now, and not when the snapshot is compiled.
             override_quota::resolve_override(generation, index, quota)?;
             let entry = KeyOverride {
                 key: named.clone(),
                 quota: quota.trim().into(),
-                until: lasts.map(|lasts| now.after(lasts).as_nanos()),
+                until: duration.map(|duration| now.after(duration).as_nanos()),
             };
             let change = OperatorChange::Overridden {
                 limit: limit.into(),
@@ -149,16 +141,16 @@ impl<'a, S: StateStore> Control<'a, S> {
                 quota: entry.quota.clone(),
                 until: entry.until.map(Timestamp::from_nanos),
             };
-            controls
+            state
                 .overrides
                 .retain(|other| !other.key.is_same_key(&entry.key));
-            if controls.overrides.len() >= MAX_OVERRIDES {
+            if state.overrides.len() >= MAX_OVERRIDES {
                 return Err(OperatorError::TooMany {
-                    what: "overrides",
-                    most: MAX_OVERRIDES,
+                    kind: "overrides",
+                    max: MAX_OVERRIDES,
                 });
             }
-            controls.overrides.push(entry);
+            state.overrides.push(entry);
             Ok(AppliedChange {
                 change,
                 key: Some(named),
@@ -166,25 +158,23 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Takes an override back.
+    /// Removes an override.
     ///
     /// # Errors
-    /// There is no such override, or it is not signed.
+    /// The override does not exist, or the attribution is missing.
     pub fn remove_override(
         &self,
         limit: &str,
         key: &[&str],
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, _| {
+        self.apply_change(attribution, |generation, state, _| {
             let index = rule_index(generation, limit)?;
             let key = resolve_key(generation, index, limit, key)?;
-            let before = controls.overrides.len();
-            controls
-                .overrides
-                .retain(|other| !other.key.is_same_key(&key));
-            if controls.overrides.len() == before {
-                return Err(OperatorError::NotFound { what: "override" });
+            let before = state.overrides.len();
+            state.overrides.retain(|other| !other.key.is_same_key(&key));
+            if state.overrides.len() == before {
+                return Err(OperatorError::NotFound { kind: "override" });
             }
             let change = OperatorChange::OverrideLifted {
                 limit: limit.into(),
@@ -197,171 +187,78 @@ impl<'a, S: StateStore> Control<'a, S> {
         })
     }
 
-    /// Refuses every request that falls under a limit with this key; of a hierarchy the key of any level.
+    /// Resets a key's usage under a limit, including its candidate and a block by a `penalty`. In a hierarchy it resets
+    /// the level of the key. Returns whether there was any usage. Values that a `distinct` limit has recorded stay
+    /// recorded.
     ///
     /// # Errors
-    /// There is no such limit or key, there are too many blocks, or it is not signed.
-    pub fn block_key(
-        &self,
-        limit: &str,
-        key: &[&str],
-        lasts: Option<Nanos>,
-        by: Attribution<'_>,
-    ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, now| {
-            let index = rule_index(generation, limit)?;
-            let key = resolve_key(generation, index, limit, key)?;
-            let until = lasts.map(|lasts| now.after(lasts));
-            controls.block(Block::Key {
-                key: key.clone(),
-                until: until.map(Timestamp::as_nanos),
-            })?;
-            let change = OperatorChange::Blocked {
-                limit: Some(limit.into()),
-                what: key.shown.clone(),
-                until,
-            };
-            Ok(AppliedChange {
-                change,
-                key: Some(key),
-            })
-        })
-    }
-
-    /// Refuses every request from an address or a network (`192.0.2.7`, `10.0.0.0/8`), whatever the policy says.
-    ///
-    /// # Errors
-    /// It is no address, there are too many blocks, or it is not signed.
-    pub fn block_address(
-        &self,
-        address: &str,
-        lasts: Option<Nanos>,
-        by: Attribution<'_>,
-    ) -> Result<(), OperatorError> {
-        self.apply_change(by, |_, controls, now| {
-            let network = normalize_network(address)?;
-            let until = lasts.map(|lasts| now.after(lasts));
-            controls.block(Block::Address {
-                address: network.clone(),
-                until: until.map(Timestamp::as_nanos),
-            })?;
-            let what = network.into();
-            let limit = None;
-            Ok(OperatorChange::Blocked { limit, what, until }.into())
-        })
-    }
-
-    /// Lets a blocked key through again. Blocks that a `penalty` has put up end with [`reset`](Self::reset).
-    ///
-    /// # Errors
-    /// It is not blocked, or this is not signed.
-    pub fn unblock_key(
-        &self,
-        limit: &str,
-        key: &[&str],
-        by: Attribution<'_>,
-    ) -> Result<(), OperatorError> {
-        self.apply_change(by, |generation, controls, _| {
-            let index = rule_index(generation, limit)?;
-            let key = resolve_key(generation, index, limit, key)?;
-            let is_it =
-                |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is_same_key(&key));
-            controls.unblock(is_it)?;
-            let change = OperatorChange::Unblocked {
-                limit: Some(limit.into()),
-                what: key.shown.clone(),
-            };
-            Ok(AppliedChange {
-                change,
-                key: Some(key),
-            })
-        })
-    }
-
-    /// Lets a blocked address or network through again.
-    ///
-    /// # Errors
-    /// It is not blocked, or this is not signed.
-    pub fn unblock_address(&self, address: &str, by: Attribution<'_>) -> Result<(), OperatorError> {
-        self.apply_change(by, |_, controls, _| {
-            let network = normalize_network(address)?;
-            let is_it = |block: &Block| {
-                matches!(block, Block::Address { address, .. } if *address == network)
-            };
-            controls.unblock(is_it)?;
-            let what = network.into();
-            Ok(OperatorChange::Unblocked { limit: None, what }.into())
-        })
-    }
-
-    /// Forgets what a key has used of a limit, its candidate's part and a block by `penalty` included; of a hierarchy at
-    /// the level that the key is for. Answers whether there was anything. Which values a `distinct` limit has seen
-    /// lately stays known.
-    ///
-    /// # Errors
-    /// There is no such limit or key, or it is not signed.
+    /// The limit or key does not exist, or the attribution is missing.
     pub fn reset(
         &self,
         limit: &str,
         key: &[&str],
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<bool, OperatorError> {
-        let mut found = false;
-        self.apply_change(by, |generation, _, _| {
+        let mut was_used = false;
+        self.apply_change(attribution, |generation, _, _| {
             let index = rule_index(generation, limit)?;
             let named = resolve_key(generation, index, limit, key)?;
-            found = self.erase(generation, limit, key);
+            was_used = self.erase(generation, limit, key);
             let change = OperatorChange::Reset {
                 limit: limit.into(),
                 key: named.shown.clone(),
-                found,
+                was_used,
             };
             Ok(AppliedChange {
                 change,
                 key: Some(named),
             })
         })?;
-        Ok(found)
+        Ok(was_used)
     }
 
-    /// Everything that holds now, to be kept or handed to other nodes.
+    /// Everything in force now, to save it or to send it to other nodes.
     #[must_use]
     pub fn operator_state(&self) -> OperatorState {
-        let mut controls = self.engine.registry().operator_state.clone();
-        controls.expire(self.engine.store().now());
-        controls
+        let mut state = self.engine.registry().operator_state.clone();
+        state.expire(self.engine.store().now());
+        state
     }
 
-    /// Puts everything in force that another node or an earlier process has [kept](Self::controls), in the place of what
-    /// holds now. What is said about limits that the policy does not have is kept in case they return.
+    /// Replaces everything in force by a [saved state](Self::operator_state) of another node or an earlier process.
+    /// Settings of limits that the policy does not have are kept for a policy that has them.
     ///
     /// # Errors
-    /// There is more than may be kept, or it is not signed. Then nothing changes.
-    pub fn restore(&self, kept: OperatorState, by: Attribution<'_>) -> Result<(), OperatorError> {
-        self.apply_change(by, |_, controls, _| {
-            kept.check()?;
-            *controls = kept;
+    /// The state exceeds a bound, or the attribution is missing. Nothing changes then.
+    pub fn restore(
+        &self,
+        saved: OperatorState,
+        attribution: Attribution<'_>,
+    ) -> Result<(), OperatorError> {
+        self.apply_change(attribution, |_, state, _| {
+            saved.check()?;
+            *state = saved;
             Ok(OperatorChange::Restored.into())
         })
     }
 
-    /// What was done lately, the oldest first; at most [`MOST_EVENTS`].
+    /// The most recent changes, the oldest first; at most [`MAX_EVENTS`].
     #[must_use]
     pub fn events(&self) -> Vec<OperatorEvent> {
         self.engine.registry().audit_log.read()
     }
 
-    /// Changes what holds, or nothing, and logs it.
+    /// Applies a change or none of it, and logs it.
     fn apply_change(
         &self,
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
         what: impl FnOnce(
             &Generation,
             &mut OperatorState,
             Timestamp,
         ) -> Result<AppliedChange, OperatorError>,
     ) -> Result<(), OperatorError> {
-        operator_error::check_attribution(by)?;
+        check_attribution(attribution)?;
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
         let generation = self.engine.generation();
@@ -375,12 +272,12 @@ impl<'a, S: StateStore> Control<'a, S> {
             registry.operator_state = next;
             self.engine
                 .apply_overrides(&generation, &registry.operator_state);
-            registry.record_changes(&before, &OwnedAttribution::from_borrowed(by));
+            registry.record_changes(&before, &OwnedAttribution::from_borrowed(attribution));
         }
         let event = OperatorEvent {
-            who: by.who.into(),
+            who: attribution.who.into(),
             at: now,
-            why: by.why.into(),
+            why: attribution.why.into(),
             change,
         };
         registry.audit_log.record(event, digest);
@@ -388,14 +285,14 @@ impl<'a, S: StateStore> Control<'a, S> {
     }
 
     fn erase(&self, generation: &Generation, limit: &str, values: &[&str]) -> bool {
-        let mut found = false;
+        let mut was_used = false;
         for state in generation.key_states(limit, values) {
             if let Ok(key) = StoreKey::new(&state.key) {
-                found |= self.engine.store().erase(&key, &state.limit);
+                was_used |= self.engine.store().erase(&key, &state.limit);
             }
         }
         self.engine.clear_cached_denials();
-        found
+        was_used
     }
 }
 
@@ -405,7 +302,7 @@ impl<S> std::fmt::Debug for Control<'_, S> {
     }
 }
 
-/// What was changed, and the key that it was about.
+/// A change and the key it concerns.
 struct AppliedChange {
     change: OperatorChange,
     key: Option<KeyIdentity>,

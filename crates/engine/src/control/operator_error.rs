@@ -1,4 +1,4 @@
-//! Why an operator's request makes no sense. Nothing has changed then.
+//! Errors of operator requests. A request that fails changes nothing.
 //!
 //! Must not know: how requests are carried out.
 
@@ -6,70 +6,65 @@ use std::fmt;
 
 use tollgate_policy::grammar::{GrammarError, quote};
 
-use super::Attribution;
-
-const MAX_WHO_BYTES: usize = 128;
-const MAX_WHY_BYTES: usize = 512;
-
-/// Why an operator's request was refused.
+/// Why an operator's request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorError {
     /// The policy has no such limit.
     UnknownLimit {
-        /// As it was asked for.
+        /// The name in the request.
         name: Box<str>,
-        /// The one that was probably meant.
+        /// The most similar name, if one is close.
         nearest: Option<Box<str>>,
     },
-    /// These values are no key of the limit.
+    /// The values do not form a key of the limit.
     BadKey {
         /// The limit.
         limit: Box<str>,
-        /// How many values were given.
+        /// The number of values in the request.
         value_count: usize,
-        /// What its keys are made of, level by level.
+        /// The attributes of the limit's keys, for each level.
         parts: Vec<Vec<String>>,
     },
-    /// A text is not what it should be.
+    /// A field has an invalid value.
     InvalidField {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
-        /// Why not, and what would be right.
-        wrong: GrammarError,
+        /// What is wrong, and what would be valid.
+        error: GrammarError,
     },
-    /// A quota cannot be given to keys of this limit.
+    /// The limit cannot count this quota.
     InvalidQuota {
         /// The limit.
         limit: Box<str>,
-        /// Why not.
-        why: String,
+        /// The reason.
+        reason: String,
     },
-    /// There are as many as may be kept.
+    /// The maximum number already exists.
     TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        most: usize,
+        /// The plural name of the items.
+        kind: &'static str,
+        /// The maximum.
+        max: usize,
     },
-    /// A text is longer than any that makes sense.
+    /// A field is too long.
     TooLong {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
-        /// How many bytes it may have.
-        most: usize,
+        /// The most bytes.
+        max: usize,
     },
-    /// There is nothing to take back.
+    /// There is nothing to remove.
     NotFound {
-        /// What there is none of.
-        what: &'static str,
+        /// The name of the missing item.
+        kind: &'static str,
     },
-    /// It does not say who or why, or not on one line, or at too great a length.
+    /// The operator's name or reason is empty, too long, or has control characters.
     MissingAttribution {
-        /// Which of the two.
+        /// The name of the field.
         field: &'static str,
-        /// How many bytes it may have.
-        most: usize,
+        /// The most bytes.
+        max: usize,
     },
 }
 
@@ -85,56 +80,42 @@ impl fmt::Display for OperatorError {
             }
             Self::BadKey {
                 limit,
-                value_count: given,
+                value_count,
                 parts,
             } => {
                 let parts: Vec<String> = parts.iter().map(|parts| parts.join(", ")).collect();
                 let parts = match parts.join(" | ") {
-                    empty if empty.is_empty() => "no values: everyone shares it".to_owned(),
+                    empty if empty.is_empty() => "no values: it has no key".to_owned(),
                     parts => format!("one value for each of {parts}, addresses as 192.0.2.7"),
                 };
                 write!(
                     f,
-                    "key: {given} values name no key of `{limit}`: give {parts}"
+                    "key: {value_count} values name no key of `{limit}`: give {parts}"
                 )
             }
-            Self::InvalidField { field, wrong } => {
-                write!(f, "{field}: {}", wrong.message)?;
-                match &wrong.help {
+            Self::InvalidField { field, error } => {
+                write!(f, "{field}: {}", error.message)?;
+                match &error.help {
                     Some(help) => write!(f, "; {help}"),
                     None => Ok(()),
                 }
             }
-            Self::InvalidQuota { limit, why } => {
-                write!(f, "quota: a key of `{limit}` cannot have it: {why}")
+            Self::InvalidQuota { limit, reason } => {
+                write!(f, "quota: limit `{limit}` cannot count it: {reason}")
             }
-            Self::TooMany { what, most } => {
+            Self::TooMany { kind, max } => {
                 write!(
                     f,
-                    "there are {most} {what} already, which is the most; lift some first"
+                    "there are {max} {kind} already, which is the maximum; remove some first"
                 )
             }
-            Self::TooLong { field, most } => write!(f, "{field}: at most {most} bytes"),
-            Self::NotFound { what } => write!(f, "there is no such {what}"),
-            Self::MissingAttribution { field, most } => {
-                write!(f, "{field}: say it, on one line of at most {most} bytes")
+            Self::TooLong { field, max } => write!(f, "{field}: at most {max} bytes"),
+            Self::NotFound { kind } => write!(f, "there is no such {kind}"),
+            Self::MissingAttribution { field, max } => {
+                write!(f, "{field}: required, on one line of at most {max} bytes")
             }
         }
     }
 }
 
 impl std::error::Error for OperatorError {}
-
-/// Nothing is done without saying who does it and why.
-pub(super) fn check_attribution(by: Attribution<'_>) -> Result<(), OperatorError> {
-    for (field, text, most) in [
-        ("who", by.who, MAX_WHO_BYTES),
-        ("why", by.why, MAX_WHY_BYTES),
-    ] {
-        // A line of the log is one event, so nobody may begin another.
-        if text.trim().is_empty() || text.len() > most || text.chars().any(char::is_control) {
-            return Err(OperatorError::MissingAttribution { field, most });
-        }
-    }
-    Ok(())
-}

@@ -1,7 +1,7 @@
-//! One thing that operators have said, by a name that is the same on every node: what is kept and handed on one by one.
+//! One operator item (a switch, an override or a block) with a name that is the same on every node.
 //!
-//! A switch as the policy has it is no item, so taking everything back leaves none. Must not know: how items are written,
-//! who hands them on.
+//! A switch that equals the policy's setting is not an item, so undoing every change leaves no items. Must not know:
+//! how items are encoded or sent.
 
 use std::collections::HashMap;
 use std::hash::Hasher as _;
@@ -14,17 +14,17 @@ use super::operator_state::{
     Block, KeyIdentity, KeyOverride, MAX_BLOCKS, MAX_OVERRIDES, MAX_SWITCHES, OperatorState, Switch,
 };
 
-/// One thing that holds.
+/// One item in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OperatorItem {
-    /// Of a limit, or of everything.
+    /// The switch of a limit, or of all limits.
     Switch(Option<Box<str>>, Switch),
     Override(KeyOverride),
     Block(Block),
 }
 
 impl OperatorItem {
-    /// What it is about. Nodes of all versions must give the same thing the same name.
+    /// The item's name in the register. It must be the same on nodes of every version.
     pub(super) fn name(&self) -> Box<str> {
         match self {
             Self::Switch(None, _) => "switch".into(),
@@ -43,7 +43,7 @@ impl OperatorItem {
         }
     }
 
-    /// Whether both say the same, whenever they end and however keys are shown.
+    /// Whether both have the same effect, apart from the expiry and the displayed key.
     pub(super) fn has_same_effect(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Override(one), Self::Override(two)) => {
@@ -54,7 +54,7 @@ impl OperatorItem {
         }
     }
 
-    /// The key that it is about.
+    /// The item's key, if it has one.
     pub(super) fn key(&self) -> Option<&KeyIdentity> {
         match self {
             Self::Override(KeyOverride { key, .. }) | Self::Block(Block::Key { key, .. }) => {
@@ -73,14 +73,14 @@ impl OperatorItem {
         }
     }
 
-    /// Shows its key as it was shown when it was named here.
+    /// Displays the key as this node displayed it before.
     pub(super) fn copy_shown_key(&mut self, before: &Self) {
         if let (Some(key), Some(before)) = (self.key_mut(), before.key()) {
             key.shown.clone_from(&before.shown);
         }
     }
 
-    /// That it was said, for the log.
+    /// The audit event of setting this item.
     pub(super) fn to_change(&self) -> OperatorChange {
         let until = self.until().map(Timestamp::from_nanos);
         match self.clone() {
@@ -93,18 +93,18 @@ impl OperatorItem {
             },
             Self::Block(Block::Key { key, .. }) => OperatorChange::Blocked {
                 limit: Some(key.limit),
-                what: key.shown,
+                target: key.shown,
                 until,
             },
             Self::Block(Block::Address { address, .. }) => OperatorChange::Blocked {
                 limit: None,
-                what: address.into(),
+                target: address.into(),
                 until,
             },
         }
     }
 
-    /// That it was taken back, for the log.
+    /// The audit event of removing this item.
     pub(super) fn to_removal(&self) -> OperatorChange {
         match self.clone() {
             Self::Switch(limit, _) => OperatorChange::Switched {
@@ -117,17 +117,17 @@ impl OperatorItem {
             },
             Self::Block(Block::Key { key, .. }) => OperatorChange::Unblocked {
                 limit: Some(key.limit),
-                what: key.shown,
+                target: key.shown,
             },
             Self::Block(Block::Address { address, .. }) => OperatorChange::Unblocked {
                 limit: None,
-                what: address.into(),
+                target: address.into(),
             },
         }
     }
 }
 
-/// A key by its digest, and by what it is made of: the same value of another attribute is another key.
+/// Names a key by its digest and its recipe: the same value of another attribute is another key.
 fn key_item_name(kind: &str, key: &KeyIdentity) -> Box<str> {
     let mut hasher = SipHasher13::new();
     hasher.write(key.made_of.as_bytes());
@@ -135,17 +135,17 @@ fn key_item_name(kind: &str, key: &KeyIdentity) -> Box<str> {
     format!("{kind}/{}/{}.{made_of:08x}", key.limit, key.key).into()
 }
 
-/// What tells that a key was reset.
+/// The name of the entry that announces a reset.
 pub(super) fn reset_entry_name(key: &KeyIdentity) -> Box<str> {
     key_item_name("reset", key)
 }
 
-/// Whether an entry of this name tells that.
+/// Whether an entry announces a reset.
 pub(super) fn is_reset_entry(name: &str) -> bool {
     name.starts_with("reset/")
 }
 
-/// Everything that holds, by name and in the order in which it was said.
+/// All items in force by name, in the order in which they were set.
 #[derive(Debug)]
 pub(super) struct OperatorItems {
     index: HashMap<Box<str>, usize>,
@@ -194,16 +194,16 @@ impl OperatorItems {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&OperatorItem> {
-        let place = *self.index.get(name)?;
-        self.items.get(place)?.as_ref()
+        let position = *self.index.get(name)?;
+        self.items.get(position)?.as_ref()
     }
 
-    /// In the place of what had its name, or behind everything else.
+    /// Replaces the item of the same name, or appends a new one.
     pub(super) fn put(&mut self, item: OperatorItem) {
         let name = item.name();
-        let place = self.index.get(&name).copied();
-        match place.and_then(|place| self.items.get_mut(place)) {
-            Some(place) => *place = Some(item),
+        let position = self.index.get(&name).copied();
+        match position.and_then(|position| self.items.get_mut(position)) {
+            Some(position) => *position = Some(item),
             None => {
                 self.index.insert(name, self.items.len());
                 self.items.push(Some(item));
@@ -212,17 +212,17 @@ impl OperatorItems {
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<OperatorItem> {
-        let place = self.index.remove(name)?;
-        self.items.get_mut(place)?.take()
+        let position = self.index.remove(name)?;
+        self.items.get_mut(position)?.take()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.index.keys().map(|name| &**name)
     }
 
-    /// Whether one more of this kind may be kept.
+    /// Whether one more item of this type fits.
     pub(super) fn has_room_for(&self, item: &OperatorItem) -> bool {
-        let (most, is_same): (_, fn(&OperatorItem) -> bool) = match item {
+        let (max, is_same): (_, fn(&OperatorItem) -> bool) = match item {
             OperatorItem::Switch(..) => {
                 (MAX_SWITCHES, |one| matches!(one, OperatorItem::Switch(..)))
             }
@@ -231,8 +231,8 @@ impl OperatorItems {
             }),
             OperatorItem::Block(_) => (MAX_BLOCKS, |one| matches!(one, OperatorItem::Block(_))),
         };
-        // There are rarely so many that they have to be counted.
-        self.index.len() < most
+        // The exact count is rarely needed.
+        self.index.len() < max
             || self.index.contains_key(&item.name())
             || self
                 .items
@@ -240,10 +240,10 @@ impl OperatorItems {
                 .flatten()
                 .filter(|one| is_same(one))
                 .count()
-                < most
+                < max
     }
 
-    /// The names of which both do not say the same.
+    /// The names of all items that differ.
     pub(super) fn changed_names(&self, other: &Self) -> Vec<Box<str>> {
         let mut names: Vec<Box<str>> = self
             .names()
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// If this fails, nodes of two versions do not take back what the other has said.
+    /// If this fails, nodes of two versions cannot remove each other's items.
     #[test]
     fn names_are_the_same_in_every_version() {
         let items = OperatorItems::from_state(all());
@@ -311,18 +311,18 @@ mod tests {
             ]
         );
         let other = key_item_name("block", &key("api", "header.user"));
-        assert!(!names.contains(&&*other), "made of something else");
+        assert!(!names.contains(&&*other), "another key spec");
     }
 
     #[test]
-    fn items_are_put_together_again_as_they_were() {
+    fn items_convert_to_state_and_back() {
         assert_eq!(OperatorItems::from_state(all()).into_state(), all());
         assert_eq!(
             OperatorItems::from_state(OperatorState::default())
                 .names()
                 .count(),
             0,
-            "nothing is said by what the policy says"
+            "a default state has no items"
         );
         let mut items = OperatorItems::from_state(all());
         for name in items.names().map(Box::from).collect::<Vec<Box<str>>>() {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_what_was_said_changed_or_taken_back() {
+    fn changed_names_are_those_that_were_set_changed_or_removed() {
         let mut next = all();
         next.everything = Switch::default();
         next.blocks.pop();
@@ -340,10 +340,10 @@ mod tests {
         next.limits.insert("new".into(), Switch::halted(Halt::Off));
         let differences =
             OperatorItems::from_state(all()).changed_names(&OperatorItems::from_state(next));
-        let told: Vec<&str> = differences.iter().map(|name| &**name).collect();
-        assert_eq!(told.len(), 4);
+        let changed: Vec<&str> = differences.iter().map(|name| &**name).collect();
+        assert_eq!(changed.len(), 4);
         assert_eq!(
-            (told[0], told[2], told[3]),
+            (changed[0], changed[2], changed[3]),
             ("address/10.0.0.0/8", "switch", "switch/new")
         );
         assert!(

@@ -1,4 +1,4 @@
-//! Everything that operators have said and that still holds, as it is kept and handed on.
+//! The operators' state: switches, overrides and blocks in force, as it is stored and sent to other nodes.
 //!
 //! Must not know: generations, stores.
 
@@ -13,92 +13,93 @@ use tollgate_policy::rules::KeySpec;
 use super::operator_error::OperatorError;
 use crate::override_snapshot::ModeOverride;
 
-/// The most overrides at once.
+/// The most overrides.
 pub const MAX_OVERRIDES: usize = 10_000;
-/// The most blocks at once.
+/// The most blocks.
 pub const MAX_BLOCKS: usize = 10_000;
-/// The longest quota that an override may say.
+/// The longest quota text of an override, in bytes.
 pub(super) const MAX_QUOTA_BYTES: usize = 256;
 const MAX_ADDRESS_BYTES: usize = 64;
 pub(super) const MAX_NAME_BYTES: usize = 64;
-/// The bytes of a digest.
+/// The length of a key digest in bytes.
 const DIGEST_BYTES: usize = 16;
-/// Sixteen parts whose attributes have long names.
+/// Enough for a key of 16 parts with long attribute names.
 pub(super) const MAX_KEY_SPEC_BYTES: usize = 8_192;
-/// Sixteen parts of 64 characters, each escaped.
+/// Enough for a key of 16 parts with 64 characters each, all escaped.
 const MAX_SHOWN_BYTES: usize = 16_384;
-/// The most limits that switches are kept for.
+/// The most limits with a switch.
 pub(super) const MAX_SWITCHES: usize = 70_000;
 
-/// Everything that operators have said and that still holds.
+/// Everything that operators have set and that is still in force.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorState {
-    /// The switch over everything.
+    /// The switch for all limits.
     #[serde(default)]
     pub everything: Switch,
-    /// Switches of single limits, by name.
+    /// The switches of single limits, by name.
     #[serde(default)]
     pub limits: BTreeMap<Box<str>, Switch>,
-    /// Other quotas for single keys.
+    /// Quotas for single keys.
     #[serde(default)]
     pub overrides: Vec<KeyOverride>,
-    /// Who is refused.
+    /// Blocked keys and addresses.
     #[serde(default)]
     pub blocks: Vec<Block>,
 }
 
-/// How far a limit is enforced.
+/// Whether and for which share of keys a limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
-    /// Whether it is halted, and how far.
+    /// The halt, if the limit is halted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halt: Option<Halt>,
-    /// For which share of keys it is enforced, in hundredths of a percent, whatever the policy says; zero is for nobody. Of
-    /// everything: for no larger share than this.
+    /// The share of keys that the limit is enforced for, in hundredths of a percent, instead of the policy's; zero
+    /// means none. On the switch for all limits: an upper bound of every limit's share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforce: Option<u16>,
 }
 
-/// How far something is halted.
+/// How a limit is halted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Halt {
-    /// It is counted and reported, never enforced.
+    /// The limit is counted and reported, never enforced.
     Shadow,
-    /// It is not asked.
+    /// The limit is not checked.
     Off,
 }
 
-/// A key, known without its values.
+/// A key of a limit, identified without its values.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyIdentity {
-    /// The limit whose key it is.
+    /// The name of the limit.
     pub limit: Box<str>,
-    /// What the limit makes its keys of. A policy that makes them of something else has no such key.
+    /// The recipe of the limit's keys as text. A policy with another recipe has no such key.
     pub made_of: Box<str>,
-    /// The keyed digest of the encoded key, in hexadecimal digits: what is kept and handed on tells nobody a key.
+    /// The keyed digest of the encoded key in hexadecimal. It does not reveal the key.
     pub key: Box<str>,
-    /// As people read it where it was named, digests where the policy hashes values; elsewhere the digest.
+    /// The key for display: readable on the node where an operator named it, with digests where the policy hashes
+    /// values. On other nodes the digest.
     pub shown: Box<str>,
 }
 
-/// Another quota for one key.
+/// A quota for one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyOverride {
-    /// Whose quota.
+    /// The key.
     pub key: KeyIdentity,
-    /// As in a policy: `9000/min burst 500`.
+    /// The quota in the policy's syntax: `9000/min burst 500`.
     pub quota: Box<str>,
-    /// Until when, in nanoseconds since 1970; without it until it is taken back.
+    /// The expiry in nanoseconds since 1970. `None`: until it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
 }
 
-/// Who is refused.
+/// A blocked key or address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Block {
@@ -106,7 +107,7 @@ pub enum Block {
     Key {
         /// The key.
         key: KeyIdentity,
-        /// Until when, in nanoseconds since 1970; without it until it is taken back.
+        /// The expiry in nanoseconds since 1970. `None`: until it is removed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
@@ -114,14 +115,14 @@ pub enum Block {
     Address {
         /// `192.0.2.7` or `10.0.0.0/8`.
         address: String,
-        /// Until when, in nanoseconds since 1970; without it until it is taken back.
+        /// The expiry in nanoseconds since 1970. `None`: until it is removed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
 }
 
 impl Switch {
-    /// Halted this far, and otherwise as the policy says.
+    /// A switch that halts a limit and keeps the policy's share of keys.
     #[must_use]
     pub const fn halted(halt: Halt) -> Self {
         Self {
@@ -130,7 +131,7 @@ impl Switch {
         }
     }
 
-    /// Enforced for this share of keys.
+    /// A switch that enforces a limit for this share of keys.
     #[must_use]
     pub const fn enforced_for(share: Percent) -> Self {
         Self {
@@ -159,7 +160,7 @@ impl fmt::Display for Switch {
             Some(Halt::Off) => Some("off"),
         };
         match (halt, self.enforce) {
-            (None, None) => f.write_str("what the policy says"),
+            (None, None) => f.write_str("the policy's setting"),
             (Some(halt), None) => f.write_str(halt),
             (halt, Some(share)) => {
                 let share = Percent::from_hundredths(share);
@@ -187,7 +188,7 @@ impl Block {
 }
 
 impl KeyIdentity {
-    /// Whether both name the same key.
+    /// Whether both identify the same key.
     pub(super) fn is_same_key(&self, other: &Self) -> bool {
         (&self.limit, &self.made_of, &self.key) == (&other.limit, &other.made_of, &other.key)
     }
@@ -214,48 +215,51 @@ impl fmt::Debug for KeyIdentity {
 }
 
 impl OperatorState {
-    /// Forgets what no longer holds.
+    /// Removes expired overrides and blocks.
     pub(super) fn expire(&mut self, now: Timestamp) {
-        let holds = |until: Option<u64>| until.is_none_or(|until| now.as_nanos() < until);
-        self.overrides.retain(|one| holds(one.until));
-        self.blocks.retain(|one| holds(one.until()));
+        let is_active = |until: Option<u64>| until.is_none_or(|until| now.as_nanos() < until);
+        self.overrides.retain(|entry| is_active(entry.until));
+        self.blocks.retain(|entry| is_active(entry.until()));
     }
 
     pub(super) fn block(&mut self, block: Block) -> Result<(), OperatorError> {
         self.blocks.retain(|other| !other.has_same_target(&block));
         if self.blocks.len() >= MAX_BLOCKS {
             return Err(OperatorError::TooMany {
-                what: "blocks",
-                most: MAX_BLOCKS,
+                kind: "blocks",
+                max: MAX_BLOCKS,
             });
         }
         self.blocks.push(block);
         Ok(())
     }
 
-    pub(super) fn unblock(&mut self, is_it: impl Fn(&Block) -> bool) -> Result<(), OperatorError> {
+    pub(super) fn unblock(
+        &mut self,
+        is_target: impl Fn(&Block) -> bool,
+    ) -> Result<(), OperatorError> {
         let before = self.blocks.len();
-        self.blocks.retain(|block| !is_it(block));
+        self.blocks.retain(|block| !is_target(block));
         if self.blocks.len() == before {
-            return Err(OperatorError::NotFound { what: "block" });
+            return Err(OperatorError::NotFound { kind: "block" });
         }
         Ok(())
     }
 
-    /// Whether it is within all bounds.
+    /// Checks all bounds.
     pub(super) fn check(&self) -> Result<(), OperatorError> {
-        for (what, len, most) in [
+        for (kind, len, max) in [
             ("switches", self.limits.len(), MAX_SWITCHES),
             ("overrides", self.overrides.len(), MAX_OVERRIDES),
             ("blocks", self.blocks.len(), MAX_BLOCKS),
         ] {
-            if len > most {
-                return Err(OperatorError::TooMany { what, most });
+            if len > max {
+                return Err(OperatorError::TooMany { kind, max });
             }
         }
-        for one in &self.overrides {
-            one.key.check()?;
-            check_len("quota", &one.quota, MAX_QUOTA_BYTES)?;
+        for entry in &self.overrides {
+            entry.key.check()?;
+            check_len("quota", &entry.quota, MAX_QUOTA_BYTES)?;
         }
         self.blocks.iter().try_for_each(|block| match block {
             Block::Key { key, .. } => key.check(),
@@ -264,25 +268,25 @@ impl OperatorState {
     }
 }
 
-pub(super) fn check_len(field: &'static str, text: &str, most: usize) -> Result<(), OperatorError> {
-    if text.len() > most {
-        return Err(OperatorError::TooLong { field, most });
+pub(super) fn check_len(field: &'static str, text: &str, max: usize) -> Result<(), OperatorError> {
+    if text.len() > max {
+        return Err(OperatorError::TooLong { field, max });
     }
     Ok(())
 }
 
-/// What a recipe makes keys of, in words that change with everything that changes keys.
-pub(super) fn key_spec_text(recipe: &KeySpec) -> String {
-    let mut words = String::new();
-    for part in &recipe.parts {
+/// A recipe as text. The text differs whenever two recipes build different keys.
+pub(super) fn key_spec_text(key_spec: &KeySpec) -> String {
+    let mut text = String::new();
+    for part in &key_spec.parts {
         let lower = if part.lower { " lower" } else { "" };
         let hash = if part.hash { " hash" } else { "" };
         let (v4, v6) = (part.v4_bits, part.v6_bits);
-        // Writing to a text cannot fail.
-        let _infallible = write!(words, "{}{lower}{hash} /{v4} /{v6}; ", part.attribute.value);
+        // Writing to a string cannot fail.
+        let _infallible = write!(text, "{}{lower}{hash} /{v4} /{v6}; ", part.attribute.value);
     }
-    words.truncate(words.trim_end().len());
-    words
+    text.truncate(text.trim_end().len());
+    text
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
-//! A quota that an operator gives to one key, in the terms of the limit that the key belongs to.
+//! Parses a quota that an operator gives to one key of a limit.
 //!
-//! It is counted in the limit's own states, so it needs the limit's own algorithm and, where that counts in windows, the
-//! same windows. Must not know: keys, how long it holds.
+//! The quota counts in the limit's own states, so it needs the limit's algorithm and, for windows, the same window
+//! length. Must not know: keys, expiries.
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Calendar, Nanos, TokenBucket, Window};
@@ -14,17 +14,17 @@ use tollgate_policy::rules::{
 use super::operator_error::OperatorError;
 use crate::generation::Generation;
 
-/// Thirty days, and a year of 365: what buckets take for a month and a year.
+/// Buckets count a month as 30 days, and a year as 365 days.
 const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
 
-/// One window as it was asked for.
+/// One part of the quota text.
 #[derive(Clone, Copy, Debug)]
 enum ParsedQuota {
     Rate(RateSpec, Option<u64>),
     Permits(u64),
 }
 
-/// What each meter of a rule grants by this quota: nothing is said about meters that are not the limit's own quota.
+/// The quota of each of the rule's meters under this text; `None` for meters that are not the limit's own quota.
 pub(super) fn resolve_override(
     generation: &Generation,
     index: usize,
@@ -32,58 +32,61 @@ pub(super) fn resolve_override(
 ) -> Result<Box<[Option<SelectedQuota>]>, OperatorError> {
     let rule = generation.rules().rules().get(index);
     let (name, meters) = rule.map_or(("", &[][..]), |rule| (&*rule.name, &*rule.meters));
-    let refuse = |why: String| OperatorError::InvalidQuota {
+    let invalid = |reason: String| OperatorError::InvalidQuota {
         limit: name.into(),
-        why,
+        reason,
     };
     let is_main = |meter: &Meter| meter.role == MeterRole::Main;
-    let mut chosen: Vec<Option<SelectedQuota>> = meters
+    let mut selected: Vec<Option<SelectedQuota>> = meters
         .iter()
         .map(|meter| is_main(meter).then_some(SelectedQuota::Unlimited))
         .collect();
     if meters.iter().any(|meter| meter.level.is_some()) {
-        let why = "it has levels, and it would not be clear which one is meant";
-        return Err(refuse(why.to_owned()));
+        let reason = "it has levels, and a quota cannot name one of them";
+        return Err(invalid(reason.to_owned()));
     }
     if text.trim() == "unlimited" {
-        return Ok(chosen.into());
+        return Ok(selected.into());
     }
-    for word in text.split(',') {
-        let mut free = meters.iter().zip(&mut chosen).filter(|(meter, chosen)| {
-            is_main(meter) && matches!(chosen, Some(SelectedQuota::Unlimited))
-        });
-        let asked = parse_part(word, meters).map_err(|wrong| OperatorError::InvalidField {
+    for part in text.split(',') {
+        let mut free = meters
+            .iter()
+            .zip(&mut selected)
+            .filter(|(meter, selected)| {
+                is_main(meter) && matches!(selected, Some(SelectedQuota::Unlimited))
+            });
+        let parsed = parse_part(part, meters).map_err(|error| OperatorError::InvalidField {
             field: "quota",
-            wrong,
+            error,
         })?;
-        let fitting =
-            free.find_map(|(meter, chosen)| Some((formula_for(meter, asked)?, meter, chosen)));
-        let Some((formula, meter, place)) = fitting else {
-            return Err(refuse(mismatch_reason(meters, word.trim())));
+        let fit =
+            free.find_map(|(meter, selected)| Some((formula_for(meter, parsed)?, meter, selected)));
+        let Some((builder, meter, slot)) = fit else {
+            return Err(invalid(mismatch_reason(meters, part.trim())));
         };
-        let units = match asked {
+        let units = match parsed {
             ParsedQuota::Rate(rate, _) => rate.units,
-            ParsedQuota::Permits(places) => places,
+            ParsedQuota::Permits(permits) => permits,
         };
-        let limit = formula
+        let limit = builder
             .build(units)
-            .map_err(|why| refuse(why.to_string()))?;
+            .map_err(|error| invalid(error.to_string()))?;
         let limit = meter.quotas.iter().fold(limit, share_state);
-        *place = Some(SelectedQuota::Computed(limit));
+        *slot = Some(SelectedQuota::Computed(limit));
     }
-    Ok(chosen.into())
+    Ok(selected.into())
 }
 
-fn parse_part(word: &str, meters: &[Meter]) -> Result<ParsedQuota, GrammarError> {
+fn parse_part(part: &str, meters: &[Meter]) -> Result<ParsedQuota, GrammarError> {
     let own = meters.iter().find(|meter| meter.role == MeterRole::Main);
     let own = own.and_then(|meter| meter.quotas.first());
     let unit = own.map(Limit::unit).unwrap_or_default();
     if own.is_some_and(|own| own.lease_duration().is_some()) {
-        return grammar::parse_count(word.trim()).map(ParsedQuota::Permits);
+        return grammar::parse_count(part.trim()).map(ParsedQuota::Permits);
     }
-    let (rate, burst) = match word.split_once(" burst ") {
+    let (rate, burst) = match part.split_once(" burst ") {
         Some((rate, burst)) => (rate, Some(grammar::parse_amount(burst.trim(), unit)?)),
-        None => (word, None),
+        None => (part, None),
     };
     Ok(ParsedQuota::Rate(
         grammar::parse_rate(rate.trim(), unit)?,
@@ -91,13 +94,15 @@ fn parse_part(word: &str, meters: &[Meter]) -> Result<ParsedQuota, GrammarError>
     ))
 }
 
-/// How a meter would count this, if it can.
-fn formula_for(meter: &Meter, asked: ParsedQuota) -> Option<QuotaBuilder> {
+/// How a meter counts this part, if it can.
+fn formula_for(meter: &Meter, parsed: ParsedQuota) -> Option<QuotaBuilder> {
     let own = meter.quotas.first()?;
-    let formula = |shape: AlgorithmSpec| QuotaBuilder::new(shape, own.unit());
-    let (rate, burst) = match (asked, own.quota()) {
-        (ParsedQuota::Permits(_), Quota::Concurrency(places)) => {
-            return Some(formula(AlgorithmSpec::Concurrency(places.lease_duration())));
+    let builder = |shape: AlgorithmSpec| QuotaBuilder::new(shape, own.unit());
+    let (rate, burst) = match (parsed, own.quota()) {
+        (ParsedQuota::Permits(_), Quota::Concurrency(permits)) => {
+            return Some(builder(AlgorithmSpec::Concurrency(
+                permits.lease_duration(),
+            )));
         }
         (ParsedQuota::Permits(_), _) => return None,
         (ParsedQuota::Rate(rate, burst), _) => (rate, burst),
@@ -111,15 +116,15 @@ fn formula_for(meter: &Meter, asked: ParsedQuota) -> Option<QuotaBuilder> {
         let plain = QuotaBuilder {
             burst: burst.map(Burst::Units),
             overdraft: overdraft(bucket),
-            ..formula(shape)
+            ..builder(shape)
         };
         plain.with_blocks_for(rate.units)
     };
     let in_window = |shape: AlgorithmSpec, overdraft: u64| QuotaBuilder {
         overdraft,
-        ..formula(shape)
+        ..builder(shape)
     };
-    let found = match own.quota() {
+    let builder = match own.quota() {
         Quota::TokenBucket(bucket) => in_bucket(AlgorithmSpec::TokenBucket(span), bucket),
         Quota::LeakyBucket(bucket) if bucket.is_queue() => {
             in_bucket(AlgorithmSpec::LeakyQueue(span), bucket.as_token_bucket())
@@ -133,9 +138,9 @@ fn formula_for(meter: &Meter, asked: ParsedQuota) -> Option<QuotaBuilder> {
         }
         Quota::SlidingCounter(window) if window.window() == span => {
             let overdraft = u64::from(window.saturation()).saturating_sub(window.limit());
-            let most = rate.units.saturating_add(overdraft);
+            let max = rate.units.saturating_add(overdraft);
             QuotaBuilder {
-                ceiling: most.max(window.ceiling().into()),
+                ceiling: max.max(window.ceiling().into()),
                 ..in_window(AlgorithmSpec::SlidingWindow(span), overdraft)
             }
         }
@@ -151,10 +156,10 @@ fn formula_for(meter: &Meter, asked: ParsedQuota) -> Option<QuotaBuilder> {
         }
         _ => return None,
     };
-    (burst.is_none() || own.bucket().is_some()).then_some(found)
+    (burst.is_none() || own.bucket().is_some()).then_some(builder)
 }
 
-/// How far below zero a bucket goes, in units.
+/// The bucket's overdraft in units.
 fn overdraft(bucket: &TokenBucket) -> u64 {
     let debt = bucket
         .saturation()
@@ -177,16 +182,16 @@ fn has_same_period(window: Window, period: Period) -> bool {
     }
 }
 
-/// Why no meter counts like this.
-fn mismatch_reason(meters: &[Meter], word: &str) -> String {
+/// Why no meter can count this part.
+fn mismatch_reason(meters: &[Meter], part: &str) -> String {
     let own = meters.iter().find(|meter| meter.role == MeterRole::Main);
     let own = own.and_then(|meter| meter.quotas.first());
     let what = match own {
-        None => "it limits nobody",
+        None => "it has no quota",
         Some(own) if own.bucket().is_some() => "it has fewer windows",
         Some(_) => {
             "it counts in windows of another length, or has fewer of them, and they have no burst"
         }
     };
-    format!("`{word}`: {what}")
+    format!("`{part}`: {what}")
 }

@@ -1,15 +1,14 @@
-//! An item as the fleet's register keeps it: its name, and a body that says which version of the format it is.
+//! The format of operator items in the fleet's register: an entry has a name, and a JSON body with a format version.
 //!
-//! Whoever adds something that nodes of the version before may ignore adds a field; whoever adds something that they may not
-//! raises the version, and they leave the entry alone. Neither keys nor anything that they can be told from is written:
-//! digests and names of limits are, and addresses that are blocked. Must not know: who keeps entries.
+//! A change that older nodes may ignore adds a field. A change that they must not ignore raises the version; older
+//! nodes then leave the entry alone. Keys are never written. Bodies contain key digests, names of limits and blocked
+//! addresses. Must not know: where entries are stored.
 
 use serde::{Deserialize, Serialize};
 use tollgate_policy::grammar;
 
-use super::Attribution;
+use super::attribution::{Attribution, OwnedAttribution, check_attribution};
 use super::lookup::normalize_network;
-use super::operator_error::check_attribution;
 use super::operator_items::OperatorItem;
 use super::operator_state::{
     Block, Halt, KeyIdentity, KeyOverride, MAX_KEY_SPEC_BYTES, MAX_NAME_BYTES, MAX_QUOTA_BYTES,
@@ -18,22 +17,6 @@ use super::operator_state::{
 
 /// The version of the format.
 const FORMAT_VERSION: u32 = 1;
-
-/// Who said something, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct OwnedAttribution {
-    pub(super) who: Box<str>,
-    pub(super) why: Box<str>,
-}
-
-impl OwnedAttribution {
-    pub(super) fn from_borrowed(by: Attribution<'_>) -> Self {
-        Self {
-            who: by.who.into(),
-            why: by.why.into(),
-        }
-    }
-}
 
 #[derive(Serialize, Deserialize)]
 struct StoredEntry {
@@ -63,8 +46,8 @@ struct StoredKey {
     digest: Box<str>,
 }
 
-/// The body that says this; of `None`, that it is gone.
-pub(super) fn encode(item: Option<&OperatorItem>, signed: &OwnedAttribution) -> Box<[u8]> {
+/// The body of an item. Of `None`: the body of a removal.
+pub(super) fn encode(item: Option<&OperatorItem>, attribution: &OwnedAttribution) -> Box<[u8]> {
     let key = item.and_then(OperatorItem::key).map(|key| StoredKey {
         limit: key.limit.clone(),
         made_of: key.made_of.clone(),
@@ -83,23 +66,23 @@ pub(super) fn encode(item: Option<&OperatorItem>, signed: &OwnedAttribution) -> 
     };
     let body = StoredEntry {
         v: FORMAT_VERSION,
-        who: signed.who.clone(),
-        why: signed.why.clone(),
+        who: attribution.who.clone(),
+        why: attribution.why.clone(),
         switch,
         key,
         quota,
     };
-    // Texts and numbers can always be written.
+    // Strings and numbers always serialise.
     serde_json::to_vec(&body).unwrap_or_default().into()
 }
 
-/// Who took something back.
+/// The attribution of a removal.
 pub(super) fn decode_attribution(body: &[u8]) -> Option<OwnedAttribution> {
     let body: StoredEntry = serde_json::from_slice(body).ok()?;
     attribution_of(&body)
 }
 
-/// What an entry says. `None`: it is of a later version, or of nobody's making.
+/// Decodes an entry. `None`: the entry has an unsupported version or is malformed.
 pub(super) fn decode(
     name: &str,
     body: &[u8],
@@ -132,7 +115,7 @@ pub(super) fn decode(
         }),
         _ => return None,
     };
-    // Otherwise it could not be taken back by its name; and a switch that says nothing is gone.
+    // An item is removed by its name, so the name must match. A switch that changes nothing counts as removed.
     let says_something = !matches!(item, OperatorItem::Switch(_, to) if to == Switch::default());
     let is_enforceable = !matches!(
         item,
@@ -142,12 +125,12 @@ pub(super) fn decode(
 }
 
 fn attribution_of(body: &StoredEntry) -> Option<OwnedAttribution> {
-    let by = Attribution {
+    let attribution = Attribution {
         who: &body.who,
         why: &body.why,
     };
-    let is_known = body.v == FORMAT_VERSION && check_attribution(by).is_ok();
-    is_known.then(|| OwnedAttribution::from_borrowed(by))
+    let is_known = body.v == FORMAT_VERSION && check_attribution(attribution).is_ok();
+    is_known.then(|| OwnedAttribution::from_borrowed(attribution))
 }
 
 fn parse_limit_name(name: &str) -> Result<Box<str>, ()> {
@@ -171,7 +154,7 @@ fn parse_key(keyed: StoredKey) -> Option<KeyIdentity> {
 mod tests {
     use super::*;
 
-    fn signed() -> OwnedAttribution {
+    fn attribution() -> OwnedAttribution {
         OwnedAttribution::from_borrowed(Attribution {
             who: "ada (192.0.2.7)",
             why: "incident \"7\"",
@@ -235,36 +218,36 @@ mod tests {
         ]
     }
 
-    /// If this fails, nodes of two versions do not understand each other.
+    /// If this fails, nodes of two versions cannot read each other's entries.
     #[test]
-    fn items_are_written_the_same_in_every_version() {
+    fn items_are_encoded_the_same_in_every_version() {
         for (item, inside) in items() {
-            let body = String::from_utf8(encode(Some(&item), &signed()).into()).unwrap();
+            let body = String::from_utf8(encode(Some(&item), &attribution()).into()).unwrap();
             let comma = if inside.is_empty() { "" } else { "," };
             let head = r#"{"v":1,"who":"ada (192.0.2.7)","why":"incident \"7\"""#;
             assert_eq!(body, format!("{head}{comma}{inside}}}"));
             let read = decode(&item.name(), body.as_bytes(), item.until());
-            assert_eq!(read, Some((item, signed())));
+            assert_eq!(read, Some((item, attribution())));
         }
-        let gone = encode(None, &signed());
-        assert_eq!(decode_attribution(&gone), Some(signed()));
+        let gone = encode(None, &attribution());
+        assert_eq!(decode_attribution(&gone), Some(attribution()));
     }
 
     #[test]
-    fn keys_are_not_told() {
+    fn keys_are_not_written_to_the_register() {
         let mut shown = alice();
         shown.shown = "sk_live_secret".into();
         let until = None;
         let item = OperatorItem::Block(Block::Key { key: shown, until });
-        let body = String::from_utf8(encode(Some(&item), &signed()).into()).unwrap();
+        let body = String::from_utf8(encode(Some(&item), &attribution()).into()).unwrap();
         assert!(!body.contains("sk_live_secret") && !item.name().contains("sk_live_secret"));
     }
 
     #[test]
-    fn what_a_later_version_adds_is_ignored_and_what_must_not_be_is_left_alone() {
+    fn unknown_fields_are_ignored_and_entries_of_a_later_version_are_left_alone() {
         let switch = |body: &str| decode("switch", body.as_bytes(), None);
         let known = r#"{"v":1,"who":"a","why":"b","switch":{"halt":"off","note":1},"more":[]}"#;
-        assert!(switch(known).is_some(), "fields that may be ignored");
+        assert!(switch(known).is_some(), "unknown fields are ignored");
         for unknown in [
             r#"{"v":2,"who":"a","why":"b","switch":{"halt":"off"}}"#,
             r#"{"v":1,"who":"a","why":"b","switch":{"halt":"tomorrow"}}"#,
@@ -279,15 +262,22 @@ mod tests {
         ] {
             assert_eq!(switch(unknown), None, "{unknown}");
         }
-        let block = encode(Some(&items()[3].0), &signed());
+        let block = encode(Some(&items()[3].0), &attribution());
         let name = items()[3].0.name();
         assert!(decode(&name, &block, None).is_some());
         assert_eq!(decode(&name.replace("api", "other"), &block, None), None);
-        assert_eq!(decode("limit/api", &block, None), None, "a kind to come");
         assert_eq!(
-            decode("address/10.0.0.1/8", &encode(None, &signed()), None),
+            decode("limit/api", &block, None),
+            None,
+            "an unknown kind of entry"
+        );
+        assert_eq!(
+            decode("address/10.0.0.1/8", &encode(None, &attribution()), None),
             None
         );
-        assert_eq!(decode("address/x", &encode(None, &signed()), None), None);
+        assert_eq!(
+            decode("address/x", &encode(None, &attribution()), None),
+            None
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! What is between this node and the register of its fleet: what was said here and is not there yet, which version of what is
-//! there is known, and what is there and not understood.
+//! The queue of local changes for the fleet's register, and what this node knows about the register's entries: their
+//! versions, their attributions, and those in an unsupported format.
 //!
-//! Everything is bounded, and nothing is noted until a register is there to be told. Must not know: registers, how
-//! anything is put in force.
+//! Everything is bounded. Nothing is queued before a register exists. Must not know: which register it is, how items
+//! take effect.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,67 +13,68 @@ use tollgate_store::register::{
     MAX_BODY_LEN, MAX_ENTRIES, MAX_PUTS, PutMode, RegisterEntry, RegisterPut,
 };
 
+use super::attribution::OwnedAttribution;
 use super::operator_items::{OperatorItem, OperatorItems};
-use super::register_codec::{self, OwnedAttribution};
+use super::register_codec;
 
-/// The most that waits for the register. What is said beyond holds here and nowhere else, and is counted.
+/// The most queued changes. A change beyond applies on this node only, and is counted as dropped.
 const MAX_PENDING: usize = 2 * MAX_ENTRIES;
-/// The most bytes that are put at once, unless a single entry has more.
+/// The most bytes of one batch, unless a single entry is larger.
 const MAX_BATCH_BYTES: usize = 16 * MAX_BODY_LEN;
 
-/// For how long it is told that a key was reset. Who hears nothing for so long has no denials left to forget, or asks for
-/// everything.
+/// How long the register keeps the announcement of a reset. A node that reads nothing for longer has no cached denials
+/// left, or reads everything anew.
 const RESET_TTL: Nanos = Nanos::MINUTE;
 
-/// Told when something waits.
+/// Called when something is queued.
 pub type WakeCallback = Arc<dyn Fn() + Send + Sync>;
 
-/// What to put into the register, and what it answers for.
+/// A batch of changes for the register.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RegisterChanges {
     changes: Vec<RegisterPut>,
-    /// Which saying of each name it was.
+    /// The sequence number of each change.
     sequences: Vec<u64>,
 }
 
 impl RegisterChanges {
-    /// What is to be put, at most [`MOST_CHANGES`].
+    /// The changes, at most [`MAX_PUTS`].
     #[must_use]
     pub fn changes(&self) -> &[RegisterPut] {
         &self.changes
     }
 }
 
-/// See the module.
+/// The queue, and what is known about the register. See the module.
 #[derive(Default)]
 pub(crate) struct RegisterOutbox {
     wake: Option<WakeCallback>,
     next: u64,
     pending: BTreeMap<Box<str>, PendingEntry>,
     known: HashMap<Box<str>, KnownEntry>,
-    /// Resets that the register has not heard: nothing that holds, only news.
+    /// Queued announcements of resets. They are not items.
     resets: BTreeMap<Box<str>, OwnedAttribution>,
     unsupported: BTreeMap<Box<str>, UnsupportedEntry>,
     dropped: u64,
 }
 
-/// Something that the register has not heard.
+/// A queued change.
 #[derive(Clone, Copy)]
 struct PendingEntry {
     number: u64,
-    /// Whether it only fills a gap.
+    /// Whether the register's own entry, if it has one, wins.
     is_backfill: bool,
 }
 
-/// What is known of an entry besides what it says.
+/// What is known about an entry, apart from its item.
 struct KnownEntry {
-    /// 0 as long as the register has not given it one.
+    /// 0 until the register has assigned a version.
     version: u64,
     attribution: OwnedAttribution,
-    is_gone: bool,
+    is_tombstone: bool,
 }
 
-/// An entry that is not understood.
+/// An entry in an unsupported format.
 struct UnsupportedEntry {
     body: Box<[u8]>,
     until: Option<Timestamp>,
@@ -81,17 +82,17 @@ struct UnsupportedEntry {
 }
 
 impl RegisterOutbox {
-    /// From now on what is said is noted.
+    /// Starts to queue changes.
     pub(super) fn start(&mut self, wake: WakeCallback) {
         self.wake = Some(wake);
     }
 
-    /// These were said or taken back here.
+    /// Queues items that were set or removed here.
     pub(super) fn enqueue(
         &mut self,
         names: Vec<Box<str>>,
         items: &OperatorItems,
-        signed: &OwnedAttribution,
+        attribution: &OwnedAttribution,
     ) {
         let Some(wake) = self.wake.clone() else {
             return;
@@ -100,8 +101,8 @@ impl RegisterOutbox {
             let version = self.known.get(&name).map_or(0, |known| known.version);
             let known = KnownEntry {
                 version,
-                attribution: signed.clone(),
-                is_gone: items.get(&name).is_none(),
+                attribution: attribution.clone(),
+                is_tombstone: items.get(&name).is_none(),
             };
             self.unsupported.remove(&name);
             self.known.insert(name.clone(), known);
@@ -110,13 +111,13 @@ impl RegisterOutbox {
         wake();
     }
 
-    /// A key was reset here, and others may remember that it was denied.
-    pub(super) fn enqueue_reset(&mut self, name: Box<str>, signed: OwnedAttribution) {
+    /// Queues the announcement that a key was reset, because other nodes may have cached its denials.
+    pub(super) fn enqueue_reset(&mut self, name: Box<str>, attribution: OwnedAttribution) {
         let Some(wake) = self.wake.clone() else {
             return;
         };
         if self.resets.len() < MAX_PENDING {
-            self.resets.insert(name.clone(), signed);
+            self.resets.insert(name.clone(), attribution);
             self.push(name, false);
             wake();
         }
@@ -138,8 +139,8 @@ impl RegisterOutbox {
         );
     }
 
-    /// How much waits.
-    pub(super) fn waiting(&self) -> usize {
+    /// The number of queued changes.
+    pub(super) fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
@@ -151,12 +152,12 @@ impl RegisterOutbox {
         self.unsupported.len()
     }
 
-    /// Whether something newer was said here of this name.
+    /// Whether a newer local change of this name is queued.
     pub(super) fn is_pending(&self, name: &str) -> bool {
         self.pending.contains_key(name)
     }
 
-    /// The next of what waits: first what makes room, last what takes some.
+    /// The next batch: removals first, new entries last, because the register's room is bounded.
     pub(super) fn next_changes(&self, items: &OperatorItems, now: Timestamp) -> RegisterChanges {
         let takes_room = |name: &str| {
             let is_new = self.known.get(name).is_none_or(|known| known.version == 0);
@@ -167,17 +168,17 @@ impl RegisterOutbox {
         let mut put = RegisterChanges::default();
         let mut bytes = 0_usize;
         for name in names {
-            let Some(waiting) = self.pending.get(name) else {
+            let Some(pending_entry) = self.pending.get(name) else {
                 continue;
             };
-            let change = self.put_for(name, items.get(name), waiting.is_backfill, now);
+            let change = self.put_for(name, items.get(name), pending_entry.is_backfill, now);
             bytes = bytes.saturating_add(change.body.len());
             let is_full = put.changes.len() >= MAX_PUTS || bytes > MAX_BATCH_BYTES;
             if is_full && !put.changes.is_empty() {
                 break;
             }
             put.changes.push(change);
-            put.sequences.push(waiting.number);
+            put.sequences.push(pending_entry.number);
         }
         put
     }
@@ -189,129 +190,129 @@ impl RegisterOutbox {
         is_filling: bool,
         now: Timestamp,
     ) -> RegisterPut {
-        let left = |until: Timestamp| until.since(now);
+        let expires_in = |until: Timestamp| until.since(now);
         let how = match is_filling {
             true => PutMode::SetIfAbsent,
             false => PutMode::Set,
         };
         let name: Box<str> = name.into();
-        if let Some(signed) = self.resets.get(&name) {
+        if let Some(attribution) = self.resets.get(&name) {
             return RegisterPut {
-                body: register_codec::encode(None, signed),
+                body: register_codec::encode(None, attribution),
                 expires_in: Some(RESET_TTL),
                 name,
                 mode: how,
             };
         }
-        if let Some(foreign) = self.unsupported.get(&name) {
+        if let Some(unsupported) = self.unsupported.get(&name) {
             return RegisterPut {
-                body: foreign.body.clone(),
-                expires_in: foreign.until.map(left),
+                body: unsupported.body.clone(),
+                expires_in: unsupported.until.map(expires_in),
                 name,
                 mode: how,
             };
         }
-        let signed = self.attribution_of(&name);
+        let attribution = self.attribution_of(&name);
         RegisterPut {
-            body: register_codec::encode(item, &signed),
+            body: register_codec::encode(item, &attribution),
             expires_in: item
                 .and_then(OperatorItem::until)
-                .map(|until| left(Timestamp::from_nanos(until))),
+                .map(|until| expires_in(Timestamp::from_nanos(until))),
             mode: item.map_or(PutMode::Remove, |_| how),
             name,
         }
     }
 
-    /// These are in the register, or will never be.
-    pub(super) fn complete(&mut self, put: &RegisterChanges, is_there: bool) {
+    /// Removes a batch from the queue; `is_there`: the register has stored it.
+    pub(super) fn complete(&mut self, put: &RegisterChanges, is_stored: bool) {
         for (change, number) in put.changes.iter().zip(&put.sequences) {
-            let waiting = self.pending.get(&change.name);
-            if waiting.is_some_and(|waiting| waiting.number == *number) {
+            let pending_entry = self.pending.get(&change.name);
+            if pending_entry.is_some_and(|pending_entry| pending_entry.number == *number) {
                 self.pending.remove(&change.name);
                 self.resets.remove(&change.name);
             }
         }
-        if !is_there {
+        if !is_stored {
             let lost = u64::try_from(put.changes.len()).unwrap_or(u64::MAX);
             self.dropped = self.dropped.saturating_add(lost);
         }
     }
 
-    /// An entry was read and is understood, or says that something is gone.
-    pub(super) fn record_known(&mut self, entry: &RegisterEntry, signed: OwnedAttribution) {
+    /// An entry was read in a supported format, or is a removal.
+    pub(super) fn record_known(&mut self, entry: &RegisterEntry, attribution: OwnedAttribution) {
         self.unsupported.remove(&entry.name);
         let known = KnownEntry {
             version: entry.version,
-            attribution: signed,
-            is_gone: entry.is_tombstone,
+            attribution,
+            is_tombstone: entry.is_tombstone,
         };
         self.known.insert(entry.name.clone(), known);
     }
 
-    /// An entry was read and is not understood. It is kept, to be told again if the register loses it.
+    /// An entry was read in an unsupported format. It is kept, to restore it if the register loses it.
     pub(super) fn record_unsupported(&mut self, entry: &RegisterEntry, now: Timestamp) {
         self.known.remove(&entry.name);
         if self.unsupported.len() >= MAX_ENTRIES {
             self.dropped = self.dropped.saturating_add(1);
             return;
         }
-        let foreign = UnsupportedEntry {
+        let unsupported = UnsupportedEntry {
             body: entry.body.clone(),
-            until: entry.expires_in.map(|left| now.after(left)),
+            until: entry.expires_in.map(|expires_in| now.after(expires_in)),
             version: entry.version,
         };
-        self.unsupported.insert(entry.name.clone(), foreign);
+        self.unsupported.insert(entry.name.clone(), unsupported);
     }
 
-    /// Forgets what no longer holds, and who said so.
+    /// Drops what is known about entries that no longer exist.
     pub(super) fn prune(
         &mut self,
         items: &OperatorItems,
-        is_told: Option<&dyn Fn(&str) -> bool>,
+        is_in_register: Option<&dyn Fn(&str) -> bool>,
         now: Timestamp,
     ) {
-        let waiting = &self.pending;
-        let is_there = |name: &str| is_told.is_none_or(|told| told(name));
-        self.unsupported.retain(|name, foreign| {
-            let holds = foreign.until.is_none_or(|until| now < until);
-            holds && (is_there(name) || waiting.contains_key(name))
+        let pending = &self.pending;
+        let is_stored = |name: &str| is_in_register.is_none_or(|contains| contains(name));
+        self.unsupported.retain(|name, unsupported| {
+            let is_active = unsupported.until.is_none_or(|until| now < until);
+            is_active && (is_stored(name) || pending.contains_key(name))
         });
         let has_room = self.known.len() <= MAX_PENDING;
         self.known.retain(|name, known| {
-            let is_held = items.get(name).is_some() || waiting.contains_key(name);
-            is_held || (known.is_gone && has_room && is_there(name))
+            let is_in_force = items.get(name).is_some() || pending.contains_key(name);
+            is_in_force || (known.is_tombstone && has_room && is_stored(name))
         });
     }
 
-    /// Who said it, as far as that is known.
+    /// The attribution of an item, as far as it is known.
     pub(super) fn attribution_of(&self, name: &str) -> OwnedAttribution {
-        let signed = self.known.get(name).map(|known| &known.attribution);
-        let signed = signed.filter(|signed| !signed.who.is_empty());
-        signed.cloned().unwrap_or_else(|| OwnedAttribution {
+        let attribution = self.known.get(name).map(|known| &known.attribution);
+        let attribution = attribution.filter(|attribution| !attribution.who.is_empty());
+        attribution.cloned().unwrap_or_else(|| OwnedAttribution {
             who: "the fleet".into(),
-            why: "nobody knows any more who said it".into(),
+            why: "attribution unknown".into(),
         })
     }
 
-    /// The register has lost everything, or what was put after a version: it is told again.
+    /// The register has lost its entries, or those after version `lost_after`. Queues them again.
     pub(super) fn backfill(&mut self, items: &OperatorItems, lost_after: Option<u64>) {
         let is_lost = |version: u64| lost_after.is_none_or(|after| version > after);
         let held = items.names().filter(|name| {
             let version = self.known.get(*name).map_or(0, |known| known.version);
             is_lost(version)
         });
-        let foreign = self
+        let unsupported = self
             .unsupported
             .iter()
-            .filter(|(_, foreign)| is_lost(foreign.version));
-        // That something is gone need not be said to a register that has lost that it was there.
-        let gone = self.known.iter().filter(|(_, known)| {
-            known.is_gone && lost_after.is_some_and(|after| known.version > after)
+            .filter(|(_, unsupported)| is_lost(unsupported.version));
+        // A register that has lost everything needs no removals.
+        let removed = self.known.iter().filter(|(_, known)| {
+            known.is_tombstone && lost_after.is_some_and(|after| known.version > after)
         });
         let names: Vec<Box<str>> = held
             .map(Box::from)
-            .chain(foreign.map(|(name, _)| name.clone()))
-            .chain(gone.map(|(name, _)| name.clone()))
+            .chain(unsupported.map(|(name, _)| name.clone()))
+            .chain(removed.map(|(name, _)| name.clone()))
             .filter(|name| !self.pending.contains_key(name))
             .collect();
         for name in names {

@@ -1,60 +1,62 @@
-//! What operators say on one node holds on all of them: what was said here is handed to a register, and what that has is
-//! put in force here.
+//! Synchronises operator state between the nodes of a fleet: local changes go to a register, and the register's entries
+//! are applied locally.
 //!
-//! Of two who say something about the same thing the one wins whom the register heard last. What is said here holds here at
-//! once, whether or not a register answers, and is told when one does. Must not know: registers and how they are asked.
+//! Of two changes to the same item, the one that reached the register last wins. A local change takes effect on this
+//! node at once, even while the register does not answer; it is sent as soon as the register does. Must not know: which
+//! register it is, how it is called.
 
 use std::collections::HashSet;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::register::{RegisterEntry, RegisterSnapshot};
 
+use super::attribution::{OwnedAttribution, check_attribution};
 use super::audit_log::{OperatorChange, OperatorEvent};
 use super::lookup::{resolve_key, rule_index};
-use super::operator_error::{OperatorError, check_attribution};
+use super::operator_error::OperatorError;
 use super::operator_items::{self, OperatorItem, OperatorItems};
-use super::register_codec::{self, OwnedAttribution};
+use super::register_codec;
 use super::register_outbox::{RegisterChanges, WakeCallback};
 use super::{Attribution, Control, OperatorState, Switch};
 use crate::engine::Registry;
 use crate::store::StateStore;
 
-/// So many changes at once are logged one by one.
+/// More changes than this at once are logged as a single event.
 const MAX_LOGGED_CHANGES: usize = 64;
-/// Ends of the same thing that lie so near each other are the same end, told over a network.
+/// Two expiries of the same item that differ by at most this are equal: the difference is network latency.
 const EXPIRY_TOLERANCE: Nanos = Nanos::from_secs(2);
 
-/// What came of what others have said.
+/// The result of applying the register's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SyncOutcome {
-    /// How much holds that did not, or no longer holds.
+    /// The number of items that were set, changed or removed.
     pub changed: usize,
-    /// Entries that are not understood, which a later version has put. They are left alone.
+    /// The number of entries in an unsupported format, written by a later version. They are left alone.
     pub unsupported: usize,
-    /// Entries that there was no room for.
+    /// The number of entries that did not fit.
     pub dropped: usize,
 }
 
 impl<S: StateStore> Control<'_, S> {
-    /// Begins to note what is said here, for a register: `wake` is told whenever there is something
-    /// [to put](Self::to_put). What holds already is noted too, where the register says nothing else.
+    /// Starts to queue local changes for a register. `wake` is called whenever [`next_changes`](Self::next_changes) has
+    /// something. Items in force are queued too, but do not overwrite the register's entries.
     pub fn start_sharing(&self, wake: WakeCallback) {
         let mut registry = self.engine.registry();
         let Registry {
             operator_state: controls,
-            outbox: sharing,
+            outbox,
             ..
         } = &mut *registry;
-        sharing.start(wake);
-        sharing.backfill(&OperatorItems::from_state(controls.clone()), None);
+        outbox.start(wake);
+        outbox.backfill(&OperatorItems::from_state(controls.clone()), None);
     }
 
-    /// The next of what was said here that the register has not heard: at most one call's worth. It stays so until it
-    /// [was put](Self::was_put).
+    /// The next changes to send to the register, at most as many as one call takes. They stay queued until
+    /// [`mark_published`](Self::mark_published) or [`discard_changes`](Self::discard_changes).
     #[must_use]
     pub fn next_changes(&self) -> RegisterChanges {
         let registry = self.engine.registry();
-        if registry.outbox.waiting() == 0 {
+        if registry.outbox.pending_count() == 0 {
             return RegisterChanges::default();
         }
         let now = self.engine.store().now();
@@ -65,85 +67,88 @@ impl<S: StateStore> Control<'_, S> {
             .next_changes(&OperatorItems::from_state(controls), now)
     }
 
-    /// The register has these.
+    /// The register has stored these changes.
     pub fn mark_published(&self, put: &RegisterChanges) {
         self.engine.registry().outbox.complete(put, true);
     }
 
-    /// The register will never take these: they hold here and nowhere else.
+    /// The register has refused these changes for good. They apply on this node only.
     pub fn discard_changes(&self, put: &RegisterChanges) {
         self.engine.registry().outbox.complete(put, false);
     }
 
-    /// Tells other nodes that a key was [reset](Self::reset), so that they forget that it was denied. To be said once the store
-    /// that is shared has forgotten it, too: a decision before that caches the denial again.
+    /// Tells other nodes that a key was [reset](Self::reset), so that they drop its cached denials. Call it after the
+    /// shared store has erased the key: an earlier decision would cache the denial again.
     ///
     /// # Errors
-    /// There is no such limit or key, or it is not signed.
+    /// The limit or key does not exist, or the attribution is missing.
     pub fn publish_reset(
         &self,
         limit: &str,
         key: &[&str],
-        by: Attribution<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<(), OperatorError> {
-        check_attribution(by)?;
+        check_attribution(attribution)?;
         let generation = self.engine.generation();
         let index = rule_index(&generation, limit)?;
         let name = operator_items::reset_entry_name(&resolve_key(&generation, index, limit, key)?);
-        let signed = OwnedAttribution::from_borrowed(by);
-        self.engine.registry().outbox.enqueue_reset(name, signed);
+        let attribution = OwnedAttribution::from_borrowed(attribution);
+        self.engine
+            .registry()
+            .outbox
+            .enqueue_reset(name, attribution);
         Ok(())
     }
 
-    /// How much was said here that the register has not heard.
+    /// The number of local changes that the register has not stored yet.
     #[must_use]
     pub fn pending_count(&self) -> usize {
-        self.engine.registry().outbox.waiting()
+        self.engine.registry().outbox.pending_count()
     }
 
-    /// How much was said here that the register will never hear, because too much waited for it or it was refused.
+    /// The number of local changes that the register will never store, because the queue was full or the register
+    /// refused them.
     #[must_use]
     pub fn dropped_count(&self) -> u64 {
         self.engine.registry().outbox.dropped_count()
     }
 
-    /// The switch over everything.
+    /// The switch for all limits.
     #[must_use]
     pub fn global_switch(&self) -> Switch {
         self.engine.registry().operator_state.everything
     }
 
-    /// The register has lost everything that it was told, or what was put after a version: it is told again what holds
-    /// here.
+    /// The register has lost its entries, or those after version `lost_after`. Queues what is in force here again.
     pub fn republish(&self, lost_after: Option<u64>) {
         let mut registry = self.engine.registry();
         let Registry {
             operator_state: controls,
-            outbox: sharing,
+            outbox,
             ..
         } = &mut *registry;
-        sharing.backfill(&OperatorItems::from_state(controls.clone()), lost_after);
+        outbox.backfill(&OperatorItems::from_state(controls.clone()), lost_after);
     }
 
-    /// Puts in force what the register says. What was said here meanwhile and has not been put yet is newer and stays. What
-    /// is not understood stays in the register and is ignored.
-    pub fn apply_register(&self, said: &RegisterSnapshot) -> SyncOutcome {
+    /// Applies the register's entries. Local changes that are still queued are newer and stay. Entries in an
+    /// unsupported format are ignored and stay in the register.
+    pub fn apply_register(&self, snapshot: &RegisterSnapshot) -> SyncOutcome {
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
         let generation = self.engine.generation();
         let now = self.engine.store().now();
-        let mut held = registry.operator_state.clone();
-        held.expire(now);
-        let before = OperatorItems::from_state(held.clone());
-        let mut items = OperatorItems::from_state(held);
-        let told: HashSet<&str> = said.entries.iter().map(|entry| &*entry.name).collect();
-        let is_told = |name: &str| told.contains(name);
-        if said.is_complete {
-            remove_absent(&mut items, registry, &is_told);
+        let mut state = registry.operator_state.clone();
+        state.expire(now);
+        let before = OperatorItems::from_state(state.clone());
+        let mut items = OperatorItems::from_state(state);
+        let names: HashSet<&str> = snapshot.entries.iter().map(|entry| &*entry.name).collect();
+        let is_in_register = |name: &str| names.contains(name);
+        if snapshot.is_complete {
+            remove_absent(&mut items, registry, &is_in_register);
         }
-        let mut adopted = SyncOutcome::default();
+        let mut outcome = SyncOutcome::default();
         let mut has_resets = false;
-        for entry in &said.entries {
+        for entry in &snapshot.entries {
             if operator_items::is_reset_entry(&entry.name) {
                 has_resets = true;
                 continue;
@@ -151,15 +156,16 @@ impl<S: StateStore> Control<'_, S> {
             if !registry.outbox.is_pending(&entry.name)
                 && !apply_entry(&mut items, registry, entry, now)
             {
-                adopted.dropped += 1;
+                outcome.dropped += 1;
             }
         }
-        let whole: Option<&dyn Fn(&str) -> bool> = said.is_complete.then_some(&is_told);
+        let in_complete: Option<&dyn Fn(&str) -> bool> =
+            snapshot.is_complete.then_some(&is_in_register);
         let changed = before.changed_names(&items);
         log_changes(registry, now, &changed, &before, &items);
-        registry.outbox.prune(&items, whole, now);
-        adopted.changed = changed.len();
-        adopted.unsupported = registry.outbox.unsupported_count();
+        registry.outbox.prune(&items, in_complete, now);
+        outcome.changed = changed.len();
+        outcome.unsupported = registry.outbox.unsupported_count();
         if !changed.is_empty() {
             registry.operator_state = items.into_state();
             self.engine
@@ -168,43 +174,51 @@ impl<S: StateStore> Control<'_, S> {
         if has_resets {
             self.engine.clear_cached_denials();
         }
-        adopted
+        outcome
     }
 }
 
 impl Registry {
-    /// Something was said here, which changed this into that.
-    pub(super) fn record_changes(&mut self, before: &OperatorState, signed: &OwnedAttribution) {
+    /// Queues the differences between `before` and the current state.
+    pub(super) fn record_changes(
+        &mut self,
+        before: &OperatorState,
+        attribution: &OwnedAttribution,
+    ) {
         let items = OperatorItems::from_state(self.operator_state.clone());
         let names = OperatorItems::from_state(before.clone()).changed_names(&items);
-        self.outbox.enqueue(names, &items, signed);
+        self.outbox.enqueue(names, &items, attribution);
     }
 }
 
-/// What a whole answer does not have is gone, unless it was only said here.
-fn remove_absent(items: &mut OperatorItems, registry: &Registry, is_told: &dyn Fn(&str) -> bool) {
-    let untold: Vec<Box<str>> = items
+/// Removes items that a complete snapshot of the register does not contain, unless they are still queued.
+fn remove_absent(
+    items: &mut OperatorItems,
+    registry: &Registry,
+    is_in_register: &dyn Fn(&str) -> bool,
+) {
+    let absent: Vec<Box<str>> = items
         .names()
-        .filter(|name| !is_told(name) && !registry.outbox.is_pending(name))
+        .filter(|name| !is_in_register(name) && !registry.outbox.is_pending(name))
         .map(Box::from)
         .collect();
-    for name in untold {
+    for name in absent {
         items.remove(&name);
     }
 }
 
-/// Takes over one entry. Whether there was room for it.
+/// Applies one entry. Returns whether there was room for it.
 fn apply_entry(
     items: &mut OperatorItems,
     registry: &mut Registry,
     entry: &RegisterEntry,
     now: Timestamp,
 ) -> bool {
-    let sharing = &mut registry.outbox;
+    let outbox = &mut registry.outbox;
     if entry.is_tombstone {
         items.remove(&entry.name);
-        let signed = register_codec::decode_attribution(&entry.body);
-        sharing.record_known(entry, signed.unwrap_or_default());
+        let attribution = register_codec::decode_attribution(&entry.body);
+        outbox.record_known(entry, attribution.unwrap_or_default());
         return true;
     }
     if entry.expires_in == Some(Nanos::ZERO) {
@@ -212,24 +226,25 @@ fn apply_entry(
         return true;
     }
     let until = entry.expires_in.map(|left| now.after(left).as_nanos());
-    let Some((mut item, signed)) = register_codec::decode(&entry.name, &entry.body, until) else {
-        // What it said before, in words that were understood, no longer holds.
+    let Some((mut item, attribution)) = register_codec::decode(&entry.name, &entry.body, until)
+    else {
+        // The previous, supported version of this entry no longer applies.
         items.remove(&entry.name);
-        sharing.record_unsupported(entry, now);
+        outbox.record_unsupported(entry, now);
         return true;
     };
-    if let Some(held) = items.get(&entry.name) {
-        if item.has_same_effect(held) && has_same_expiry(&item, held) {
-            sharing.record_known(entry, signed);
+    if let Some(existing) = items.get(&entry.name) {
+        if item.has_same_effect(existing) && has_same_expiry(&item, existing) {
+            outbox.record_known(entry, attribution);
             return true;
         }
-        item.copy_shown_key(held);
+        item.copy_shown_key(existing);
     }
     if !items.has_room_for(&item) {
         return false;
     }
     items.put(item);
-    sharing.record_known(entry, signed);
+    outbox.record_known(entry, attribution);
     true
 }
 
@@ -240,7 +255,7 @@ fn has_same_expiry(one: &OperatorItem, two: &OperatorItem) -> bool {
     }
 }
 
-/// Logs what others have said: one by one or, if it is a lot, as one event.
+/// Logs the changes of other nodes: one event each, or a single event if there are many.
 fn log_changes(
     registry: &mut Registry,
     now: Timestamp,
@@ -252,7 +267,7 @@ fn log_changes(
         let event = OperatorEvent {
             who: "the fleet".into(),
             at: now,
-            why: "others have said so".into(),
+            why: "changes of other nodes".into(),
             change: OperatorChange::Synced {
                 entries: changed.len(),
             },
@@ -268,11 +283,11 @@ fn log_changes(
         };
         let (what, item) = what;
         let digest = item.key().and_then(super::KeyIdentity::digest);
-        let signed = registry.outbox.attribution_of(name);
+        let attribution = registry.outbox.attribution_of(name);
         let event = OperatorEvent {
-            who: signed.who,
+            who: attribution.who,
             at: now,
-            why: signed.why,
+            why: attribution.why,
             change: what,
         };
         registry.audit_log.record(event, digest);

@@ -1,8 +1,8 @@
-//! The first steps of a decision: what refuses without asking a store, then all enforced limits in one batch.
+//! The first steps of a decision: denials that need no store, then one batch for all enforced limits.
 //!
-//! Must not know: how checks are planned, what shadow limits and candidates do afterwards.
+//! Must not know: how checks are planned, what shadow limits and candidates do.
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Mode, OnStoreFailure};
 use tollgate_policy::rules::ListVerdict;
@@ -16,11 +16,11 @@ use crate::plan::{AddedRule, PlanContext};
 use crate::verdict::{DenialReason, EnforcementMode};
 use crate::verdict_builder::{DenialSource, VerdictBuilder};
 
-/// What `Retry-After` says when a limit is closed because its store does not answer.
+/// `Retry-After` of a limit with `on_store_failure: closed` while its store does not answer.
 const STORE_RETRY_AFTER: Nanos = Nanos::SECOND;
 
 impl Decision<'_> {
-    /// Refuses or exempts at once, or plans the batch of all enforced limits.
+    /// Denies or exempts the request at once, or plans the batch of all enforced limits.
     pub(super) fn start(&mut self) {
         if let Some(snapshot) = self.overrides.as_ref().and_then(|guard| guard.as_deref()) {
             if snapshot.is_off() {
@@ -46,7 +46,7 @@ impl Decision<'_> {
                     Outcome::Never,
                 );
             }
-            // Before being exempt: an unreadable path may be spelled so as to look exempt.
+            // Before the exemption: an overlong URI may be written so as to look exempt.
             _ if scratch.matched.is_uri_too_long() => {
                 return verdict.deny(
                     DenialSource::Engine,
@@ -76,7 +76,7 @@ impl Decision<'_> {
         }
     }
 
-    /// The store has answered about all enforced limits.
+    /// Handles the replies to the batch of all enforced limits.
     pub(super) fn on_enforced_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
         let generation = &self.generation;
@@ -86,7 +86,7 @@ impl Decision<'_> {
                 decide_without_store(generation, charges, work);
                 return self.finish_enforced(false);
             }
-            // A concurrent request already recorded this distinct value: ask again without counting it.
+            // A concurrent request already recorded this distinct value: retry without counting it.
             Ok(outcome) if !outcome.is_admitted() && work.plan.retry_without_distinct() => return,
             Ok(_) => {}
         }
@@ -108,18 +108,18 @@ impl Decision<'_> {
         self.skip_if_no_follow_up();
     }
 
-    /// Every penalty was carried out, as far as the store did.
+    /// Ends the penalties of the enforced limits.
     pub(super) fn finish_enforced_follow_ups(&mut self) {
         let work = &mut self.scratch.work;
         if !work.verdict.is_denied_early() {
-            // Penalties change how long the refused have to wait, never whether they are refused.
+            // A penalty changes how long a denied request has to wait, never whether it is denied.
             work.verdict.conclude();
             count_rules(&self.generation, &work.plan, false, LimitEvent::Denied);
         }
         self.finish_enforced(true);
     }
 
-    /// Goes on with candidates and shadow limits.
+    /// Continues with candidates and shadow limits.
     fn finish_enforced(&mut self, is_answered: bool) {
         if self.charges() && is_answered {
             if self.scratch.work.verdict.is_admitted() {
@@ -133,7 +133,7 @@ impl Decision<'_> {
     }
 }
 
-/// Plans one batch of all enforced limits; refuses where a limit does so without asking a store.
+/// Plans one batch for all enforced limits. Limits that deny without a store deny here.
 fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
     let Work {
         plan,
@@ -145,7 +145,7 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
         deny_too_many(verdict);
     }
     for (position, index) in context.matched.rules().iter().enumerate() {
-        // Without modes all are enforced.
+        // Without modes, all limits are enforced.
         if modes
             .get(position)
             .is_some_and(|mode| *mode != Mode::Enforce)
@@ -176,7 +176,7 @@ fn deny_too_many(verdict: &mut VerdictBuilder) {
     }
 }
 
-/// The store did not answer, and no fallback quota decided instead: each limit's `on_store_failure` does.
+/// The store did not answer and no fallback quota decided: each limit's `on_store_failure` decides.
 fn decide_without_store(generation: &crate::Generation, charges: bool, work: &mut Work) {
     let Work { plan, verdict, .. } = work;
     verdict.degraded.store = true;

@@ -1,8 +1,9 @@
-//! What a denial leads to: penalties of the limits that denied, limits that count denials, and charges of candidates.
+//! The charges that follow a denial: penalties of the limits that denied, limits that count denials, and charges of
+//! candidates.
 //!
-//! A denied request costs nothing unless a limit says otherwise. All of it happens after the decision and cannot change it;
-//! it changes how long the denied have to wait, and the verdict says that. A store that fails here leaves the denial as it
-//! is. Must not know: how requests are admitted.
+//! A denied request costs nothing unless a limit has a penalty or counts denials. These charges come after the
+//! decision. They can change how long a denied request has to wait, and the verdict reports that. If the store fails
+//! here, the denial stays as it is. Must not know: how requests are admitted.
 
 use tollgate_core::Outcome;
 use tollgate_policy::model::{Count, Penalty};
@@ -14,32 +15,32 @@ use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
 use crate::verdict::{DenialReason, LimitState};
 
-/// What the store is asked after a batch, one at a time.
+/// The charges after a batch. The store gets them one by one.
 #[derive(Debug)]
 pub(super) struct FollowUps {
     queue: Vec<FollowUp>,
     next: usize,
-    /// Whether the current one is carried out, and the store is asked where its limit stands now.
+    /// Whether the current charge is done and its limit is being peeked at, for the verdict.
     is_peeking: bool,
     reply_buffer: Vec<StoreReply>,
 }
 
-/// One charge that follows from a denial.
+/// One charge that follows a denial.
 #[derive(Clone, Copy, Debug)]
 struct FollowUp {
-    /// The planned check that it charges.
+    /// The index of the planned check to charge.
     position: usize,
     op: Op,
     update: VerdictUpdate,
 }
 
-/// What the verdict says of a charge that was carried out.
+/// How a charge changes the verdict.
 #[derive(Clone, Copy, Debug)]
 enum VerdictUpdate {
     Nothing,
-    /// Where the limit stands now.
+    /// The limit's new status.
     Status,
-    /// That the key is blocked under the limit at this position, and for how long.
+    /// The key is now blocked under the limit at this index.
     Block {
         denied: usize,
     },
@@ -55,7 +56,7 @@ impl FollowUps {
         }
     }
 
-    /// Makes room for the penalties of so many checks, so that no decision has to.
+    /// Reserves capacity for this many checks, so that decisions do not allocate.
     pub(super) fn reserve(&mut self, checks: usize) {
         self.queue.reserve(checks);
         self.reply_buffer.reserve(1);
@@ -75,29 +76,29 @@ impl FollowUps {
         std::mem::take(&mut self.reply_buffer)
     }
 
-    /// The check that the store is asked about next, and what it is asked.
+    /// The next check for the store, and its operation.
     pub(super) fn current<'p>(&self, plan: &'p Plan) -> Option<(&'p PlannedCheck, Op)> {
-        let one = self.queue.get(self.next)?;
-        let planned = plan.planned().get(one.position)?;
-        let op = match one.update {
-            _ if !self.is_peeking => one.op,
+        let follow_up = self.queue.get(self.next)?;
+        let planned = plan.planned().get(follow_up.position)?;
+        let op = match follow_up.update {
+            _ if !self.is_peeking => follow_up.op,
             VerdictUpdate::Block { .. } => Op::Peek(1),
             VerdictUpdate::Nothing | VerdictUpdate::Status => Op::Peek(planned.cost),
         };
         Some((planned, op))
     }
 
-    /// The penalties of the limits that denied.
+    /// Queues the penalties of the limits that denied.
     pub(super) fn queue_penalties(&mut self, plan: &Plan, generation: &Generation) {
-        for (position, (planned, answer)) in plan.with_replies().enumerate() {
-            if !planned.is_limit() || !matches!(answer.outcome, Outcome::Deny { .. }) {
+        for (position, (planned, reply)) in plan.with_replies().enumerate() {
+            if !planned.is_limit() || !matches!(reply.outcome, Outcome::Deny { .. }) {
                 continue;
             }
             let Some((rule, _)) = generation.rule(planned.rule) else {
                 continue;
             };
             match rule.penalty {
-                // The denied request is charged like any other, as far as the limit lets debt grow.
+                // The denied request is charged like any other, up to the limit's overdraft.
                 Penalty::Count if matches!(planned.op, Op::Spend(_)) => {
                     self.push(
                         position,
@@ -106,8 +107,8 @@ impl FollowUps {
                     );
                 }
                 Penalty::Block(_) => {
-                    let is_block = |one: &PlannedCheck| {
-                        one.rule == planned.rule && one.role == MeterRole::Block
+                    let is_block = |check: &PlannedCheck| {
+                        check.rule == planned.rule && check.role == MeterRole::Block
                     };
                     if let Some(block) = plan.planned().iter().position(is_block) {
                         let report = VerdictUpdate::Block { denied: position };
@@ -119,25 +120,25 @@ impl FollowUps {
         }
     }
 
-    /// Charges of the limits that count denials. One that has nothing left is not charged: its own refusals are not
-    /// held against the refused on top.
+    /// Queues the charges of limits that count denials. An exhausted one is not charged: its own denials do not count
+    /// against the client.
     pub(super) fn queue_denial_counts(&mut self, plan: &Plan, generation: &Generation) {
         for (position, planned) in plan.planned().iter().enumerate() {
-            let counts = generation
+            let counts_denials = generation
                 .rule(planned.rule)
                 .is_some_and(|(rule, _)| rule.count == Count::Denials);
-            if counts && planned.is_limit() {
+            if counts_denials && planned.is_limit() {
                 self.push(position, Op::Spend(planned.cost), VerdictUpdate::Nothing);
             }
         }
     }
 
-    /// What a denial costs under a candidate: by its own penalty, or because it counts denials.
+    /// Queues what a denial costs under a candidate: by its own penalty, or because it counts denials.
     pub(super) fn queue_candidate_charges(
         &mut self,
         plan: &Plan,
         generation: &Generation,
-        goes_on: bool,
+        is_admitted: bool,
     ) {
         for (position, (planned, outcome)) in plan.outcomes().enumerate() {
             let Some((rule, _)) = generation.rule(planned.rule) else {
@@ -147,7 +148,7 @@ impl FollowUps {
             let is_spent = matches!(planned.op, Op::Spend(_));
             let op = if rule.penalty == Penalty::Count && is_denied && is_spent {
                 Op::ChargeAlways(planned.cost)
-            } else if rule.count == Count::Denials && !goes_on {
+            } else if rule.count == Count::Denials && !is_admitted {
                 Op::Spend(planned.cost)
             } else {
                 continue;
@@ -164,18 +165,18 @@ impl FollowUps {
         });
     }
 
-    /// Takes the store's reply to the current one, or that there is none.
+    /// Handles the store's reply to the current charge; `None`: the store did not answer.
     fn on_reply(&mut self, reply: Option<&StoreReply>, plan: &Plan, states: &mut [LimitState]) {
-        let Some(one) = self.queue.get(self.next) else {
+        let Some(follow_up) = self.queue.get(self.next) else {
             return;
         };
-        let wants_report = !matches!(one.update, VerdictUpdate::Nothing);
-        if reply.is_some() && wants_report && !self.is_peeking {
+        let updates_verdict = !matches!(follow_up.update, VerdictUpdate::Nothing);
+        if reply.is_some() && updates_verdict && !self.is_peeking {
             self.is_peeking = true;
             return;
         }
         if let Some(reply) = reply.filter(|_| self.is_peeking) {
-            update_verdict(one, reply, plan, states);
+            update_verdict(follow_up, reply, plan, states);
         }
         self.is_peeking = false;
         self.next = self.next.saturating_add(1);
@@ -185,17 +186,22 @@ impl FollowUps {
     }
 }
 
-/// Says in the verdict what a penalty has changed.
-fn update_verdict(one: &FollowUp, reply: &StoreReply, plan: &Plan, states: &mut [LimitState]) {
-    let denied = match one.update {
+/// Updates the verdict after a penalty.
+fn update_verdict(
+    follow_up: &FollowUp,
+    reply: &StoreReply,
+    plan: &Plan,
+    states: &mut [LimitState],
+) {
+    let denied = match follow_up.update {
         VerdictUpdate::Block { denied } => denied,
-        VerdictUpdate::Nothing | VerdictUpdate::Status => one.position,
+        VerdictUpdate::Nothing | VerdictUpdate::Status => follow_up.position,
     };
     let denied = plan.planned().get(denied);
     let Some(state) = denied.and_then(|denied| state_of(states, denied)) else {
         return;
     };
-    match (one.update, reply.outcome, state.outcome) {
+    match (follow_up.update, reply.outcome, state.outcome) {
         (
             VerdictUpdate::Block { .. },
             Outcome::Deny {
@@ -210,7 +216,7 @@ fn update_verdict(one: &FollowUp, reply: &StoreReply, plan: &Plan, states: &mut 
         }
         (VerdictUpdate::Status, outcome, _) => {
             state.status = reply.status;
-            // Refill since the decision may have made room; a denied request stays denied.
+            // The refill since the decision may have made room, but a denied request stays denied.
             if !outcome.is_admitted() {
                 state.outcome = outcome;
             }
@@ -230,14 +236,14 @@ fn state_of<'a>(
 }
 
 impl Decision<'_> {
-    /// Goes on at once where nothing follows.
+    /// Continues if no charge is queued.
     pub(super) fn skip_if_no_follow_up(&mut self) {
         if !self.scratch.work.follow_ups.has_next() {
             self.finish_follow_ups();
         }
     }
 
-    /// The store has answered, or has not.
+    /// Handles the store's reply, or its failure.
     pub(super) fn on_follow_up_reply(&mut self, mut replies: Vec<StoreReply>, is_answered: bool) {
         let Work {
             plan,

@@ -1,9 +1,9 @@
-//! One request, from its attributes to the verdict, as a state machine that does no IO.
+//! One decision: from a request's attributes to the verdict, as a state machine that does no IO.
 //!
-//! Steps in order: enforced limits in one batch that charges all or none (`enforced.rs`); penalties of those that denied
-//! (`follow_ups.rs`); candidates beside them (`candidates.rs`); then each shadow limit by itself, only if the request is
-//! admitted (`shadow.rs`). A driver asks the store between the steps: see [`StoreSteps`]. Must not know: which store
-//! answers, whether somebody waits for it.
+//! The steps in order: all enforced limits in one batch that charges all or none (`enforced.rs`); their penalties
+//! (`follow_ups.rs`); their candidates (`candidates.rs`); then each shadow limit by itself, if the request is admitted
+//! (`shadow.rs`). Between the steps a driver asks the store: see [`StoreSteps`]. Must not know: which store answers,
+//! whether the driver waits.
 
 mod candidates;
 mod enforced;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::{QuotaCheck, StoreError, StoreReply};
 
@@ -34,17 +34,17 @@ use crate::steps::StoreSteps;
 use crate::ticket::Ticket;
 use crate::verdict::Verdict;
 
-/// A decision on one request that is under way. Made by [`Engine::decision`](crate::Engine::decision), run by a driver.
+/// A decision in progress. [`Engine::decision`](crate::Engine::decision) creates it, a driver runs it.
 ///
 /// ```
 /// use tollgate_engine::{CheckOptions, Engine, StoreSteps, checks};
 /// use tollgate_policy::attributes::{Attribute, Attributes};
 /// use tollgate_policy::rules::Rules;
 /// use tollgate_policy::source::SourceFormat;
-/// use tollgate_store::{MemoryStore, TestStore};
+/// use tollgate_store::{MemoryStore, Store};
 ///
-/// struct Nobody;
-/// impl Attributes for Nobody {
+/// struct NoAttributes;
+/// impl Attributes for NoAttributes {
 ///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
 ///         None
 ///     }
@@ -54,8 +54,8 @@ use crate::verdict::Verdict;
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, MemoryStore::for_keys(1_000)?)?;
 ///
-/// // A driver of one's own: ask the store for as long as the decision wants to know something.
-/// let mut decision = engine.decision(&Nobody, CheckOptions::default());
+/// // A custom driver: ask the store until the decision has no more checks.
+/// let mut decision = engine.decision(&NoAttributes, CheckOptions::default());
 /// while decision.batch_len() > 0 {
 ///     let mut replies = decision.take_replies();
 ///     let outcome = engine.store().decide(&checks::<32, _>(&decision), &mut replies);
@@ -69,40 +69,40 @@ pub struct Decision<'a> {
     request: &'a dyn Attributes,
     lease_ids: &'a LeaseIdGenerator,
     options: CheckOptions,
-    /// Whether a fleet decides, which has to know where states lie.
+    /// Whether a fleet decides. Then checks need their slot keys.
     is_fleet: bool,
     generation: Guard<Arc<Generation>>,
-    /// The version of the policy and of the overrides.
+    /// The version of the policy and the overrides.
     version: u64,
-    /// What operators have overridden, as it was when the decision began.
+    /// The operators' overrides when the decision started.
     overrides: Option<Guard<Option<Arc<OverrideSnapshot>>>>,
-    /// The time, where operators have overridden something.
+    /// The time; only read if there are overrides.
     now: Timestamp,
     scratch: PooledScratch,
     step: DecisionStep,
 }
 
-/// Which reply the decision waits for.
+/// The reply that a decision waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecisionStep {
-    /// To the batch of all enforced limits.
+    /// The batch of all enforced limits.
     Enforced,
-    /// To a penalty of an enforced limit, or to a limit that counts denials.
+    /// A penalty of an enforced limit, or a limit that counts denials.
     EnforcedFollowUp,
-    /// To the batch of one candidate.
+    /// The batch of one candidate.
     Candidate,
-    /// To a charge of that candidate. It keeps what it was charged, or it was charged nothing.
+    /// A charge of that candidate. `is_charged`: the candidate admitted and keeps its charge.
     CandidateFollowUp { is_charged: bool },
-    /// To the batch of one shadow limit.
+    /// The batch of one shadow limit.
     Shadow,
-    /// To a penalty of that limit.
+    /// A penalty of that shadow limit.
     ShadowFollowUp,
-    /// To none.
+    /// None: the verdict is ready.
     Done,
 }
 
 impl<'a> Decision<'a> {
-    /// A decision that has found the limits which apply and waits for the store, or is made already.
+    /// Matches the limits and plans the first batch. The verdict may be ready at once.
     pub(crate) fn begin(
         generation: Guard<Arc<Generation>>,
         request: &'a dyn Attributes,
@@ -111,7 +111,7 @@ impl<'a> Decision<'a> {
         is_fleet: bool,
         now: impl FnOnce() -> Timestamp,
     ) -> Self {
-        // Before the overrides: a denial by older ones must not be cached under a newer version.
+        // Before the overrides: a denial by older overrides must not be cached under a newer version.
         let version = if is_fleet { generation.version() } else { 0 };
         let overrides = generation.overrides().read();
         let mut decision = Self {
@@ -131,15 +131,15 @@ impl<'a> Decision<'a> {
         decision
     }
 
-    /// What was decided. To be called when nothing is left to ask.
+    /// The verdict. Call it when [`batch_len`](StoreSteps::batch_len) is zero.
     #[must_use]
     pub fn into_verdict(self) -> Verdict {
         Verdict::new(self.generation, self.scratch)
     }
 
-    /// Gives up before the verdict is known. The ticket has to be cancelled: it is for what was charged already, and for
-    /// places that the batch under way may have taken.
-    #[must_use = "cancel the ticket, or its places are held until their leases end"]
+    /// Gives up before the verdict is ready. Cancel the returned ticket: it covers the charges so far, and the permits
+    /// that the current batch may have acquired.
+    #[must_use = "cancel the ticket, or its permits are held until their leases expire"]
     pub fn abandon(&mut self) -> Option<Ticket> {
         let generation = &self.generation;
         let Work { plan, verdict, .. } = &mut self.scratch.work;
@@ -154,7 +154,7 @@ impl<'a> Decision<'a> {
         verdict.ticket.take()
     }
 
-    /// What plans are made from, and the room for everything else.
+    /// The inputs of a plan, and the mutable scratch space.
     fn split(&mut self) -> (PlanContext<'_>, &mut Work) {
         let Scratch {
             matched: found,
@@ -178,7 +178,7 @@ impl<'a> Decision<'a> {
         self.options.mode.charges()
     }
 
-    /// Adds to the ticket what the answered checks of the plan leave to be settled.
+    /// Adds to the ticket what the plan's checks leave to settle.
     #[inline]
     fn collect_ticket(&mut self) {
         let reserves = matches!(self.options.mode, CheckMode::Reserve);

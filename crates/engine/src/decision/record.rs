@@ -1,4 +1,4 @@
-//! What the store's replies mean for the verdict and for each limit's counters.
+//! Records the store's replies in the verdict and in the limits' counters.
 //!
 //! Must not know: which step of a decision the replies belong to.
 
@@ -12,24 +12,25 @@ use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
 use crate::verdict::{DenialReason, EnforcementMode, LimitState};
 
-/// Notes where every limit of the plan stands. Blocks are noted while they last, distinct values never.
+/// Adds the state of every limit in the plan to the verdict. Blocks are added while they are active, distinct values
+/// never.
 #[inline(always)]
 pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: EnforcementMode) {
     let Work { plan, verdict, .. } = work;
-    for (planned, answer) in plan.with_replies() {
-        verdict.degraded.overflow |= answer.note == ReplyNote::Overflow;
+    for (planned, reply) in plan.with_replies() {
+        verdict.degraded.overflow |= reply.note == ReplyNote::Overflow;
         verdict.degraded.store |=
-            matches!(answer.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
-        let is_quiet = match planned.role {
+            matches!(reply.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
+        let is_unlisted = match planned.role {
             MeterRole::Main | MeterRole::Local => false,
-            MeterRole::Block => answer.outcome.is_admitted(),
+            MeterRole::Block => reply.outcome.is_admitted(),
             _ => true,
         };
-        if is_quiet || is_unknown(answer) {
+        if is_unlisted || is_unknown(reply) {
             continue;
         }
-        let outcome = peeked_outcome(planned, answer);
-        let reason = match (outcome, planned.role, answer.note) {
+        let outcome = peeked_outcome(planned, reply);
+        let reason = match (outcome, planned.role, reply.note) {
             (Outcome::Allow, ..) => None,
             (_, _, ReplyNote::Overflow) => Some(DenialReason::Capacity),
             (_, MeterRole::Block, _) => Some(DenialReason::Blocked),
@@ -45,22 +46,23 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
             enforcement,
             cost: planned.cost,
             outcome,
-            status: answer.status,
+            status: reply.status,
         });
     }
 }
 
-/// What a limit says. A peek at a concurrency limit holds no place, so its answer only says how many are free.
-pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &StoreReply) -> Outcome {
+/// The outcome of one check. A peek at a concurrency limit acquires nothing, so its reply only tells how many permits
+/// are free.
+pub(crate) fn peeked_outcome(planned: &PlannedCheck, reply: &StoreReply) -> Outcome {
     let is_peek = matches!(planned.op, Op::Acquire { weight: 0, .. });
-    if is_peek && planned.cost > answer.status.limit {
+    if is_peek && planned.cost > reply.status.limit {
         Outcome::Never
-    } else if is_peek && planned.cost > answer.status.remaining {
+    } else if is_peek && planned.cost > reply.status.remaining {
         Outcome::Deny {
-            retry_after: answer.status.reset_after.max(Nanos::from_nanos(1)),
+            retry_after: reply.status.reset_after.max(Nanos::from_nanos(1)),
         }
     } else {
-        answer.outcome
+        reply.outcome
     }
 }
 
@@ -70,7 +72,7 @@ pub(super) fn count(generation: &Generation, rule: usize, event: LimitEvent) {
     }
 }
 
-/// Counts what each rule of the plan has said, once for all of its meters.
+/// Counts the result of each rule in the plan, once for all of its meters.
 #[inline(always)]
 pub(super) fn count_rules(
     generation: &Generation,
@@ -78,27 +80,27 @@ pub(super) fn count_rules(
     is_admitted: bool,
     denied: LimitEvent,
 ) {
-    let count = |rule: usize, sum: &RuleTally| {
+    let count = |rule: usize, tally: &RuleTally| {
         if let Some(counters) = generation.counters_at(rule) {
-            sum.count(counters, is_admitted, denied);
+            tally.count(counters, is_admitted, denied);
         }
     };
     let Some(first) = plan.planned().first() else {
         return;
     };
-    // The meters of a rule stand one behind another.
-    let (mut rule, mut sum) = (first.rule, RuleTally::default());
-    for (planned, answer) in plan.with_replies() {
+    // The meters of a rule are adjacent.
+    let (mut rule, mut tally) = (first.rule, RuleTally::default());
+    for (planned, reply) in plan.with_replies() {
         if planned.rule != rule {
-            count(rule, &sum);
-            (rule, sum) = (planned.rule, RuleTally::default());
+            count(rule, &tally);
+            (rule, tally) = (planned.rule, RuleTally::default());
         }
-        sum.add(planned, answer);
+        tally.add(planned, reply);
     }
-    count(rule, &sum);
+    count(rule, &tally);
 }
 
-/// What the meters of one rule said together.
+/// The combined result of one rule's meters.
 #[derive(Default)]
 struct RuleTally {
     is_denied: bool,
@@ -108,14 +110,14 @@ struct RuleTally {
 }
 
 impl RuleTally {
-    fn add(&mut self, planned: &PlannedCheck, answer: &StoreReply) {
-        if is_unknown(answer) {
+    fn add(&mut self, planned: &PlannedCheck, reply: &StoreReply) {
+        if is_unknown(reply) {
             return;
         }
-        self.is_denied |= !answer.outcome.is_admitted();
-        self.is_waiting |= matches!(answer.outcome, Outcome::Wait(_));
-        self.is_overflow |= answer.note == ReplyNote::Overflow;
-        let status = &answer.status;
+        self.is_denied |= !reply.outcome.is_admitted();
+        self.is_waiting |= matches!(reply.outcome, Outcome::Wait(_));
+        self.is_overflow |= reply.note == ReplyNote::Overflow;
+        let status = &reply.status;
         self.is_near_limit |=
             planned.is_limit() && status.remaining.saturating_mul(5) <= status.limit;
     }
@@ -140,7 +142,7 @@ impl RuleTally {
     }
 }
 
-/// Whether it is not known where a limit stands.
-const fn is_unknown(answer: &StoreReply) -> bool {
-    matches!(answer.note, ReplyNote::FailOpen | ReplyNote::NotChecked)
+/// Whether the limit's state is unknown.
+const fn is_unknown(reply: &StoreReply) -> bool {
+    matches!(reply.note, ReplyNote::FailOpen | ReplyNote::NotChecked)
 }

@@ -1,7 +1,7 @@
-//! Room for one decision, kept by its verdict and used again by the next decision of the same thread.
+//! Scratch memory for one decision. Its verdict keeps it; then the thread's next decision reuses it.
 //!
-//! A decision that begins before another has ended (attributes that ask the engine, a store that is waited for, a verdict
-//! that is kept) gets room of its own. Must not know: what is decided.
+//! A decision that starts before another one's verdict is dropped gets its own scratch: nested decisions, asynchronous
+//! stores, verdicts that are kept. Must not know: what is decided.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -16,26 +16,26 @@ use crate::candidate::RuleOutcomes;
 use crate::plan::Plan;
 use crate::verdict_builder::VerdictBuilder;
 
-/// Room for one decision.
+/// Scratch memory for one decision.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(super) matched: MatchedRules,
     pub(crate) work: Work,
 }
 
-/// What changes from step to step.
+/// The part that changes from step to step.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) plan: Plan,
     pub(crate) verdict: VerdictBuilder,
-    /// How each limit that was found is enforced for this request, in their order.
+    /// The mode of each matched limit for this request, in their order.
     pub(super) modes: ArrayVec<Mode, MAX_LIMITS>,
     pub(super) follow_ups: FollowUps,
-    /// What the limits said whose candidates have still to be asked.
+    /// The outcomes of the limits whose candidates are still to be checked.
     pub(super) rule_outcomes: RuleOutcomes,
-    /// Of the limits that were found, the next to be looked at in shadow.
+    /// The index of the next matched limit to check in shadow.
     pub(super) next_shadow: usize,
-    /// Where the states of the shadow limit begin that is decided now.
+    /// The index of the first state of the current shadow limit.
     pub(super) shadow_states_start: usize,
 }
 
@@ -55,7 +55,7 @@ impl Scratch {
         }
     }
 
-    /// Forgets the decision before.
+    /// Clears the previous decision.
     pub(super) fn clear(&mut self) {
         let work = &mut self.work;
         work.plan.clear();
@@ -69,23 +69,23 @@ impl Scratch {
 
 thread_local! {
     static OWN_SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-    /// Those of decisions that were under way at the same time.
-    #[expect(clippy::vec_box, reason = "they are handed on in their boxes, and are large")]
+    /// The scratch of concurrent decisions.
+    #[expect(clippy::vec_box, reason = "scratches are large and move between owners in their boxes")]
     static SPARE_SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The most that a thread keeps beside its own.
+/// The most spare scratches that a thread keeps.
 const MAX_SPARE: usize = 256;
 
-/// What a verdict reads whose room is gone. It never is: room goes when the verdict does.
+/// Never read: scratch is only taken from a verdict when the verdict is dropped.
 static EMPTY: Scratch = Scratch::new();
 
-/// Room that goes back to the pool of the thread that drops it.
+/// Scratch that returns to the pool of the thread that drops it.
 #[derive(Debug)]
 pub(crate) struct PooledScratch(Option<Box<Scratch>>);
 
 impl PooledScratch {
-    /// Room of this thread's pool, or new room.
+    /// Takes scratch from this thread's pool, or allocates it.
     #[inline]
     pub(crate) fn take() -> Self {
         let own = OWN_SCRATCH.take();
@@ -112,7 +112,7 @@ fn return_to_pool(other: Box<Scratch>) {
             others.push(other);
         }
     };
-    // The same: then it is freed.
+    // If the thread is ending, the scratch is freed.
     let _kept = SPARE_SCRATCH.try_with(push);
 }
 
@@ -122,9 +122,9 @@ impl Drop for PooledScratch {
         let Some(mut scratch) = self.0.take() else {
             return;
         };
-        // A ticket that nobody took holds on to a generation.
+        // An unused ticket would keep its generation alive.
         drop(scratch.work.verdict.ticket.take());
-        // While a thread ends there is no pool to go back to.
+        // A thread that is ending has no pool.
         if let Ok(Some(other)) = OWN_SCRATCH.try_with(|own| own.replace(Some(scratch))) {
             return_to_pool(other);
         }

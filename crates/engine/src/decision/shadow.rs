@@ -1,8 +1,9 @@
-//! Shadow limits: each is decided by itself once the request is admitted, and nobody is refused by it.
+//! The shadow step of a decision: each shadow limit is decided by itself after the request is admitted, and never
+//! denies it.
 //!
 //! Must not know: how enforced limits are decided.
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_policy::model::Mode;
 use tollgate_store::StoreError;
 
@@ -17,7 +18,7 @@ impl Decision<'_> {
     /// Plans the next shadow limit; after the last one the decision is done.
     #[inline]
     pub(super) fn next_shadow(&mut self) {
-        // Without modes all limits are enforced.
+        // Without modes, all limits are enforced.
         let has_shadow = !self.scratch.work.modes.is_empty();
         self.step = if has_shadow && self.plan_shadow() {
             DecisionStep::Shadow
@@ -26,7 +27,7 @@ impl Decision<'_> {
         };
     }
 
-    /// Whether there is another shadow limit that asks anything.
+    /// Whether another shadow limit has checks for the store.
     fn plan_shadow(&mut self) -> bool {
         if !self.scratch.work.verdict.is_admitted() {
             return false;
@@ -59,7 +60,7 @@ impl Decision<'_> {
         false
     }
 
-    /// The store has answered about one shadow limit.
+    /// Handles the replies to one shadow limit's batch.
     pub(super) fn on_shadow_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
         let generation = &self.generation;
@@ -71,7 +72,7 @@ impl Decision<'_> {
                 }
                 return self.next_shadow();
             }
-            // As with enforced limits: ask again without counting a distinct value that is known already.
+            // As with enforced limits: retry without counting a distinct value that is already recorded.
             Ok(outcome) if !outcome.is_admitted() && work.plan.retry_without_distinct() => return,
             Ok(_) => {}
         }
@@ -96,7 +97,7 @@ impl Decision<'_> {
         self.skip_if_no_follow_up();
     }
 
-    /// Counts what the shadow limit said and goes on with its candidate.
+    /// Counts the shadow limit's result and continues with its candidate.
     pub(super) fn finish_shadow(&mut self) {
         let work = &mut self.scratch.work;
         let is_admitted = work.plan.is_admitted();

@@ -1,6 +1,6 @@
-//! What a rule's candidate is asked, and how keys and slot keys of the plan are made.
+//! Plans the checks of a rule's candidate, and builds the plan's keys and slot keys.
 //!
-//! Must not know: what comes of it.
+//! Must not know: what is done with the replies.
 
 use tollgate_policy::model::Count;
 use tollgate_policy::rules::{KeyBuffer, KeyOutcome, MeterRef, MeterRole};
@@ -13,41 +13,41 @@ use crate::generation::MeterState;
 use crate::verdict::EnforcementMode;
 
 impl Plan {
-    /// The key of a rule's first meter: of a hierarchy the widest level's.
+    /// The key of a rule's first meter; in a hierarchy, of the widest level.
     pub(crate) fn first_key(&mut self, context: &PlanContext<'_>, rule: usize) -> Option<&[u8]> {
         let (_, entry) = context.generation.rule(rule)?;
         let (_, key) = self.make_key(context, MeterRef { rule, meter: 0 }, entry.meters.first()?);
         Some(self.keys.bytes(key))
     }
 
-    /// Plans what a rule's candidate is asked about a request that goes on or not. Answers whether there is anything
-    /// to be asked: a tier's or an override's quota is not the one that the candidate stands for.
+    /// Plans the checks of a rule's candidate. Returns whether there are any: a key with the quota of a tier or an
+    /// override has none, because the candidate replaces the limit's own quota.
     pub(crate) fn add_candidate(
         &mut self,
         context: &PlanContext<'_>,
-        opinion: &RuleOutcome,
+        outcome: &RuleOutcome,
         enforcement: EnforcementMode,
-        goes_on: bool,
+        is_admitted: bool,
     ) -> bool {
-        let Some((rule, entry)) = context.generation.rule(opinion.rule) else {
+        let Some((rule, entry)) = context.generation.rule(outcome.rule) else {
             return false;
         };
         for (position, (meter, state)) in rule.meters.iter().zip(&entry.meters).enumerate() {
             if meter.role != MeterRole::Candidate {
                 continue;
             }
-            let place = MeterRef {
-                rule: opinion.rule,
+            let meter_ref = MeterRef {
+                rule: outcome.rule,
                 meter: position,
             };
-            let (KeyOutcome::Complete, key) = self.make_key(context, place, state) else {
+            let (KeyOutcome::Complete, key) = self.make_key(context, meter_ref, state) else {
                 return false;
             };
             let bytes = self.keys.bytes(key);
             let rules = context.generation.rules();
             let overrides = context.overrides;
             let key_override =
-                overrides.and_then(|overrides| overrides.key_overrides(rules, opinion.rule, bytes));
+                overrides.and_then(|overrides| overrides.key_overrides(rules, outcome.rule, bytes));
             let is_own = rule.selector.is_own_quota_only()
                 || rule
                     .selector
@@ -56,37 +56,37 @@ impl Plan {
             if !is_own || key_override.is_some_and(|one| one.has_quota(context.now)) {
                 return false;
             }
-            let chosen = meter.select_quota(0, context.request, context.route());
-            let Some(quota) = self.quota(state, chosen, opinion.cost) else {
+            let selected = meter.select_quota(0, context.request, context.route());
+            let Some(quota) = self.quota(state, selected, outcome.cost) else {
                 continue;
             };
-            // As with the limit itself: in shadow it charges nothing to a state that it shares.
+            // As with the limit itself: in shadow it charges nothing to a shared state.
             let is_guest = state.is_shared && enforcement == EnforcementMode::Shadow;
             let op = if state.is_concurrency {
-                let holds = goes_on && !is_guest;
+                let acquires = is_admitted && !is_guest;
                 Op::Acquire {
                     id: context.lease_ids.generate(),
-                    weight: if holds { opinion.cost } else { 0 },
+                    weight: if acquires { outcome.cost } else { 0 },
                 }
             } else if is_guest {
-                Op::Peek(opinion.cost)
+                Op::Peek(outcome.cost)
             } else if rule.charge_always {
-                Op::ChargeAlways(opinion.cost)
+                Op::ChargeAlways(outcome.cost)
             } else if rule.count != Count::Requests {
-                Op::Peek(opinion.cost)
+                Op::Peek(outcome.cost)
             } else {
-                Op::Spend(opinion.cost)
+                Op::Spend(outcome.cost)
             };
             if self.planned.len() >= MAX_CHECKS {
                 return false;
             }
-            let slot_key = self.make_slot_key(context, place, state);
+            let slot_key = self.make_slot_key(context, meter_ref, state);
             self.planned.push(PlannedCheck {
-                rule: opinion.rule,
+                rule: outcome.rule,
                 meter: position,
                 role: MeterRole::Candidate,
                 op,
-                cost: opinion.cost,
+                cost: outcome.cost,
                 quota,
                 key,
                 slot_key,
@@ -95,18 +95,18 @@ impl Plan {
         !self.planned.is_empty()
     }
 
-    /// Makes the key that says where a fleet keeps a meter's state, if it is not its own key and a fleet decides.
+    /// Builds the slot key of a meter, if a fleet decides and the slot key is not the meter's own key.
     #[inline]
     pub(super) fn make_slot_key(
         &mut self,
         context: &PlanContext<'_>,
-        place: MeterRef,
+        meter_ref: MeterRef,
         state: &MeterState,
     ) -> Option<KeyRef> {
-        let recipe = state.slot_key.filter(|_| context.is_fleet)?;
+        let key_spec = state.slot_key.filter(|_| context.is_fleet)?;
         let rules = context.generation.rules();
         let make = |buffer: &mut KeyBuffer| match rules.write_colocation(
-            place,
+            meter_ref,
             context.request,
             context.matched,
             buffer,
@@ -114,21 +114,21 @@ impl Plan {
             true => KeyOutcome::Complete,
             false => KeyOutcome::Skip,
         };
-        let (keyed, key) = self.keys.make(recipe, make);
-        (keyed == KeyOutcome::Complete).then_some(key)
+        let (key_outcome, key) = self.keys.make(key_spec, make);
+        (key_outcome == KeyOutcome::Complete).then_some(key)
     }
 
-    /// Makes the key of a meter, unless it was made before.
+    /// Builds the key of a meter, unless it exists already.
     #[inline]
     pub(super) fn make_key(
         &mut self,
         context: &PlanContext<'_>,
-        place: MeterRef,
+        meter_ref: MeterRef,
         state: &MeterState,
     ) -> (KeyOutcome, KeyRef) {
         let rules = context.generation.rules();
         let make = |buffer: &mut KeyBuffer| {
-            rules.write_key(place, context.request, context.matched, buffer)
+            rules.write_key(meter_ref, context.request, context.matched, buffer)
         };
         self.keys.make(state.key, make)
     }

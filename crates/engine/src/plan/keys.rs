@@ -1,4 +1,4 @@
-//! The keys of one request, each made once however many limits go by it.
+//! The keys of one request. Each is built once, however many limits use it.
 //!
 //! Must not know: what keys are made of.
 
@@ -6,50 +6,50 @@ use tollgate_policy::rules::{KeyBuffer, KeyOutcome};
 
 use super::KeyRef;
 
-/// Keys that were made for a request. Buffers are used again for the next one.
+/// The keys of a request. The next request reuses the buffers.
 #[derive(Debug)]
 pub(super) struct RequestKeys {
     buffers: Vec<KeyBuffer>,
-    /// For each buffer in use, which recipe it was made by and what came of it.
-    made: Vec<(u32, KeyOutcome)>,
+    /// The key spec and the outcome of each used buffer.
+    built: Vec<(u32, KeyOutcome)>,
 }
 
 impl RequestKeys {
     pub(super) const fn new() -> Self {
         Self {
             buffers: Vec::new(),
-            made: Vec::new(),
+            built: Vec::new(),
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.made.clear();
+        self.built.clear();
     }
 
-    /// The key of this recipe, made now unless it was made before; answers where it is.
+    /// The key of this spec, built unless it exists already, and its index.
     pub(super) fn make(
         &mut self,
-        recipe: u32,
+        key_spec: u32,
         make: impl FnOnce(&mut KeyBuffer) -> KeyOutcome,
     ) -> (KeyOutcome, KeyRef) {
-        let known = self.made.iter().position(|(made, _)| *made == recipe);
-        let place = known.unwrap_or(self.made.len());
-        let keyed = match self.made.get(place) {
-            Some((_, keyed)) => *keyed,
+        let existing = self.built.iter().position(|(built, _)| *built == key_spec);
+        let index = existing.unwrap_or(self.built.len());
+        let outcome = match self.built.get(index) {
+            Some((_, outcome)) => *outcome,
             None => {
-                if self.buffers.len() <= place {
+                if self.buffers.len() <= index {
                     self.buffers.push(KeyBuffer::new());
                 }
-                let keyed = self.buffers.get_mut(place).map_or(KeyOutcome::Deny, make);
-                self.made.push((recipe, keyed));
-                keyed
+                let outcome = self.buffers.get_mut(index).map_or(KeyOutcome::Deny, make);
+                self.built.push((key_spec, outcome));
+                outcome
             }
         };
-        // Fewer limits apply to one request than there are numbers.
-        (keyed, KeyRef::try_from(place).unwrap_or(KeyRef::MAX))
+        // Fewer limits apply to one request than fit into the index type.
+        (outcome, KeyRef::try_from(index).unwrap_or(KeyRef::MAX))
     }
 
-    /// The encoded key that is there.
+    /// The encoded key at this index.
     #[inline]
     pub(super) fn bytes(&self, key: KeyRef) -> &[u8] {
         let buffer = self.buffers.get(usize::from(key));

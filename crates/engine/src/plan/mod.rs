@@ -1,7 +1,7 @@
-//! From a request to a bounded batch of checks: which meters are asked, under which keys, by which quotas, for how much.
+//! Plans a bounded batch of checks for a request: which meters to ask, with which keys, quotas and costs.
 //!
-//! A plan is used again for request after request, so that a warm one allocates nothing. Must not know: who asks the store,
-//! what is done with the replies.
+//! Plans are reused from request to request, so a warm one does not allocate. Must not know: who asks the store, what
+//! is done with the replies.
 
 mod candidate;
 mod keys;
@@ -20,43 +20,43 @@ use crate::queueing::QueueingQuota;
 use crate::quota_info::QuotaInfo;
 use crate::sharing::{DenialCaching, Sharing};
 
-/// One check that is planned: which meter is asked, and for what.
+/// One planned check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedCheck {
     pub(crate) rule: usize,
     pub(crate) meter: usize,
     pub(crate) role: MeterRole,
     pub(crate) op: Op,
-    /// What the request costs here.
+    /// The cost of the request for this meter.
     pub(crate) cost: u64,
     pub(crate) quota: QuotaRef,
     pub(crate) key: KeyRef,
-    /// The key that says where a fleet keeps the state, if not the state's own.
+    /// The key that selects the fleet's hash slot, if not the check's own.
     slot_key: Option<KeyRef>,
 }
 
 impl PlannedCheck {
-    /// Whether it asks a limit itself, and not what stands beside one: a block, distinct values, a candidate.
+    /// Whether it checks a limit itself, and not a block, distinct values or a candidate.
     pub(crate) const fn is_limit(&self) -> bool {
         matches!(self.role, MeterRole::Main | MeterRole::Local)
     }
 }
 
-/// Where the quota of a check is found.
+/// Where a check's quota is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaRef {
     /// In the generation, by its index in the meter's list.
     Listed(u32),
     /// The same, with the wait added to its capacity.
     Queueing(u32),
-    /// In the plan, because it was computed for this request.
+    /// In the plan: computed for this request.
     Computed(u32),
 }
 
-/// Which of the plan's keys it is.
+/// The index of one of the plan's keys.
 pub(crate) type KeyRef = u16;
 
-/// What a store is asked about one request.
+/// The planned checks of one request, and the store's replies.
 #[derive(Debug)]
 pub(crate) struct Plan {
     planned: Vec<PlannedCheck>,
@@ -75,20 +75,20 @@ impl Plan {
         }
     }
 
-    /// Makes room for so many checks, so that no decision has to.
+    /// Reserves capacity for this many checks, so that decisions do not allocate.
     pub(crate) fn reserve(&mut self, checks: usize) {
         self.planned.reserve(checks);
         self.replies.reserve(checks);
     }
 
-    /// Forgets the request before.
+    /// Clears the previous request.
     pub(crate) fn clear(&mut self) {
         self.restart();
         self.keys.clear();
         self.computed.clear();
     }
 
-    /// Makes room for other checks of the same request. Its keys, and the quotas that were computed for it, are kept.
+    /// Clears the checks for the next step of the same request. Its keys and computed quotas are kept.
     pub(crate) fn restart(&mut self) {
         self.planned.clear();
         self.replies.clear();
@@ -98,12 +98,12 @@ impl Plan {
         &self.planned
     }
 
-    /// Every check with the store's reply.
+    /// All checks with the store's replies.
     pub(crate) fn with_replies(&self) -> impl Iterator<Item = (&PlannedCheck, &StoreReply)> {
         self.planned.iter().zip(&self.replies)
     }
 
-    /// Whether the store has answered to what is planned.
+    /// Whether the store has answered the planned checks.
     pub(crate) fn has_replies(&self) -> bool {
         self.replies.len() == self.planned.len()
     }
@@ -114,7 +114,7 @@ impl Plan {
         replies.all(|reply| reply.outcome.is_admitted())
     }
 
-    /// Every check with its outcome, as far as the store was asked.
+    /// All checks with their outcomes; `None` if the store was not asked.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&PlannedCheck, Option<Outcome>)> {
         let outcomes = self.replies.iter().map(|reply| Some(reply.outcome));
         let outcomes = outcomes.chain(std::iter::repeat(None));
@@ -125,7 +125,7 @@ impl Plan {
         std::mem::take(&mut self.replies)
     }
 
-    /// Takes the store's replies to all that is planned.
+    /// Takes the store's replies to all planned checks.
     pub(crate) fn set_replies(&mut self, generation: &Generation, mut replies: Vec<StoreReply>) {
         for (planned, reply) in self.planned.iter().zip(&mut replies) {
             self.translate(generation, planned, reply);
@@ -133,8 +133,8 @@ impl Plan {
         self.replies = replies;
     }
 
-    /// Says a reply in the terms of the policy's own quota, where the one that was asked has a wait added to it. A
-    /// fallback quota has none.
+    /// Translates a reply into the terms of the policy's quota, if the check's quota has a wait added. Fallback quotas
+    /// have no wait.
     #[inline]
     pub(crate) fn translate(
         &self,
@@ -151,8 +151,8 @@ impl Plan {
         }
     }
 
-    /// Another request was first to show a distinct value: the rule is asked again without counting it. Answers whether
-    /// there was such a rule and anything is left to ask.
+    /// A concurrent request already recorded this distinct value: removes the value's check and plans the rule without
+    /// counting. Returns whether there was such a rule and checks remain.
     pub(crate) fn retry_without_distinct(&mut self) -> bool {
         let is_seen = |(planned, reply): &(&PlannedCheck, &StoreReply)| {
             planned.role == MeterRole::Distinct && !reply.outcome.is_admitted()
@@ -163,7 +163,7 @@ impl Plan {
         };
         self.planned
             .retain(|one| one.rule != rule || one.role != MeterRole::Distinct);
-        // They were replies to another batch.
+        // They belong to the previous batch.
         self.replies.clear();
         let counting = self.planned.iter_mut().filter(|one| one.rule == rule);
         for one in counting.filter(|one| one.is_limit()) {
@@ -176,17 +176,17 @@ impl Plan {
         !self.planned.is_empty()
     }
 
-    /// A key of the request, encoded.
+    /// An encoded key of the request.
     pub(crate) fn key(&self, key: KeyRef) -> &[u8] {
         self.keys.bytes(key)
     }
 
-    /// The key that says where a fleet keeps the state of a check, if not its own.
+    /// The key that selects the fleet's hash slot of a check, if not its own.
     pub(crate) fn slot_key(&self, planned: &PlannedCheck) -> Option<&[u8]> {
         planned.slot_key.map(|key| self.keys.bytes(key))
     }
 
-    /// A planned check as the store is asked it.
+    /// A planned check in the store's form.
     #[inline]
     pub(crate) fn check<'a>(
         &'a self,
@@ -201,7 +201,7 @@ impl Plan {
         })
     }
 
-    /// The quota that a check is decided by.
+    /// The quota of a check.
     #[inline]
     pub(crate) fn limit_of<'a>(
         &'a self,
@@ -225,16 +225,16 @@ impl Plan {
             QuotaRef::Queueing(index) => {
                 let meter = generation.meter(rule, meter)?;
                 let queueing = meter.queueing_quotas.get(to_index(index))?;
-                queueing.as_ref().map(|(ruled, _)| ruled)
+                queueing.as_ref().map(|(limit, _)| limit)
             }
             QuotaRef::Computed(index) => {
                 let computed = self.computed.get(to_index(index));
-                computed.map(|(ruled, _)| ruled)
+                computed.map(|(limit, _)| limit)
             }
         }
     }
 
-    /// What is to be known of the quota that a check is decided by.
+    /// The description of a check's quota, for header fields.
     pub(crate) fn quota_info<'a>(
         &'a self,
         generation: &'a Generation,
@@ -249,11 +249,11 @@ impl Plan {
         generation: &'a Generation,
         quota: (usize, usize, QuotaRef),
     ) -> QuotaInfo<'a> {
-        let Some(ruled) = self.limit_at(generation, quota) else {
+        let Some(limit) = self.limit_at(generation, quota) else {
             return QuotaInfo::EMPTY;
         };
         let queueing = self.queueing(generation, quota);
-        QuotaInfo::new(&ruled.limit, queueing.map(QueueingQuota::capacity))
+        QuotaInfo::new(&limit.limit, queueing.map(QueueingQuota::capacity))
     }
 
     #[inline]
@@ -273,7 +273,7 @@ impl Plan {
         }
     }
 
-    /// How a fleet shares the state that a check is about.
+    /// How a fleet shares the state of a check.
     pub(crate) fn sharing<'a>(
         &'a self,
         generation: &'a Generation,
@@ -287,14 +287,14 @@ impl Plan {
         let plain = match planned.quota {
             QuotaRef::Queueing(index) => {
                 let listed = meter.and_then(|meter| meter.quotas.get(to_index(index)));
-                listed.map(|ruled| &ruled.limit)
+                listed.map(|limit| &limit.limit)
             }
             QuotaRef::Listed(_) | QuotaRef::Computed(_) => None,
         };
         Sharing {
             version,
             is_local: planned.role == MeterRole::Local,
-            // Only the limit itself is shared another way: what stands beside it is exact.
+            // The consistency setting applies to the limit itself. Blocks, distinct values and candidates are exact.
             consistency: match planned.role {
                 MeterRole::Main => rule.consistency,
                 _ => Consistency::Exact,
@@ -310,7 +310,7 @@ impl Plan {
     }
 }
 
-/// An index that was a `usize` before; no list is longer than memory.
+/// Converts an index that was a `usize` before.
 fn to_index(index: u32) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }

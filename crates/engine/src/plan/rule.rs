@@ -1,4 +1,4 @@
-//! What one rule adds to a plan: its meters, each with its key, its quota and what is asked of it.
+//! Plans the checks of one rule: its meters, each with key, quota and operation.
 //!
 //! Must not know: how the store is asked.
 
@@ -18,44 +18,44 @@ use crate::lease_ids::LeaseIdGenerator;
 use crate::override_snapshot::{OverrideExpiry, OverrideSnapshot};
 use crate::verdict::EnforcementMode;
 
-/// A request and everything that its plan is made from.
+/// A request and all inputs of its plan.
 pub(crate) struct PlanContext<'a> {
     pub(crate) generation: &'a Generation,
     pub(crate) request: &'a dyn Attributes,
     pub(crate) matched: &'a MatchedRules,
     pub(crate) options: CheckOptions,
     pub(crate) lease_ids: &'a LeaseIdGenerator,
-    /// What operators have overridden, if anything.
+    /// The operators' overrides, if there are any.
     pub(crate) overrides: Option<&'a OverrideSnapshot>,
-    /// The time, where operators have overridden something.
+    /// The time; only set if there are overrides.
     pub(crate) now: Timestamp,
-    /// Whether a fleet decides, which has to know where states lie.
+    /// Whether a fleet decides. Then checks need their slot keys.
     pub(crate) is_fleet: bool,
 }
 
 impl<'a> PlanContext<'a> {
-    /// The route template that matched, as tiers, costs and computed quotas see it.
+    /// The matched route template, for tiers, costs and computed quotas.
     pub(crate) fn route(&self) -> Option<&'a [u8]> {
         let rules = self.generation.rules();
         rules.route(self.request, self.matched)
     }
 }
 
-/// What became of a rule's part in a plan.
+/// The result of planning a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddedRule {
-    /// Its meters are asked, as far as they apply.
+    /// Its meters are planned, as far as they apply.
     Planned,
-    /// Its key cannot be made, and it refuses without one.
+    /// Its key cannot be built, and it denies requests without one.
     NoKey,
-    /// Its key is blocked by an operator.
+    /// An operator has blocked its key.
     Blocked(OverrideExpiry),
-    /// There is no room for all of its meters.
+    /// The plan has no room for its meters.
     TooMany,
 }
 
 impl Plan {
-    /// Plans what one rule asks. On anything but `Planned` the plan is as it was.
+    /// Plans the checks of one rule. Unless it returns `Planned`, the plan is unchanged.
     pub(crate) fn add_rule(
         &mut self,
         context: &PlanContext<'_>,
@@ -69,7 +69,7 @@ impl Plan {
         let fixed = context.options.cost.or(rule.cost.fixed());
         let cost =
             fixed.unwrap_or_else(|| rule.cost.request_cost(context.request, context.route()));
-        let mut of = RulePlanner {
+        let mut planner = RulePlanner {
             context,
             index,
             enforcement,
@@ -82,7 +82,7 @@ impl Plan {
             if meter.role == MeterRole::Candidate {
                 continue;
             }
-            let added = self.add_meter(&mut of, position, meter, state);
+            let added = self.add_meter(&mut planner, position, meter, state);
             if !matches!(added, AddedRule::Planned) {
                 self.planned.truncate(before);
                 return added;
@@ -93,20 +93,20 @@ impl Plan {
 
     fn add_meter(
         &mut self,
-        of: &mut RulePlanner<'_>,
+        planner: &mut RulePlanner<'_>,
         position: usize,
         meter: &Meter,
         state: &MeterState,
     ) -> AddedRule {
-        let context = of.context;
-        if context.options.mode == CheckMode::Refund && !of.is_refundable(meter, state) {
+        let context = planner.context;
+        if context.options.mode == CheckMode::Refund && !planner.is_refundable(meter, state) {
             return AddedRule::Planned;
         }
-        let place = MeterRef {
-            rule: of.index,
+        let meter_ref = MeterRef {
+            rule: planner.index,
             meter: position,
         };
-        let key = match self.make_key(context, place, state) {
+        let key = match self.make_key(context, meter_ref, state) {
             (KeyOutcome::Complete, key) => key,
             (KeyOutcome::Skip, _) => return AddedRule::Planned,
             (KeyOutcome::Deny, _) => return AddedRule::NoKey,
@@ -114,7 +114,7 @@ impl Plan {
         let overridden = match context.overrides {
             Some(overrides) if meter.role == MeterRole::Main => {
                 let rules = context.generation.rules();
-                overrides.key_overrides(rules, of.index, self.keys.bytes(key))
+                overrides.key_overrides(rules, planner.index, self.keys.bytes(key))
             }
             _ => None,
         };
@@ -123,37 +123,40 @@ impl Plan {
         }
         let cost = match meter.role {
             MeterRole::Block | MeterRole::Distinct => 1,
-            _ if of.entry.counts_values => 1,
-            _ => of.cost,
+            _ if planner.entry.counts_values => 1,
+            _ => planner.cost,
         };
         let quota = match (state.only_quota, overridden) {
             (Some(quota), None) => quota,
             (_, overridden) => {
-                // By the key of the first meter: the keys of others may have more parts.
-                if of.variant.is_none() && of.rule.selector.has_overrides() {
+                // The first meter's key selects the variant: the keys of other meters may have more parts.
+                if planner.variant.is_none() && planner.rule.selector.has_overrides() {
                     let (request, bytes) = (context.request, self.keys.bytes(key));
-                    let variant = of.rule.selector.variant(request, context.route(), bytes);
-                    of.variant = Some(variant);
+                    let variant = planner
+                        .rule
+                        .selector
+                        .variant(request, context.route(), bytes);
+                    planner.variant = Some(variant);
                 }
-                let own = || of.policy_quota(meter, self.keys.bytes(key));
+                let policy_quota = || planner.policy_quota(meter, self.keys.bytes(key));
                 let overridden = overridden.and_then(|one| one.quota(position, context.now));
-                let chosen = overridden.unwrap_or_else(own);
-                match self.quota(state, chosen, cost) {
+                let selected = overridden.unwrap_or_else(policy_quota);
+                match self.quota(state, selected, cost) {
                     Some(quota) => quota,
                     None => return AddedRule::Planned,
                 }
             }
         };
-        let op = of.op(meter, state, cost);
+        let op = planner.op(meter, state, cost);
         let planned = PlannedCheck {
-            rule: of.index,
+            rule: planner.index,
             meter: position,
             role: meter.role,
             op,
             cost,
             quota,
             key,
-            slot_key: self.make_slot_key(context, place, state),
+            slot_key: self.make_slot_key(context, meter_ref, state),
         };
         if state.is_shared && self.merge_shared(context.generation, state, &planned) {
             return AddedRule::Planned;
@@ -165,19 +168,19 @@ impl Plan {
         AddedRule::Planned
     }
 
-    /// `None`: this key is not limited here.
+    /// Returns the quota of a meter. `None`: the meter does not limit this key.
     pub(super) fn quota(
         &mut self,
         state: &MeterState,
-        chosen: SelectedQuota,
+        selected: SelectedQuota,
         cost: u64,
     ) -> Option<QuotaRef> {
-        match chosen {
+        match selected {
             SelectedQuota::Unlimited => None,
             SelectedQuota::Index(index) => {
                 let queueing = state.queueing_quotas.get(index).and_then(Option::as_ref);
                 let may_wait = queueing.is_some_and(|(_, queueing)| cost <= queueing.max_cost);
-                // Meters have fewer quotas than there are numbers.
+                // A meter has fewer quotas than fit into the index type.
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
                 Some(if may_wait {
                     QuotaRef::Queueing(index)
@@ -187,24 +190,25 @@ impl Plan {
             }
             SelectedQuota::Computed(limit) => {
                 let id = state.id;
-                let patience = state.queueing_options.as_ref();
-                let patient = patience
-                    .and_then(|patience| patience.with_wait(&limit))
-                    .filter(|patient| cost <= patient.max_cost);
-                let limit = match (&patient, patience) {
-                    (Some(patient), _) => patient.limit,
-                    (None, Some(patience)) => patience.without_wait(&limit),
+                let options = state.queueing_options.as_ref();
+                let queueing = options
+                    .and_then(|options| options.with_wait(&limit))
+                    .filter(|queueing| cost <= queueing.max_cost);
+                let limit = match (&queueing, options) {
+                    (Some(queueing), _) => queueing.limit,
+                    (None, Some(options)) => options.without_wait(&limit),
                     (None, None) => limit,
                 };
                 let index = u32::try_from(self.computed.len()).unwrap_or(u32::MAX);
-                self.computed.push((IdentifiedLimit { id, limit }, patient));
+                self.computed
+                    .push((IdentifiedLimit { id, limit }, queueing));
                 Some(QuotaRef::Computed(index))
             }
         }
     }
 
-    /// Whether the same state is asked about already, by a rule that shares it. It is charged once, at the higher cost,
-    /// and the first of the rules speaks for both.
+    /// Merges a check with one of another rule that shares its state. The state is charged once, at the higher cost,
+    /// and the first rule reports it. Returns whether there was one.
     fn merge_shared(
         &mut self,
         generation: &Generation,
@@ -242,7 +246,7 @@ struct RulePlanner<'a> {
 }
 
 impl RulePlanner<'_> {
-    /// The quota that the policy gives this request under a meter.
+    /// The policy's quota for this request under a meter.
     fn policy_quota(&mut self, meter: &Meter, key: &[u8]) -> SelectedQuota {
         let (request, route) = (self.context.request, self.context.route());
         let variant = match self.variant {
@@ -255,27 +259,27 @@ impl RulePlanner<'_> {
         meter.select_quota(variant, request, route)
     }
 
-    /// What a meter is asked.
+    /// The operation of a meter's check.
     fn op(&self, meter: &Meter, state: &MeterState, cost: u64) -> Op {
-        // What a limit in shadow would charge to a state that it shares, an enforced one would have to pay for.
+        // A shadow limit must not charge a state that it shares with an enforced limit.
         let is_guest = state.is_shared && self.enforcement == EnforcementMode::Shadow;
-        let looks = self.context.options.mode == CheckMode::Peek || is_guest;
+        let is_peek = self.context.options.mode == CheckMode::Peek || is_guest;
         match meter.role {
             _ if self.context.options.mode == CheckMode::Refund && !is_guest => Op::Credit(cost),
-            // Nobody can look at how long places are taken; holding none says how many there are.
+            // A peek at a concurrency limit acquires a weight of zero: the reply tells how many permits are free.
             _ if state.is_concurrency => Op::Acquire {
                 id: self.context.lease_ids.generate(),
-                weight: if looks { 0 } else { cost },
+                weight: if is_peek { 0 } else { cost },
             },
             MeterRole::Block => Op::Peek(1),
             MeterRole::Main if self.rule.charge_always => {
-                if looks {
+                if is_peek {
                     Op::Peek(0)
                 } else {
                     Op::ChargeAlways(cost)
                 }
             }
-            _ if looks => Op::Peek(cost),
+            _ if is_peek => Op::Peek(cost),
             MeterRole::Main | MeterRole::Local if self.rule.count != Count::Requests => {
                 Op::Peek(cost)
             }
@@ -283,7 +287,7 @@ impl RulePlanner<'_> {
         }
     }
 
-    /// Whether units can be given back to a meter: it counts what requests cost, and not who or how many there are.
+    /// Whether a meter can be refunded: only if it counts the cost of requests.
     fn is_refundable(&self, meter: &Meter, state: &MeterState) -> bool {
         matches!(meter.role, MeterRole::Main | MeterRole::Local)
             && !state.is_concurrency

@@ -1,5 +1,4 @@
-//! What limits do beside admitting and denying: waits, penalties, blocks, limits on denials, missing keys, lists, and what
-//! happens when the store does not answer.
+//! Waits, penalties, blocks, limits on denials, missing keys, lists, and a store that does not answer.
 
 use tollgate_core::compose;
 use tollgate_core::{Nanos, Outcome, Timestamp};
@@ -42,7 +41,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
     assert_eq!(
         last.outcome(),
         deny(Nanos::SECOND),
-        "being denied does not prolong it"
+        "a denial does not extend the block"
     );
     assert_eq!(last.reason(), Some(DenialReason::Blocked));
     assert!(engine.decide(&TestCaller::named("bob")).is_admitted());
@@ -51,7 +50,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
 }
 
 #[test]
-fn a_denial_by_another_limit_blocks_nobody() {
+fn a_denial_by_another_limit_does_not_block_the_key() {
     let mut api = minute(100);
     api.penalty = Penalty::Block(Nanos::HOUR).into();
     let (engine, clock) = engine(vec![api, limit("narrow", per_second(1))]);
@@ -62,7 +61,7 @@ fn a_denial_by_another_limit_blocks_nobody() {
 }
 
 #[test]
-fn a_limit_on_denials_stops_whoever_is_denied_too_often() {
+fn a_limit_on_denials_stops_clients_that_are_denied_too_often() {
     let mut denials = limit(
         "denials",
         quota(Algorithm::FixedWindow, &[(3, Nanos::HOUR)]),
@@ -82,31 +81,31 @@ fn a_limit_on_denials_stops_whoever_is_denied_too_often() {
 }
 
 #[test]
-fn a_missing_attribute_is_shared_skipped_or_refused() {
+fn a_missing_attribute_is_shared_skipped_or_denied() {
     let with = |missing| {
         let mut api = limit("api", per_second(1));
         api.key[0].missing = missing;
         let (engine, _clock) = engine(vec![api]);
         engine
     };
-    let nobody = TestCaller::default();
+    let anonymous = TestCaller::default();
     let shared = with(OnMissing::Shared);
-    assert!(shared.decide(&nobody).is_admitted());
-    assert!(!shared.decide(&nobody).is_admitted());
-    let skips = with(OnMissing::Skip);
+    assert!(shared.decide(&anonymous).is_admitted());
+    assert!(!shared.decide(&anonymous).is_admitted());
+    let skipping = with(OnMissing::Skip);
     for _ in 0..3 {
-        let verdict = skips.decide(&nobody);
+        let verdict = skipping.decide(&anonymous);
         assert!(verdict.is_admitted() && verdict.limits().is_empty());
     }
-    let refuses = with(OnMissing::Deny);
-    let verdict = refuses.decide(&nobody);
+    let denying = with(OnMissing::Deny);
+    let verdict = denying.decide(&anonymous);
     assert_eq!(verdict.outcome(), Outcome::Never);
     assert_eq!(verdict.reason(), Some(DenialReason::MissingKey));
     assert_eq!(
         (verdict.status(), verdict.rule_name()),
         (Some(429), Some("api"))
     );
-    assert_eq!(refuses.totals("api").unwrap().denied, 1);
+    assert_eq!(denying.totals("api").unwrap().denied, 1);
 }
 
 #[test]
@@ -134,10 +133,10 @@ fn lists_decide_before_limits() {
 #[test]
 fn limits_that_share_a_bucket_charge_a_request_once_at_the_higher_cost() {
     let with = |name: &str, cost| {
-        let mut one = limit(name, quota(Algorithm::TokenBucket, &[(10, Nanos::MINUTE)]));
-        one.bucket = Some(Box::<str>::from("messages").into());
-        one.cost = tollgate_policy::model::Cost::Fixed(cost);
-        one
+        let mut rule = limit(name, quota(Algorithm::TokenBucket, &[(10, Nanos::MINUTE)]));
+        rule.bucket = Some(Box::<str>::from("messages").into());
+        rule.cost = tollgate_policy::model::Cost::Fixed(cost);
+        rule
     };
     let (engine, _clock) = engine(vec![with("send", 2), with("edit", 3)]);
     let verdict = engine.decide(&TestCaller::named("alice"));
@@ -148,11 +147,11 @@ fn limits_that_share_a_bucket_charge_a_request_once_at_the_higher_cost() {
 #[test]
 fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
     let with = |name: &str, mode| {
-        let mut one = minute(10);
-        one.name = Box::<str>::from(name).into();
-        one.bucket = Some(Box::<str>::from("messages").into());
-        one.mode = mode;
-        one
+        let mut rule = minute(10);
+        rule.name = Box::<str>::from(name).into();
+        rule.bucket = Some(Box::<str>::from("messages").into());
+        rule.mode = mode;
+        rule
     };
     let (engine, _clock) = engine(vec![
         with("send", Mode::Enforce),
@@ -164,7 +163,7 @@ fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
 }
 
 #[test]
-fn the_caller_may_know_the_cost_better() {
+fn the_callers_cost_overrides_the_policys() {
     let (engine, _clock) = engine(vec![minute(10)]);
     let alice = TestCaller::named("alice");
     assert_eq!(engine.peek_with_cost(&alice, 11).outcome(), Outcome::Never);
@@ -179,7 +178,7 @@ fn the_caller_may_know_the_cost_better() {
 }
 
 #[test]
-fn what_is_off_is_not_asked_and_what_is_in_shadow_only_counts() {
+fn limits_that_are_off_are_not_checked_and_shadow_limits_are_only_counted() {
     let with = |name: &str, mode| LimitRule {
         mode,
         ..limit(name, per_second(1))
@@ -200,7 +199,7 @@ fn what_is_off_is_not_asked_and_what_is_in_shadow_only_counts() {
 }
 
 #[test]
-fn nothing_is_said_of_limits_in_shadow_when_a_request_is_refused() {
+fn shadow_limits_are_not_listed_when_a_request_is_denied() {
     let mut shadow = minute(5);
     shadow.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![shadow, limit("narrow", per_second(1))]);
@@ -211,12 +210,12 @@ fn nothing_is_said_of_limits_in_shadow_when_a_request_is_refused() {
     assert_eq!(
         verdict.limits()[1].status.remaining,
         4,
-        "charged for the one that was admitted"
+        "charged for the admitted request"
     );
 }
 
 #[test]
-fn a_local_bucket_stands_in_front() {
+fn a_local_bucket_denies_before_the_limit() {
     let mut api = minute(100);
     api.local = Some(per_second(2));
     let (engine, _clock) = engine(vec![api]);
@@ -236,10 +235,10 @@ impl Store for FailingStore {
         &self,
         _: &[QuotaCheck<'_>],
         _: &mut [StoreReply],
-    ) -> Result<compose::Verdict, StoreError> {
+    ) -> Result<compose::BatchOutcome, StoreError> {
         Err(StoreError::new(
             StoreErrorKind::Unreachable,
-            "nobody is there",
+            "store unavailable",
         ))
     }
 }
@@ -255,7 +254,7 @@ impl StateStore for FailingStore {
 }
 
 #[test]
-fn without_a_store_each_limit_says_what_that_means() {
+fn without_a_store_each_limits_on_store_failure_decides() {
     let with = |on_store_failure| {
         let api = LimitRule {
             on_store_failure,
@@ -283,7 +282,7 @@ fn without_a_store_each_limit_says_what_that_means() {
 }
 
 #[test]
-fn more_limits_than_can_be_decided_together_refuse_and_admit_nobody_unseen() {
+fn a_request_with_more_limits_than_fit_into_a_batch_is_denied() {
     let limits = (0..33).map(|n| limit(&format!("limit-{n}"), per_second(10)));
     let (engine, _clock) = engine(limits.collect());
     let verdict = engine.decide(&TestCaller::named("alice"));

@@ -1,4 +1,4 @@
-//! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
+//! A warm decision does not allocate: counted for each thread by this binary's allocator.
 
 use tollgate_core::Nanos;
 use tollgate_policy::attributes::Attribute;
@@ -11,7 +11,7 @@ use crate::testing::{TestCaller, engine, key, limit, matching, per_second, quota
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// How often 200 decisions call the allocator once one was made, and how many of them were admitted.
+/// The allocations of 200 warm decisions, and how many of them were admitted.
 fn counted(limits: Vec<LimitRule>) -> (u64, u64) {
     let (engine, _clock) = engine(limits);
     let caller = TestCaller::named("alice")
@@ -61,7 +61,7 @@ fn five_limits_of_every_kind_allocate_nothing_admitted_or_denied() {
 }
 
 #[test]
-fn candidates_shares_of_keys_and_what_operators_said_allocate_nothing() {
+fn candidates_rollouts_and_overrides_allocate_nothing() {
     let minute = Nanos::MINUTE;
     let mut tried = limit("tried", per_second(50));
     tried.candidate = Some(quota(Algorithm::SlidingWindow, &[(30, minute)]));
@@ -114,7 +114,7 @@ fn candidates_shares_of_keys_and_what_operators_said_allocate_nothing() {
     assert_eq!(
         (differ("tried"), differ("shadow")),
         ((20, 0), (0, 10)),
-        "keys were noted"
+        "keys were recorded"
     );
 }
 

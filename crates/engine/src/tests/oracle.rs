@@ -1,13 +1,13 @@
-//! Another way to decide: limits as a list that is gone through one by one, states in a map, quotas asked of core
-//! directly. Slow, and with no part of the engine in it.
+//! An independent decision procedure: a list of limits, states in a map, and core quotas asked directly. It is slow and
+//! shares no code with the engine.
 
 use std::collections::HashMap;
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 
-/// One limit as the oracle knows it.
+/// One limit of the oracle.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct Rule {
     pub(super) meters: Vec<Meter>,
     pub(super) always: bool,
     pub(super) penalty: Penalty,
-    /// Waits are possible for this long, in whole intervals of the bucket.
+    /// The wait, in whole intervals of the bucket.
     pub(super) wait: Nanos,
 }
 
@@ -32,14 +32,14 @@ pub(super) enum Penalty {
 
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
-    /// The parts of a request that make its key.
+    /// The parts of a request that form its key.
     pub(super) key: Vec<&'static str>,
     pub(super) limit: Limit,
-    /// For callers whose plan is `pro`.
+    /// The quota for callers with the plan `pro`.
     pub(super) pro: Option<Limit>,
 }
 
-/// A request, as the oracle sees it.
+/// A request in the oracle's terms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) user: &'static str,
@@ -48,18 +48,18 @@ pub(super) struct Request {
     pub(super) is_pro: bool,
 }
 
-/// A mistake that the comparison must notice.
+/// A bug in the oracle that the comparison must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OracleBug {
-    /// Limits that admit are charged though another denies.
-    ChargesRefused,
-    /// Limits in shadow decide like all others.
+    /// A limit that admits is charged although another one denies.
+    ChargesDenied,
+    /// Shadow limits decide like enforced ones.
     ShadowDecides,
-    /// The last limit that denies is named, not the one to wait for longest.
-    NamesTheLast,
+    /// The last limit that denies is binding, instead of the one with the longest wait.
+    LastDenialBinds,
 }
 
-/// What one meter said.
+/// The expected state of one meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExpectedState {
     pub(super) rule: String,
@@ -73,20 +73,20 @@ pub(super) struct Oracle {
     rules: Vec<Rule>,
     states: HashMap<(String, usize, String), State>,
     blocked: HashMap<(String, String), Timestamp>,
-    flaw: Option<OracleBug>,
+    bug: Option<OracleBug>,
 }
 
 impl Oracle {
-    pub(super) fn new(rules: Vec<Rule>, flaw: Option<OracleBug>) -> Self {
+    pub(super) fn new(rules: Vec<Rule>, bug: Option<OracleBug>) -> Self {
         Self {
             rules,
             states: HashMap::new(),
             blocked: HashMap::new(),
-            flaw,
+            bug,
         }
     }
 
-    /// Decides on a request; answers the outcome and what every limit said.
+    /// Decides on a request; returns the outcome and the state of every limit.
     pub(super) fn decide(
         &mut self,
         request: Request,
@@ -96,60 +96,62 @@ impl Oracle {
             !rule.is_off && rule.method.is_none_or(|method| method == request.method)
         };
         let rules: Vec<Rule> = self.rules.iter().filter(applies).cloned().collect();
-        let decides =
-            |rule: &&Rule| rule.is_enforced || self.flaw == Some(OracleBug::ShadowDecides);
+        let decides = |rule: &&Rule| rule.is_enforced || self.bug == Some(OracleBug::ShadowDecides);
         let (enforced, shadow): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(decides);
-        let mut said = self.batch(&enforced, request, now);
-        let strictest: Verdict = said.iter().map(|one| one.outcome).collect();
+        let mut states = self.batch(&enforced, request, now);
+        let strictest: BatchOutcome = states.iter().map(|state| state.outcome).collect();
         let mut outcome = strictest.outcome();
-        if self.flaw == Some(OracleBug::NamesTheLast) {
-            let denied = said.iter().rev().find(|one| !one.outcome.is_admitted());
-            outcome = denied.map_or(outcome, |one| one.outcome);
+        if self.bug == Some(OracleBug::LastDenialBinds) {
+            let denied = states
+                .iter()
+                .rev()
+                .find(|state| !state.outcome.is_admitted());
+            outcome = denied.map_or(outcome, |state| state.outcome);
         }
         if outcome.is_admitted() {
             for rule in shadow {
-                said.extend(self.batch(&[rule], request, now));
+                states.extend(self.batch(&[rule], request, now));
             }
         }
-        (outcome, said)
+        (outcome, states)
     }
 
     /// Several rules, all or nothing.
     fn batch(&mut self, rules: &[&Rule], request: Request, now: Timestamp) -> Vec<ExpectedState> {
-        let mut decided = Vec::new();
+        let mut outcomes = Vec::new();
         let mut is_admitted = true;
         for rule in rules {
             for index in 0..rule.meters.len() {
-                let outcome = self.ask(rule, index, request, now, false);
+                let outcome = self.decide_meter(rule, index, request, now, false);
                 is_admitted &= outcome.is_admitted();
-                decided.push((*rule, Some(index), outcome));
+                outcomes.push((*rule, Some(index), outcome));
             }
             let until = self.blocked.get(&blocked_key(rule, request));
             if let Some(until) = until.filter(|until| **until > now) {
                 let retry_after = until.since(now);
                 is_admitted = false;
-                decided.push((*rule, None, Outcome::Deny { retry_after }));
+                outcomes.push((*rule, None, Outcome::Deny { retry_after }));
             }
         }
-        for (rule, index, outcome) in &decided {
-            let charges = is_admitted || self.flaw == Some(OracleBug::ChargesRefused);
+        for (rule, index, outcome) in &outcomes {
+            let charges = is_admitted || self.bug == Some(OracleBug::ChargesDenied);
             if let (true, true, Some(index)) = (charges, outcome.is_admitted(), index) {
-                self.ask(rule, *index, request, now, true);
+                self.decide_meter(rule, *index, request, now, true);
             }
         }
-        let mut said = Vec::new();
-        for (rule, index, outcome) in decided {
+        let mut states = Vec::new();
+        for (rule, index, outcome) in outcomes {
             let Some(index) = index else {
-                said.push(self.expected_state(rule, None, request, now, outcome));
+                states.push(self.expected_state(rule, None, request, now, outcome));
                 continue;
             };
             let outcome = self.apply_penalties(rule, index, request, now, outcome);
-            said.push(self.expected_state(rule, Some(index), request, now, outcome));
+            states.push(self.expected_state(rule, Some(index), request, now, outcome));
         }
-        said
+        states
     }
 
-    /// Carries the rule's penalty out if the meter denied; answers what the denied is told.
+    /// Applies the rule's penalty if the meter denied; returns the updated outcome.
     fn apply_penalties(
         &mut self,
         rule: &Rule,
@@ -169,7 +171,7 @@ impl Oracle {
                 let op = Op::ChargeAlways(rule.cost_of(request));
                 let charged = limit.decide(state, now, op).unwrap();
                 charged.next.into_iter().for_each(|edit| state.apply(edit));
-                let after = self.ask(rule, index, request, now, false);
+                let after = self.decide_meter(rule, index, request, now, false);
                 if after.is_admitted() { outcome } else { after }
             }
             Penalty::Block(length) => {
@@ -185,8 +187,8 @@ impl Oracle {
         }
     }
 
-    /// What one meter says by itself; with `charges`, what it then owes is stored.
-    fn ask(
+    /// The outcome of one meter; with `charges`, its new state is stored.
+    fn decide_meter(
         &mut self,
         rule: &Rule,
         index: usize,
@@ -201,24 +203,24 @@ impl Oracle {
         } else {
             Op::Spend(cost)
         };
-        let mut decided = limit.decide(state, now, op).unwrap();
-        if let (Outcome::Deny { retry_after }, false) = (decided.outcome, wait.is_zero()) {
-            decided = if retry_after <= wait {
+        let mut outcomes = limit.decide(state, now, op).unwrap();
+        if let (Outcome::Deny { retry_after }, false) = (outcomes.outcome, wait.is_zero()) {
+            outcomes = if retry_after <= wait {
                 let mut late = limit.decide(state, now, Op::ChargeAlways(cost)).unwrap();
                 late.outcome = Outcome::Wait(retry_after);
                 late
             } else {
-                decided.outcome = Outcome::Deny {
+                outcomes.outcome = Outcome::Deny {
                     retry_after: retry_after.saturating_sub(wait),
                 };
-                decided
+                outcomes
             };
         }
-        let corrects = !decided.outcome.is_admitted();
+        let corrects = !outcomes.outcome.is_admitted();
         if charges || corrects {
-            decided.next.into_iter().for_each(|edit| state.apply(edit));
+            outcomes.next.into_iter().for_each(|edit| state.apply(edit));
         }
-        decided.outcome
+        outcomes.outcome
     }
 
     fn expected_state(
@@ -282,11 +284,11 @@ impl Meter {
     }
 }
 
-/// The length of a wait in whole intervals of a bucket: what is promised.
+/// The length of a wait in whole intervals of the bucket.
 pub(super) fn whole_intervals(limit: &Limit, wait: Nanos) -> Nanos {
     let bucket: &TokenBucket = match limit.quota() {
         Quota::TokenBucket(bucket) => bucket,
-        _ => panic!("only a bucket is waited for"),
+        _ => panic!("only buckets support waiting"),
     };
     let interval = bucket.interval().as_nanos();
     Nanos::from_nanos(wait.as_nanos() / interval * interval)

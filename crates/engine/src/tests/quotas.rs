@@ -1,4 +1,4 @@
-//! Quotas that depend on who asks: tiers, overrides and computed rates, as an operator writes them.
+//! Quotas that depend on the caller: tiers, overrides and computed rates, in policy syntax.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::rules::Rules;
@@ -12,7 +12,7 @@ fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
     engine_with(Rules::compile(&policy, [7; 16]).unwrap())
 }
 
-/// How many of these are admitted at once, and what the next one is told.
+/// How many requests are admitted at once, and the outcome of the next one.
 fn admitted(engine: &TestEngine, caller: &TestCaller) -> (u64, Outcome) {
     for count in 0..1_000 {
         let outcome = engine.decide(caller).outcome();
@@ -44,24 +44,24 @@ limits:
     let half = deny(Nanos::from_millis(500));
     let quarter = deny(Nanos::from_millis(250));
     let eighth = deny(Nanos::from_millis(125));
-    let on = |user: &str, plan: &str| TestCaller::named(user).with("header.plan", plan);
+    let caller = |user: &str, plan: &str| TestCaller::named(user).with("header.plan", plan);
     assert_eq!(admitted(&engine, &TestCaller::named("a")), (2, half));
-    assert_eq!(admitted(&engine, &on("b", "unheard of")), (2, half));
-    assert_eq!(admitted(&engine, &on("c", "pro")), (4, quarter));
+    assert_eq!(admitted(&engine, &caller("b", "unheard of")), (2, half));
+    assert_eq!(admitted(&engine, &caller("c", "pro")), (4, quarter));
     assert_eq!(
-        admitted(&engine, &on("d", "partner")),
+        admitted(&engine, &caller("d", "partner")),
         (1_000, Outcome::Allow)
     );
-    assert_eq!(admitted(&engine, &on("vip", "pro")), (8, eighth));
+    assert_eq!(admitted(&engine, &caller("vip", "pro")), (8, eighth));
     assert_eq!(
-        admitted(&engine, &on("banned", "partner")),
+        admitted(&engine, &caller("banned", "partner")),
         (0, Outcome::Never)
     );
 }
 
-/// The tiers of a limit share one state: who has used up a small tier does not get the whole of a larger one on top.
+/// The tiers of a limit share one state: a client that used up a small tier does not get the whole larger tier on top.
 #[test]
-fn changing_the_tier_between_requests_mints_nothing() {
+fn changing_the_tier_between_requests_grants_no_extra_units() {
     let (engine, _clock) = engine(
         "
 limits:
@@ -77,7 +77,7 @@ limits:
     assert_eq!(admitted(&engine, &own).0, 0);
 }
 
-/// GitHub's shape: a base, so much more for every repository, and an end to it.
+/// GitHub's scheme: a base, an amount for every repository, and a maximum.
 #[test]
 fn a_computed_quota_follows_its_attribute_within_its_bounds() {
     let (engine, _clock) = engine(
@@ -98,7 +98,7 @@ limits:
     assert_eq!(admitted(&engine, &with("negative", "-4")).0, 10);
 }
 
-/// Ten a second for one, five for the other: each waits by its own quota, and what is promised is paid for.
+/// Ten per second for one, five for the other: each waits by its own quota, and waiting requests are charged.
 #[test]
 fn waits_follow_the_tier() {
     let (engine, clock) = engine(
@@ -115,8 +115,8 @@ limits:
         for millis in waits {
             assert_eq!(engine.decide(caller).outcome(), wait(millis));
         }
-        let refused = engine.decide(caller).outcome();
-        assert!(matches!(refused, Outcome::Deny { .. }), "{refused:?}");
+        let outcome = engine.decide(caller).outcome();
+        assert!(matches!(outcome, Outcome::Deny { .. }), "{outcome:?}");
     }
     clock.advance(Nanos::from_millis(400));
     assert_eq!(engine.decide(&slow).outcome(), wait(200));

@@ -1,5 +1,4 @@
-//! Rules are replaced while requests are decided: every verdict is explained by one generation alone, and what was owed
-//! stays owed.
+//! Rules are replaced while requests are decided: every verdict belongs to one generation, and debts stay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +9,7 @@ use tollgate_policy::model::{Algorithm, LimitRule};
 use crate::testing::{TestCaller, engine, limit, per_second, quota, rules};
 use crate::{DenialReason, Engine, Ticket, Verdict};
 
-/// Version `n` of a policy: `n` limits, each of `1000 × n` an hour and with the version in its message.
+/// Version `n` of a policy: `n` limits of `1000 × n` per hour, with the version in their messages.
 fn version(n: u64) -> Vec<LimitRule> {
     let hour = |units| quota(Algorithm::TokenBucket, &[(units, Nanos::HOUR)]);
     let one = |index: u64| {
@@ -22,7 +21,7 @@ fn version(n: u64) -> Vec<LimitRule> {
     (0..n).map(one).collect()
 }
 
-/// Whether everything that a verdict shows belongs to one version.
+/// Whether everything in a verdict belongs to one version.
 fn is_of_one_version(verdict: &Verdict) -> bool {
     let states = verdict.limits();
     let n = u64::try_from(states.len()).unwrap();
@@ -39,7 +38,7 @@ fn is_of_one_version(verdict: &Verdict) -> bool {
 }
 
 #[test]
-fn i09_every_verdict_under_concurrent_swaps_is_explained_by_exactly_one_generation() {
+fn i09_every_verdict_under_concurrent_reloads_belongs_to_exactly_one_generation() {
     let (engine, _clock) = engine(version(1));
     let (done, decided) = (AtomicBool::new(false), AtomicU64::new(0));
     let seen: [AtomicU64; 5] = std::array::from_fn(|_| AtomicU64::new(0));
@@ -61,7 +60,7 @@ fn i09_every_verdict_under_concurrent_swaps_is_explained_by_exactly_one_generati
             let number = engine.replace(rules(version(n))).unwrap();
             assert_eq!(number, last + 1);
             last = number;
-            // At least one decision is made between two swaps.
+            // At least one decision between two reloads.
             let before = decided.load(Ordering::Relaxed);
             while decided.load(Ordering::Relaxed) == before {
                 thread::yield_now();
@@ -75,7 +74,7 @@ fn i09_every_verdict_under_concurrent_swaps_is_explained_by_exactly_one_generati
 }
 
 #[test]
-fn control_a_verdict_of_two_versions_is_noticed() {
+fn control_a_verdict_of_two_versions_is_caught() {
     let mut mixed = version(2);
     mixed[1] = version(3).remove(1);
     let (engine, _clock) = engine(mixed);
@@ -85,7 +84,7 @@ fn control_a_verdict_of_two_versions_is_noticed() {
 }
 
 #[test]
-fn a_changed_rate_keeps_what_is_owed_and_a_lowered_one_leaves_nothing_and_never_less() {
+fn a_changed_rate_keeps_the_debt_and_a_lowered_one_never_makes_it_negative() {
     let (engine, _clock) = engine(vec![limit("api", per_second(100))]);
     let alice = TestCaller::named("alice");
     for _ in 0..60 {
@@ -108,7 +107,7 @@ fn a_changed_rate_keeps_what_is_owed_and_a_lowered_one_leaves_nothing_and_never_
     assert_eq!(
         left(100),
         40,
-        "a smaller quota in between has forgiven nothing that a second could hold"
+        "a smaller quota in between keeps the debt of up to one second"
     );
 }
 
@@ -124,7 +123,7 @@ fn s41_a_limit_that_is_lowered_under_load_is_clamped_and_never_negative() {
         )]))
         .unwrap();
     let verdict = engine.decide(&alice);
-    // The second that was owed is clamped to what the new quota can owe: its two units.
+    // The debt of one second is clamped to the new quota's capacity of two units.
     let retry_after = Nanos::from_millis(50);
     assert_eq!(verdict.outcome(), Outcome::Deny { retry_after });
     clock.advance(retry_after);
@@ -132,7 +131,7 @@ fn s41_a_limit_that_is_lowered_under_load_is_clamped_and_never_negative() {
 }
 
 #[test]
-fn another_algorithm_starts_afresh_and_the_way_back_finds_the_old_state() {
+fn another_algorithm_starts_empty_and_changing_back_restores_the_old_state() {
     let bucket = || {
         rules(vec![limit(
             "api",
@@ -158,7 +157,7 @@ fn another_algorithm_starts_afresh_and_the_way_back_finds_the_old_state() {
 }
 
 #[test]
-fn a_sliding_window_of_another_length_takes_its_count_along() {
+fn a_sliding_window_of_another_length_keeps_its_count() {
     let window = |secs| quota(Algorithm::SlidingWindow, &[(10, Nanos::from_secs(secs))]);
     let (engine, _clock) = engine(vec![limit("api", window(60))]);
     let alice = TestCaller::named("alice");
@@ -172,7 +171,7 @@ fn a_sliding_window_of_another_length_takes_its_count_along() {
 }
 
 #[test]
-fn windows_that_tiers_share_are_carried_over_once() {
+fn windows_that_tiers_share_are_converted_once() {
     let window = |units, secs| quota(Algorithm::SlidingWindow, &[(units, Nanos::from_secs(secs))]);
     let with = |secs| {
         let mut api = limit("api", window(10, secs));
@@ -197,7 +196,7 @@ fn windows_that_tiers_share_are_carried_over_once() {
 }
 
 #[test]
-fn a_limit_that_is_taken_out_and_put_back_forgives_nothing_while_its_state_lives() {
+fn a_limit_that_is_removed_and_restored_keeps_its_debt_while_its_state_lives() {
     let (engine, clock) = engine(vec![limit(
         "api",
         quota(Algorithm::TokenBucket, &[(5, Nanos::MINUTE)]),
@@ -221,16 +220,16 @@ fn a_limit_that_is_taken_out_and_put_back_forgives_nothing_while_its_state_lives
     assert_eq!(
         (counted.allowed, counted.denied),
         (5, 2),
-        "counters go on too"
+        "counters continue too"
     );
     clock.advance(Nanos::HOUR);
     put_back();
     assert!(engine.decide(&alice).is_admitted());
 }
 
-/// Servers hold engines, verdicts and tickets while they wait for others.
+/// Servers hold engines, verdicts and tickets across awaits.
 #[test]
-fn everything_can_be_handed_to_another_thread() {
+fn engines_verdicts_and_tickets_are_send() {
     const fn can_be_handed_over<T: Send + Sync>() {}
     can_be_handed_over::<Engine<tollgate_store::MemoryStore>>();
     can_be_handed_over::<Verdict>();

@@ -1,4 +1,4 @@
-//! What is settled when the response is known: places, estimates, and responses that are counted.
+//! Settling by the response: permits, estimates, and counted responses.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Cost, Count, LimitRule, Mode, StatusClass};
@@ -34,27 +34,31 @@ fn tokens() -> LimitRule {
 }
 
 #[test]
-fn an_estimate_becomes_what_the_response_says() {
+fn an_estimate_is_settled_at_the_cost_in_the_response() {
     let (engine, _clock) = engine(vec![tokens()]);
     let alice = TestCaller::named("alice");
-    let left = || engine.peek(&alice).limits()[0].status.remaining;
+    let remaining = || engine.peek(&alice).limits()[0].status.remaining;
     let ticket = || engine.decide(&alice).take_ticket().unwrap();
     let first = ticket();
-    assert_eq!(left(), 900);
+    assert_eq!(remaining(), 900);
     engine.respond(first, &TokensUsed("30")).unwrap();
-    assert_eq!(left(), 970);
+    assert_eq!(remaining(), 970);
     engine.respond(ticket(), &TokensUsed("250")).unwrap();
-    assert_eq!(left(), 720);
+    assert_eq!(remaining(), 720);
     engine.respond(ticket(), &TokensUsed("9999")).unwrap();
-    assert_eq!(left(), 220, "never more than the policy says");
+    assert_eq!(remaining(), 220, "at most the policy's maximum");
     engine.respond(ticket(), &TokensUsed("a lot")).unwrap();
-    assert_eq!(left(), 120, "what says nothing leaves the estimate");
+    assert_eq!(
+        remaining(),
+        120,
+        "a response without the header keeps the estimate"
+    );
     engine.cancel(ticket()).unwrap();
-    assert_eq!(left(), 120);
+    assert_eq!(remaining(), 120);
 }
 
 #[test]
-fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_costs() {
+fn a_reservation_is_settled_under_every_limit_even_without_a_response_cost() {
     let plain = limit(
         "plain",
         quota(Algorithm::TokenBucket, &[(1_000, Nanos::HOUR)]),
@@ -65,31 +69,31 @@ fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_co
     );
     let (engine, _clock) = engine(vec![plain, window, tokens()]);
     let alice = TestCaller::named("alice");
-    let left = || {
+    let remaining = || {
         let peeked = engine.peek_with_cost(&alice, 0);
         [0, 1, 2].map(|index| peeked.limits()[index].status.remaining)
     };
     let mut verdict = engine.reserve(&alice, 200);
-    assert_eq!(left(), [800, 300, 800]);
+    assert_eq!(remaining(), [800, 300, 800]);
     engine.settle(verdict.take_ticket().unwrap(), 50).unwrap();
-    assert_eq!(left(), [950, 450, 950], "less than was thought");
+    assert_eq!(remaining(), [950, 450, 950], "less than the estimate");
     let mut verdict = engine.reserve(&alice, 200);
     engine.settle(verdict.take_ticket().unwrap(), 300).unwrap();
-    assert_eq!(left(), [650, 150, 650], "more than was thought");
+    assert_eq!(remaining(), [650, 150, 650], "more than the estimate");
     let mut verdict = engine.reserve(&alice, 100);
     engine.cancel(verdict.take_ticket().unwrap()).unwrap();
-    assert_eq!(left(), [650, 150, 650]);
+    assert_eq!(remaining(), [650, 150, 650]);
     let mut plain = engine.decide_with_cost(&alice, 1);
     engine.cancel(plain.take_ticket().unwrap()).unwrap();
     assert_eq!(
-        left(),
+        remaining(),
         [649, 149, 650],
-        "only the response's cost is open otherwise"
+        "otherwise only the response's cost is settled"
     );
 }
 
 #[test]
-fn places_are_held_until_the_response_or_the_end_of_the_lease() {
+fn permits_are_held_until_the_response_or_the_end_of_the_lease() {
     let (engine, clock) = engine(vec![limit("at-once", places(2))]);
     let alice = TestCaller::named("alice");
     let first = engine.decide(&alice).take_ticket().unwrap();
@@ -121,7 +125,7 @@ fn places_are_held_until_the_response_or_the_end_of_the_lease() {
 }
 
 #[test]
-fn a_refused_request_holds_no_place() {
+fn a_denied_request_holds_no_permit() {
     let mut narrow = limit("narrow", quota(Algorithm::TokenBucket, &[(1, Nanos::HOUR)]));
     narrow.key = Vec::new();
     let (engine, _clock) = engine(vec![limit("at-once", places(2)), narrow]);
@@ -139,7 +143,7 @@ fn a_refused_request_holds_no_place() {
 }
 
 #[test]
-fn places_in_shadow_are_taken_and_given_back_without_a_word() {
+fn permits_in_shadow_are_acquired_and_released_silently() {
     let mut shadow = limit("at-once", places(1));
     shadow.mode = Mode::Shadow;
     let (engine, _clock) = engine(vec![shadow]);
@@ -149,7 +153,7 @@ fn places_in_shadow_are_taken_and_given_back_without_a_word() {
     assert_eq!(second.outcome(), Outcome::Allow);
     assert!(
         second.take_ticket().is_none(),
-        "it got no place, so it has none to give back"
+        "it has no permit to release"
     );
     engine.respond(ticket, &200).unwrap();
     assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 1);
@@ -165,11 +169,11 @@ fn only_responses_of_the_chosen_statuses_are_counted() {
     failures.count = Count::Responses(vec![StatusClass::Code(401), StatusClass::Class(5)]);
     let (engine, _clock) = engine(vec![failures]);
     let alice = TestCaller::named("alice");
-    let left = || engine.peek(&alice).limits()[0].status.remaining;
+    let remaining = || engine.peek(&alice).limits()[0].status.remaining;
     let respond = |status: u16| {
         let ticket = engine.decide(&alice).take_ticket().unwrap();
         engine.respond(ticket, &status).unwrap();
-        left()
+        remaining()
     };
     assert_eq!([200, 404, 401, 302, 503].map(respond), [2, 2, 1, 1, 0]);
     let verdict = engine.decide(&alice);
@@ -177,7 +181,7 @@ fn only_responses_of_the_chosen_statuses_are_counted() {
 }
 
 #[test]
-fn a_request_that_owes_nothing_has_no_ticket() {
+fn a_request_with_nothing_to_settle_has_no_ticket() {
     let (engine, _clock) = engine(vec![limit(
         "api",
         quota(Algorithm::TokenBucket, &[(9, Nanos::HOUR)]),
@@ -189,7 +193,10 @@ fn a_request_that_owes_nothing_has_no_ticket() {
             .is_none()
     );
     let mut tokens = engine_with_tokens();
-    assert!(tokens.take_ticket().is_none(), "a look owes nothing");
+    assert!(
+        tokens.take_ticket().is_none(),
+        "a peek has nothing to settle"
+    );
 }
 
 fn engine_with_tokens() -> crate::Verdict {

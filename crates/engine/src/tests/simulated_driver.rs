@@ -1,4 +1,4 @@
-//! A driver of one's own, as a simulator has it: replies take simulated time, and nothing waits for anything real.
+//! A custom driver for a simulation: replies take simulated time, and nothing waits for real.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use tollgate_store::Store as _;
 use crate::testing::{START, TestCaller, TestEngine, engine, limit, per_second};
 use crate::{CheckOptions, Decision, StoreSteps as _, checks};
 
-/// Decides on requests that arrive at these instants. Every batch is on its way for `latency`. Answers how many are admitted.
+/// Decides on requests at these times. Every batch takes `latency`. Returns how many are admitted.
 fn simulate(
     engine: &TestEngine,
     arrivals: &[Timestamp],
@@ -53,7 +53,7 @@ fn simulate(
 fn decisions_that_overlap_in_simulated_time_admit_exactly_the_limit() {
     for latency in [0, 1, 40, 400] {
         let (engine, clock) = engine(vec![limit("api", per_second(10))]);
-        // Forty at once, and forty more over the next second: the burst, and what comes back of it.
+        // Forty at once and forty over the next second: the burst and its refill are admitted.
         let arrivals =
             (0..80_u64).map(|n| START.after(Nanos::from_millis(25 * n.saturating_sub(40))));
         let arrivals: Vec<Timestamp> = arrivals.collect();

@@ -1,4 +1,4 @@
-//! Many threads on one engine: exactly the limit is admitted, and nothing is charged for what is refused.
+//! Many threads on one engine: exactly the limit is admitted, and denied requests are not charged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ fn day(algorithm: Algorithm, units: u64) -> Located<QuotaSpec> {
     quota(algorithm, &[(units, Nanos::from_secs(86_401))])
 }
 
-/// How many of 64 threads' requests, 20 each, are admitted.
+/// How many of the requests of 64 threads, 20 each, are admitted.
 fn admitted(engine: &TestEngine, decide: impl Fn(&TestEngine, &TestCaller) -> bool + Sync) -> u64 {
     let admitted = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -41,7 +41,7 @@ fn three_limits() -> Vec<LimitRule> {
 }
 
 #[test]
-fn sixty_four_threads_are_admitted_exactly_to_the_narrowest_limit_and_the_others_pay_for_no_more() {
+fn sixty_four_threads_use_exactly_the_narrowest_limit_and_the_other_limits_are_charged_no_more() {
     let (engine, _clock) = engine(three_limits());
     let decide = |engine: &TestEngine, caller: &TestCaller| engine.decide(caller).is_admitted();
     assert_eq!(admitted(&engine, decide), LIMIT);
@@ -60,8 +60,9 @@ fn sixty_four_threads_are_admitted_exactly_to_the_narrowest_limit_and_the_others
 }
 
 #[test]
-fn control_looking_before_charging_is_not_enough() {
-    // What is looked at first and charged after lets more through than there is: 500 are there, and 1,280 ask.
+fn control_peek_then_charge_admits_too_much() {
+    // Negative control: peek first and charge afterwards admits too much, since 500 units are there and 1,280 requests
+    // ask.
     let (engine, _clock) = engine(vec![
         LimitRule {
             charge_always: true,
@@ -92,7 +93,7 @@ fn control_looking_before_charging_is_not_enough() {
 }
 
 #[test]
-fn different_values_are_counted_once_however_many_threads_show_them() {
+fn distinct_values_are_counted_once_however_many_threads_send_them() {
     let mut paths = limit("paths", day(Algorithm::TokenBucket, 10));
     paths.distinct = Some(tollgate_policy::attributes::Attribute::Path.into());
     let (engine, _clock) = engine(vec![paths]);

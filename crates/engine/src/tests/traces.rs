@@ -1,4 +1,4 @@
-//! Random policies and random requests: the engine and the oracle say the same, limit by limit, nanosecond by nanosecond.
+//! Random policies and random requests: engine and oracle agree on every limit, to the nanosecond.
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{
@@ -26,7 +26,7 @@ const ALGORITHMS: [Algorithm; 6] = [
 ];
 const PERIODS: [Nanos; 3] = [Nanos::SECOND, Nanos::from_secs(10), Nanos::MINUTE];
 
-/// Which of the things that should occur did occur.
+/// Which of the expected cases occurred.
 #[derive(Debug, Default)]
 struct Coverage {
     allowed: u64,
@@ -37,8 +37,8 @@ struct Coverage {
     blocked: u64,
 }
 
-/// The core quota of a rate, said once more.
-fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Limit {
+/// The core quota of a rate, built independently.
+fn core_limit(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Limit {
     let rate = Rate::new(units, period);
     match algorithm {
         Algorithm::TokenBucket => {
@@ -68,18 +68,18 @@ fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Lim
     }
 }
 
-/// A random limit, as a policy says it and as the oracle knows it.
-fn random_limit(dice: &mut SeededRng, index: usize) -> (LimitRule, Rule) {
+/// A random limit as a policy rule, and the same for the oracle.
+fn random_limit(rng: &mut SeededRng, index: usize) -> (LimitRule, Rule) {
     let name = format!("limit-{index}");
-    let algorithm = dice.pick(&ALGORITHMS);
-    let units = 1 + dice.below(8);
-    let period = dice.pick(&PERIODS);
-    let overdraft = dice.pick(&[0, 0, 5]);
-    let mut said = limit(&name, quota(algorithm, &[(units, period)]));
+    let algorithm = rng.pick(&ALGORITHMS);
+    let units = 1 + rng.below(8);
+    let period = rng.pick(&PERIODS);
+    let overdraft = rng.pick(&[0, 0, 5]);
+    let mut policy_rule = limit(&name, quota(algorithm, &[(units, period)]));
     let keys: [&[&'static str]; 3] = [&[], &["header.user"], &["header.org", "header.user"]];
-    let parts = dice.pick(&keys);
-    said.key = key(parts);
-    said.overdraft = overdraft;
+    let parts = rng.pick(&keys);
+    policy_rule.key = key(parts);
+    policy_rule.overdraft = overdraft;
     let mut rule = Rule {
         name,
         is_enforced: true,
@@ -89,51 +89,56 @@ fn random_limit(dice: &mut SeededRng, index: usize) -> (LimitRule, Rule) {
         post_cost: 1,
         meters: vec![Meter {
             key: parts.to_vec(),
-            limit: built(algorithm, units, period, overdraft),
+            limit: core_limit(algorithm, units, period, overdraft),
             pro: None,
         }],
         always: false,
         penalty: Penalty::None,
         wait: Nanos::ZERO,
     };
-    random_quotas(dice, (algorithm, units, overdraft), &mut said, &mut rule);
-    random_actions(dice, algorithm, &mut said, &mut rule);
-    (said, rule)
+    random_quotas(
+        rng,
+        (algorithm, units, overdraft),
+        &mut policy_rule,
+        &mut rule,
+    );
+    random_actions(rng, algorithm, &mut policy_rule, &mut rule);
+    (policy_rule, rule)
 }
 
 /// A second window, levels or tiers.
 fn random_quotas(
-    dice: &mut SeededRng,
+    rng: &mut SeededRng,
     (algorithm, units, overdraft): (Algorithm, u64, u64),
-    said: &mut LimitRule,
+    policy_rule: &mut LimitRule,
     rule: &mut Rule,
 ) {
     let week = Nanos::from_secs(7 * 86_400 + 1);
-    match dice.below(6) {
+    match rng.below(6) {
         0 if algorithm == Algorithm::FixedWindow => {
             let first = PERIODS[0];
-            said.quota = quota(algorithm, &[(units, first), (units * 5, week)]);
-            rule.meters[0].limit = built(algorithm, units, first, overdraft);
-            let long = built(algorithm, units * 5, week, overdraft);
+            policy_rule.quota = quota(algorithm, &[(units, first), (units * 5, week)]);
+            rule.meters[0].limit = core_limit(algorithm, units, first, overdraft);
+            let long = core_limit(algorithm, units * 5, week, overdraft);
             rule.meters.push(Meter {
                 limit: long,
                 ..rule.meters[0].clone()
             });
         }
         1 => {
-            said.key = Vec::new();
+            policy_rule.key = Vec::new();
             let level = |name: &str, part, units| Level {
                 name: Box::<str>::from(name).into(),
                 key: key(&[part]),
                 quota: quota(algorithm, &[(units, Nanos::MINUTE)]),
             };
-            said.levels = vec![
+            policy_rule.levels = vec![
                 level("org", "header.org", units * 2),
                 level("user", "header.user", units),
             ];
             let meter = |key: &[&'static str], units| Meter {
                 key: key.to_vec(),
-                limit: built(algorithm, units, Nanos::MINUTE, overdraft),
+                limit: core_limit(algorithm, units, Nanos::MINUTE, overdraft),
                 pro: None,
             };
             rule.meters = vec![
@@ -143,8 +148,8 @@ fn random_quotas(
         }
         2 if algorithm == Algorithm::TokenBucket => {
             let more = quota(algorithm, &[(units * 3, Nanos::MINUTE)]);
-            said.quota = quota(algorithm, &[(units, Nanos::MINUTE)]);
-            said.tiers = Some(Tiers {
+            policy_rule.quota = quota(algorithm, &[(units, Nanos::MINUTE)]);
+            policy_rule.tiers = Some(Tiers {
                 by: Attribute::parse("header.plan").unwrap().into(),
                 tiers: vec![(Box::<str>::from("pro").into(), more)],
             });
@@ -160,78 +165,78 @@ fn random_quotas(
     }
 }
 
-/// What is matched, what it costs, and what happens then.
+/// Matching, cost and actions.
 fn random_actions(
-    dice: &mut SeededRng,
+    rng: &mut SeededRng,
     algorithm: Algorithm,
-    said: &mut LimitRule,
+    policy_rule: &mut LimitRule,
     rule: &mut Rule,
 ) {
-    match dice.below(6) {
+    match rng.below(6) {
         0 => {
-            said.mode = Mode::Shadow;
+            policy_rule.mode = Mode::Shadow;
             rule.is_enforced = false;
         }
-        1 if dice.one_in(3) => {
-            said.mode = Mode::Off;
+        1 if rng.one_in(3) => {
+            policy_rule.mode = Mode::Off;
             rule.is_off = true;
         }
         _ => {}
     }
-    if dice.one_in(3) {
-        let method = dice.pick(&["GET", "POST"]);
-        said.matching = matching("method", method);
+    if rng.one_in(3) {
+        let method = rng.pick(&["GET", "POST"]);
+        policy_rule.matching = matching("method", method);
         rule.method = Some(method);
     }
-    if dice.one_in(3) {
-        said.cost = Cost::ByValue {
+    if rng.one_in(3) {
+        policy_rule.cost = Cost::ByValue {
             attribute: Attribute::Method,
             values: vec![("POST".into(), 3)],
             otherwise: 1,
         };
         rule.post_cost = 3;
     }
-    let is_simple = rule.meters.len() == 1 && said.tiers.is_none();
-    match dice.below(8) {
+    let is_simple = rule.meters.len() == 1 && policy_rule.tiers.is_none();
+    match rng.below(8) {
         0 => {
-            said.penalty = model::Penalty::Count.into();
+            policy_rule.penalty = model::Penalty::Count.into();
             rule.penalty = Penalty::Count;
         }
         1 => {
             let length = Nanos::from_secs(5);
-            said.penalty = model::Penalty::Block(length).into();
+            policy_rule.penalty = model::Penalty::Block(length).into();
             rule.penalty = Penalty::Block(length);
         }
         2 => {
-            said.charge_always = true;
+            policy_rule.charge_always = true;
             rule.always = true;
         }
         3 | 4 if algorithm == Algorithm::TokenBucket && is_simple => {
-            // What the oracle lends from: the same bucket with an overdraft as long as the wait, and no policy's.
-            said.overdraft = 0;
-            let wait = Nanos::from_millis(1 + dice.below(20_000));
-            said.wait = Some(wait.into());
-            let (units, period) = match &said.quota.value.amount {
+            // The oracle's quota for waiting: the same bucket with an overdraft as long as the wait.
+            policy_rule.overdraft = 0;
+            let wait = Nanos::from_millis(1 + rng.below(20_000));
+            policy_rule.wait = Some(wait.into());
+            let (units, period) = match &policy_rule.quota.value.amount {
                 model::Amount::Rates(rates) => (rates[0].value.units, rates[0].value.period),
                 other => panic!("{other:?}"),
             };
             let model::Period::Span(period) = period else {
                 panic!("{period:?}")
             };
-            let lender = built(algorithm, units, period, 1_000);
-            rule.wait = whole_intervals(&lender, wait);
-            rule.meters[0].limit = lender;
+            let waiting_limit = core_limit(algorithm, units, period, 1_000);
+            rule.wait = whole_intervals(&waiting_limit, wait);
+            rule.meters[0].limit = waiting_limit;
         }
         _ => {}
     }
 }
 
-fn random_request(dice: &mut SeededRng) -> (Request, TestCaller) {
+fn random_request(rng: &mut SeededRng) -> (Request, TestCaller) {
     let request = Request {
-        user: dice.pick(&USERS),
-        org: dice.pick(&ORGS),
-        method: dice.pick(&["GET", "GET", "POST"]),
-        is_pro: dice.one_in(3),
+        user: rng.pick(&USERS),
+        org: rng.pick(&ORGS),
+        method: rng.pick(&["GET", "GET", "POST"]),
+        is_pro: rng.one_in(3),
     };
     let caller = TestCaller::named(request.user)
         .with("header.org", request.org)
@@ -240,51 +245,55 @@ fn random_request(dice: &mut SeededRng) -> (Request, TestCaller) {
     (request, caller)
 }
 
-fn what_it_said(verdict: &Verdict) -> Vec<ExpectedState> {
-    let said = verdict.limits().iter().map(|state| ExpectedState {
+fn verdict_states(verdict: &Verdict) -> Vec<ExpectedState> {
+    let policy_rule = verdict.limits().iter().map(|state| ExpectedState {
         rule: verdict.rule(state).unwrap().name.to_string(),
         is_enforced: state.enforcement == EnforcementMode::Enforced,
         outcome: state.outcome,
         status: state.status,
     });
-    said.collect()
+    policy_rule.collect()
 }
 
-/// Runs one random policy over a random trace. An error says where the two disagree.
-fn run(seed: u64, flaw: Option<OracleBug>, seen: &mut Coverage) -> Result<(), String> {
-    let dice = &mut SeededRng::new(seed);
-    let count = 1 + usize::try_from(dice.below(6)).unwrap();
-    let (said, known): (Vec<LimitRule>, Vec<Rule>) =
-        (0..count).map(|index| random_limit(dice, index)).unzip();
-    let is_free = known.iter().all(|rule| rule.penalty == Penalty::None);
-    let (engine, clock) = engine(said);
-    let mut oracle = Oracle::new(known.clone(), flaw);
+/// Runs one random policy on a random trace. An error tells where the two differ.
+fn run(seed: u64, bug: Option<OracleBug>, coverage: &mut Coverage) -> Result<(), String> {
+    let rng = &mut SeededRng::new(seed);
+    let count = 1 + usize::try_from(rng.below(6)).unwrap();
+    let (policy_rule, oracle_rules): (Vec<LimitRule>, Vec<Rule>) =
+        (0..count).map(|index| random_limit(rng, index)).unzip();
+    let is_free = oracle_rules
+        .iter()
+        .all(|rule| rule.penalty == Penalty::None);
+    let (engine, clock) = engine(policy_rule);
+    let mut oracle = Oracle::new(oracle_rules.clone(), bug);
     for step in 0..100 {
-        if !dice.one_in(3) {
-            clock.advance(Nanos::from_nanos(dice.below(1_500_000_000)));
+        if !rng.one_in(3) {
+            clock.advance(Nanos::from_nanos(rng.below(1_500_000_000)));
         }
-        let (request, caller) = random_request(dice);
-        let looked = engine.peek(&caller).outcome();
+        let (request, caller) = random_request(rng);
+        let peeked = engine.peek(&caller).outcome();
         let verdict = engine.decide(&caller);
         let (outcome, expected) = oracle.decide(request, clock.now());
-        let actual = what_it_said(&verdict);
-        let at = format!("seed {seed} step {step} {request:?}\n{known:#?}");
+        let actual = verdict_states(&verdict);
+        let at = format!("seed {seed} step {step} {request:?}\n{oracle_rules:#?}");
         if verdict.outcome() != outcome {
             return Err(format!("{at}\n{:?} is not {outcome:?}", verdict.outcome()));
         }
         if actual != expected {
             return Err(format!("{at}\n{actual:#?} is not {expected:#?}"));
         }
-        if is_free && looked != outcome {
-            return Err(format!("{at}\na look said {looked:?}, then {outcome:?}"));
+        if is_free && peeked != outcome {
+            return Err(format!(
+                "{at}\na peek returned {peeked:?}, then {outcome:?}"
+            ));
         }
-        seen.note(&verdict);
+        coverage.record(&verdict);
     }
     Ok(())
 }
 
 impl Coverage {
-    fn note(&mut self, verdict: &Verdict) {
+    fn record(&mut self, verdict: &Verdict) {
         match verdict.outcome() {
             Outcome::Allow => self.allowed += 1,
             Outcome::Wait(_) => self.waited += 1,
@@ -300,60 +309,60 @@ impl Coverage {
 }
 
 #[test]
-fn the_engine_decides_like_a_list_of_limits_gone_through_one_by_one() {
-    let mut seen = Coverage::default();
+fn the_engine_decides_like_the_oracle() {
+    let mut coverage = Coverage::default();
     for seed in 0..150 {
-        if let Err(story) = run(seed, None, &mut seen) {
+        if let Err(story) = run(seed, None, &mut coverage) {
             panic!("{story}");
         }
     }
     let all = [
-        seen.allowed,
-        seen.denied,
-        seen.waited,
-        seen.never,
-        seen.shadow_denied,
-        seen.blocked,
+        coverage.allowed,
+        coverage.denied,
+        coverage.waited,
+        coverage.never,
+        coverage.shadow_denied,
+        coverage.blocked,
     ];
-    assert!(all.iter().all(|count| *count > 25), "{seen:?}");
+    assert!(all.iter().all(|count| *count > 25), "{coverage:?}");
 }
 
 #[test]
-fn control_each_mistake_of_the_oracle_is_noticed() {
-    for flaw in [
-        OracleBug::ChargesRefused,
+fn control_each_bug_of_the_oracle_is_caught() {
+    for bug in [
+        OracleBug::ChargesDenied,
         OracleBug::ShadowDecides,
-        OracleBug::NamesTheLast,
+        OracleBug::LastDenialBinds,
     ] {
-        let noticed = |seed| run(seed, Some(flaw), &mut Coverage::default()).is_err();
-        assert!((0..100).any(noticed), "{flaw:?}");
+        let is_caught = |seed| run(seed, Some(bug), &mut Coverage::default()).is_err();
+        assert!((0..100).any(is_caught), "{bug:?}");
     }
 }
 
 #[test]
-fn limits_in_shadow_change_no_answer() {
+fn shadow_limits_change_no_verdict() {
     for seed in 0..25 {
-        let dice = &mut SeededRng::new(seed);
-        let said: Vec<LimitRule> = (0..5).map(|index| random_limit(dice, index).0).collect();
-        let only: Vec<LimitRule> = said
+        let rng = &mut SeededRng::new(seed);
+        let policy_rule: Vec<LimitRule> = (0..5).map(|index| random_limit(rng, index).0).collect();
+        let only: Vec<LimitRule> = policy_rule
             .iter()
             .filter(|limit| limit.mode == Mode::Enforce)
             .cloned()
             .collect();
-        let ((all, one), (without, two)) = (engine(said), engine(only));
+        let ((all, one), (without, two)) = (engine(policy_rule), engine(only));
         for step in 0..100 {
-            let span = Nanos::from_nanos(dice.below(1_000_000_000));
+            let span = Nanos::from_nanos(rng.below(1_000_000_000));
             one.advance(span);
             two.advance(span);
-            let (_, caller) = random_request(dice);
+            let (_, caller) = random_request(rng);
             let (with, without) = (all.decide(&caller), without.decide(&caller));
-            let enforced: Vec<ExpectedState> = what_it_said(&with)
+            let enforced: Vec<ExpectedState> = verdict_states(&with)
                 .into_iter()
-                .filter(|said| said.is_enforced)
+                .filter(|policy_rule| policy_rule.is_enforced)
                 .collect();
             let at = format!("seed {seed} step {step}");
             assert_eq!(with.outcome(), without.outcome(), "{at}");
-            assert_eq!(enforced, what_it_said(&without), "{at}");
+            assert_eq!(enforced, verdict_states(&without), "{at}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a verdict says: reasons, the limit that binds, levels by name, and counters of nearness.
+//! The contents of a verdict: reasons, the binding limit, names of levels, and the near-limit counter.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Level, LimitRule, Policy};
@@ -15,7 +15,7 @@ fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<DenialReason> {
 }
 
 #[test]
-fn what_takes_a_day_to_come_back_is_a_quota_and_anything_shorter_a_rate() {
+fn the_reason_is_quota_for_windows_of_a_day_or_longer_and_rate_for_shorter_ones() {
     let almost = Nanos::from_secs(86_399);
     for algorithm in [
         Algorithm::TokenBucket,
@@ -65,7 +65,7 @@ fn the_violated_level_is_named() {
 }
 
 #[test]
-fn the_limit_to_wait_for_longest_binds_and_if_nobody_refuses_the_tightest() {
+fn the_limit_with_the_longest_wait_binds_and_without_a_denial_the_tightest() {
     let minute = |name, units| {
         limit(
             name,
@@ -93,7 +93,7 @@ fn the_limit_to_wait_for_longest_binds_and_if_nobody_refuses_the_tightest() {
 }
 
 #[test]
-fn who_has_used_four_fifths_is_near_the_limit() {
+fn a_key_that_has_used_four_fifths_is_near_the_limit() {
     let (engine, _clock) = engine(vec![limit(
         "api",
         quota(Algorithm::TokenBucket, &[(10, Nanos::HOUR)]),
@@ -110,12 +110,12 @@ fn who_has_used_four_fifths_is_near_the_limit() {
     assert_eq!(
         near(),
         3,
-        "the eighth, ninth and tenth, and none that was refused"
+        "the eighth, ninth and tenth, and no denied request"
     );
 }
 
 #[test]
-fn a_wait_is_promised_once_and_counted() {
+fn a_waiting_request_is_charged_once_and_counted() {
     let mut api = limit("api", per_second(1));
     api.wait = Some(Nanos::from_secs(2).into());
     let (engine, _clock) = engine(vec![api]);
@@ -126,12 +126,12 @@ fn a_wait_is_promised_once_and_counted() {
         retry_after: Nanos::SECOND,
     };
     assert_eq!(outcomes, [Outcome::Allow, wait(1), wait(2), denied]);
-    let counted = engine.totals("api").unwrap();
-    assert_eq!((counted.allowed, counted.waited, counted.denied), (3, 2, 1));
+    let totals = engine.totals("api").unwrap();
+    assert_eq!((totals.allowed, totals.waited, totals.denied), (3, 2, 1));
 }
 
 #[test]
-fn debugging_a_verdict_shows_what_it_says_and_no_key() {
+fn the_debug_output_of_a_verdict_shows_no_key() {
     let (engine, _clock) = engine(vec![limit("api", per_second(1))]);
     let shown = format!(
         "{:?} {:?}",
@@ -144,10 +144,10 @@ fn debugging_a_verdict_shows_what_it_says_and_no_key() {
     );
 }
 
-/// Matching is sure of nothing that goes by such a path, so being exempt for another reason must not be enough either:
-/// the list may be meant for one path only.
+/// An overlong path can match anything, so an exemption for another reason must not admit it: the deny list may be
+/// meant for one path only.
 #[test]
-fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
+fn an_overlong_path_is_denied_even_if_the_request_is_exempt() {
     let policy = Policy {
         limits: vec![LimitRule {
             matching: matching("path", "/login"),
@@ -165,49 +165,52 @@ fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
     assert_eq!(verdict.status(), Some(400));
 }
 
-/// What nobody has a ticket for is given back to limits that count what requests cost, up to what there was, and to no
-/// others.
+/// A refund without a ticket applies to limits that count the cost of requests, up to their capacity, and to no others.
 #[test]
-fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
+fn refunds_apply_only_to_limits_that_count_costs() {
     let hourly = quota(Algorithm::TokenBucket, &[(10, Nanos::from_secs(3_600))]);
     let in_shadow = LimitRule {
         mode: tollgate_policy::model::Mode::Shadow,
         ..limit("shadow", hourly.clone())
     };
-    let at_once = limit("at-once", crate::testing::places(1));
-    let (engine, _clock) = engine(vec![limit("api", hourly), at_once, in_shadow]);
+    let concurrency = limit("at-once", crate::testing::places(1));
+    let (engine, _clock) = engine(vec![limit("api", hourly), concurrency, in_shadow]);
     let alice = TestCaller::named("alice");
     let remaining = |verdict: &crate::Verdict, name: &str| {
         let is = |state: &&crate::LimitState| &*verdict.rule(state).unwrap().name == name;
-        let found = verdict.limits().iter().find(is);
-        found.map(|state| state.status.remaining)
+        let state = verdict.limits().iter().find(is);
+        state.map(|state| state.status.remaining)
     };
     let mut spent = engine.decide_with_cost(&alice, 1);
     assert_eq!(remaining(&spent, "api"), Some(9));
     assert!(
         !engine.decide_with_cost(&alice, 1).is_admitted(),
-        "the place is taken"
+        "the permit is held"
     );
-    let given = engine.refund(&alice, 1);
-    assert!(given.is_admitted());
-    assert_eq!(remaining(&given, "api"), Some(10));
-    assert_eq!(remaining(&given, "shadow"), Some(10));
-    assert_eq!(remaining(&given, "at-once"), None, "it is not even asked");
+    let refunded = engine.refund(&alice, 1);
+    assert!(refunded.is_admitted());
+    assert_eq!(remaining(&refunded, "api"), Some(10));
+    assert_eq!(remaining(&refunded, "shadow"), Some(10));
+    assert_eq!(
+        remaining(&refunded, "at-once"),
+        None,
+        "the limit is not checked"
+    );
     assert!(
         !engine.decide_with_cost(&alice, 1).is_admitted(),
-        "nor given back"
+        "the permit is not released"
     );
     engine.cancel(spent.take_ticket().unwrap()).unwrap();
     let more = engine.refund(&alice, 100);
+    assert_eq!(remaining(&more, "api"), Some(10), "at most the capacity");
     assert_eq!(
-        remaining(&more, "api"),
-        Some(10),
-        "never more than there was"
+        engine.totals("api").unwrap().allowed,
+        1,
+        "a refund is not a request"
     );
-    assert_eq!(engine.totals("api").unwrap().allowed, 1, "it is no request");
 }
 
-/// Modes were kept for the first 32 limits that apply; those behind them were off, enforced or not.
+/// Regression: modes were kept for the first 32 matched limits only; all others were off.
 #[test]
 fn an_enforced_limit_behind_forty_shadow_limits_is_enforced() {
     let in_shadow = |n: u32| {

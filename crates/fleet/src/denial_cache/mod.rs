@@ -1,14 +1,14 @@
-//! Denials that can be answered without asking a slow store again, because they are still true.
+//! A cache of denials, so that repeated denials do not reach a slow store.
 //!
-//! What is remembered of one key under one limit is the last denial: its cost and until when it holds, counted from
-//! when the call was sent, which is never later than when the store decided. It is replaced, never merged, and dropped as
-//! soon as the key is admitted anything, is reset, or the policy changes. An admission that leaves nothing is remembered as
-//! a denial of one unit until the next unit is there. The table is bounded; what does not fit is asked again.
+//! For each key and limit the cache holds the last denial: its cost and its expiry. The expiry counts from when the
+//! call was sent, which is never later than when the store decided. A new denial replaces the old one. An admission, a
+//! reset or a policy change removes it. An admission that exhausts the limit is cached as a denial of one unit until
+//! the next unit arrives. The table is bounded; a denial that does not fit is asked for again.
 //!
-//! Concurrency limits and limits with a penalty are never remembered: a place may be given back at any time, and a denial
-//! that costs something has to reach the store. Where a charge may be given back (a response settles it, a lease of a
-//! fleet's quota returns), a denial is answered for at most a second, and within that second may be false: the one stated
-//! exception. The store in memory needs none of this. Must not know: rules, verdicts, transports.
+//! Denials by concurrency limits and by limits with a penalty are never cached: a permit can be released at any time,
+//! and a penalty has to reach the store. Where charges can be refunded (by a response, or by returning a lease), a
+//! denial is cached for at most a second. Within that second it may be wrong; this is the only exception. An in-memory
+//! store needs no cache. Must not know: rules, verdicts, transports.
 
 mod denial_table;
 #[cfg(test)]
@@ -22,29 +22,29 @@ use tollgate_store::{LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 pub(crate) use self::denial_table::DenialId;
 use self::denial_table::{Denial, DenialTable};
 
-/// A bounded memory of denials.
+/// A bounded cache of denials.
 ///
 /// ```
 /// use std::num::NonZeroU16;
 /// use tollgate_core::{Nanos, Rate, TokenBucket};
 /// use tollgate_engine::DenialCaching;
 /// use tollgate_fleet::denial_cache::DenialCache;
-/// use tollgate_store::{StoreReply, QuotaCheck, StoreKey, LimitId, MemoryStore, Op, IdentifiedLimit, TestStore};
+/// use tollgate_store::{IdentifiedLimit, LimitId, MemoryStore, Op, QuotaCheck, Store, StoreKey, StoreReply};
 ///
 /// let store = MemoryStore::for_keys(100)?;
-/// let quota = TokenBucket::at(Rate::per_hour(1)).build()?;
-/// let ruled = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
-/// let checks = [QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) }];
+/// let quota = TokenBucket::builder(Rate::per_hour(1)).build()?;
+/// let limit = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// let checks = [QuotaCheck { key: StoreKey::new(b"alice")?, limit: &limit, op: Op::Spend(1) }];
 ///
 /// let cache = DenialCache::for_keys(1_000);
-/// let mut answers = [StoreReply::EMPTY];
+/// let mut replies = [StoreReply::EMPTY];
 /// let sent = store.now();
-/// store.decide(&checks, &mut answers)?;
-/// cache.learn(&checks, &answers, &[DenialCaching::UntilOver], sent, 1);
+/// store.decide(&checks, &mut replies)?;
+/// cache.record(&checks, &replies, &[DenialCaching::UntilRetryAfter], sent, 1);
 ///
-/// // The bucket is empty for an hour; nobody needs to ask the store about that.
-/// let mut known = [None];
-/// assert!(cache.ask(&checks, store.now(), 1, &mut known).is_some());
+/// // The bucket is empty for an hour, so the next check needs no call.
+/// let mut cached = [None];
+/// assert!(cache.lookup(&checks, store.now(), 1, &mut cached).is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -52,29 +52,29 @@ pub struct DenialCache {
     table: DenialTable,
 }
 
-/// A batch that is denied for certain.
+/// A batch that a cached denial decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedDenial {
-    /// Which check has to be waited for longest.
+    /// The index of the check with the longest wait.
     pub binding: usize,
-    /// How long.
+    /// The wait.
     pub retry_after: Nanos,
 }
 
-/// What is remembered of one check.
+/// The cached denial of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedStatus {
-    /// How long it denies.
+    /// How long the check stays denied.
     pub retry_after: Nanos,
-    /// Where the limit stands: at least so much remains as when the store was asked.
+    /// The limit's status, as of the cached denial.
     pub status: QuotaStatus,
 }
 
-/// How long a denial is believed where something may be given back.
+/// How long a denial is cached if charges can be refunded.
 const SHORT_TTL: Nanos = Nanos::SECOND;
 
 impl DenialCache {
-    /// Room for about so many denials, at least a few.
+    /// A cache for about this many denials.
     #[must_use]
     pub fn for_keys(keys: usize) -> Self {
         Self {
@@ -82,8 +82,8 @@ impl DenialCache {
         }
     }
 
-    /// Whether some check of the batch is known to be denied at `now` under this generation of the policy. `known`
-    /// receives, for each check that denies, what is known of it; it must be as long as `checks`.
+    /// Looks up whether some check of the batch is denied at `now` under this version of the policy. Stores the cached
+    /// status of each denied check in `known`, which must be as long as `checks`.
     #[must_use]
     pub fn lookup(
         &self,
@@ -98,15 +98,15 @@ impl DenialCache {
             let Some(cost) = cost_of(check.op) else {
                 continue;
             };
-            let who = self.table.id(&check.key, check.limit.id, generation);
-            let Some(denial) = self.table.get(&who).filter(|one| now < one.expires_at) else {
+            let id = self.table.id(&check.key, check.limit.id, generation);
+            let Some(denial) = self.table.get(&id).filter(|denial| now < denial.expires_at) else {
                 continue;
             };
             let Some(until) = denied_until(&denial, &check.limit.limit, cost) else {
                 continue;
             };
-            // The limit that bound then is asked about again and nothing is known of it any more: how long it
-            // denies, and so what the answer would be, only the store can say.
+            // The batch includes the limit that was binding then, and its own denial is no longer cached. Only the
+            // store knows the binding limit now.
             let is_bound_by = |other: &QuotaCheck<'_>| Some(other.limit.id) == denial.bound_by;
             let bound_by = checks.iter().find(|other| is_bound_by(other));
             if bound_by.is_some_and(|other| !self.has_active_denial(other, now, generation)) {
@@ -135,17 +135,18 @@ impl DenialCache {
         longest
     }
 
-    /// Whose denial one of this key under this limit would be: a digest, to be made once in a decision.
+    /// The id of a denial of this key under this limit: a digest, computed once in a decision.
     pub(crate) fn id(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) -> DenialId {
         self.table.id(key, limit, generation)
     }
 
-    /// Whether anything is remembered of any of these, true or not.
+    /// Whether the cache holds any of these denials, expired or not.
     pub(crate) fn contains_any(&self, ids: &[DenialId]) -> bool {
-        ids.iter().any(|who| self.table.contains(who))
+        ids.iter().any(|id| self.table.contains(id))
     }
 
-    /// Which key of the batch was denied until a moment ago, if one was: those who were told so come back now, all at once.
+    /// The key of the batch whose denial expired a moment ago, if there is one. All clients that it denied retry now,
+    /// at once.
     #[must_use]
     pub fn recently_expired(
         &self,
@@ -155,54 +156,55 @@ impl DenialCache {
     ) -> Option<u128> {
         checks.iter().find_map(|check| {
             let _can_be_denied = cost_of(check.op)?;
-            let who = self.table.id(&check.key, check.limit.id, generation);
-            let denial = self.table.get(&who)?;
+            let id = self.table.id(&check.key, check.limit.id, generation);
+            let denial = self.table.get(&id)?;
             let is_just_over = denial.expires_at <= now && now.since(denial.expires_at) < SHORT_TTL;
-            is_just_over.then(|| who.digest())
+            is_just_over.then(|| id.digest())
         })
     }
 
-    /// Learns from what the store answered to a batch that was sent at `sent`: what it denies, what it left empty, and
-    /// what is no longer true. `keep` says for each check how long its denial may be believed.
+    /// Records the store's replies to a batch that was sent at `sent`: adds new denials and removes outdated ones.
+    /// `keep` tells how long each check's denial may be cached.
     pub fn record(
         &self,
         checks: &[QuotaCheck<'_>],
-        answers: &[StoreReply],
+        replies: &[StoreReply],
         keep: &[DenialCaching],
         sent: Timestamp,
         generation: u64,
     ) {
         let id = |check: &QuotaCheck<'_>| self.id(&check.key, check.limit.id, generation);
         let ids: Vec<DenialId> = checks.iter().map(id).collect();
-        self.record_by_id(&ids, checks, answers, keep, (sent, Nanos::ZERO));
+        self.record_by_id(&ids, checks, replies, keep, (sent, Nanos::ZERO));
     }
 
-    /// The same, for whoever has the digests of the checks already and knows how long the answer took. A denial is believed
-    /// as if it had been decided when it was asked for, and told as if when it was answered: nobody comes back too early.
+    /// The same for a caller that has the ids already and knows how long the call took. A denial expires counted from
+    /// when the call was sent. Its `Retry-After` counts from when the reply arrived, so that no client is told to retry
+    /// too early.
     pub(crate) fn record_by_id(
         &self,
         ids: &[DenialId],
         checks: &[QuotaCheck<'_>],
-        answers: &[StoreReply],
+        replies: &[StoreReply],
         keep: &[DenialCaching],
         (sent, took): (Timestamp, Nanos),
     ) {
-        let all_admit = answers.iter().all(|answer| answer.outcome.is_admitted());
-        let denies = |answer: &StoreReply| match answer.outcome {
+        let all_admit = replies.iter().all(|reply| reply.outcome.is_admitted());
+        let denies = |reply: &StoreReply| match reply.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         };
-        let longest = answers.iter().filter_map(denies).max();
-        let binding = answers
+        let longest = replies.iter().filter_map(denies).max();
+        let binding = replies
             .iter()
-            .position(|answer| longest.is_some() && denies(answer) == longest);
-        let each = ids.iter().zip(checks).zip(answers).zip(keep);
-        for (index, (((who, check), answer), keep)) in each.enumerate() {
-            let found = match (cost_of(check.op), denies(answer)) {
+            .position(|reply| longest.is_some() && denies(reply) == longest);
+        let each = ids.iter().zip(checks).zip(replies).zip(keep);
+        for (index, (((id, check), reply), keep)) in each.enumerate() {
+            let denial_of_cost = match (cost_of(check.op), denies(reply)) {
                 (Some(cost), Some(wait)) => Some((cost, wait)),
-                // Another limit refused: nothing was charged here, so what is remembered is as true as before.
+                // Another limit denied: nothing was charged here, so the cached denial is still valid.
                 _ if !all_admit => continue,
-                _ => time_to_next_unit(&check.limit.limit, answer).map(|wait| (1, wait)),
+                _ => time_to_next_unit(&check.limit.limit, reply).map(|wait| (1, wait)),
             };
             let binding = binding.filter(|binding| *binding != index);
             let bound_by = binding.and_then(|binding| checks.get(binding));
@@ -211,37 +213,37 @@ impl DenialCache {
                 DenialCaching::OneSecond => Some(SHORT_TTL),
                 DenialCaching::UntilRetryAfter => Some(Nanos::MAX),
             };
-            match (found, span) {
-                (Some((cost, wait)), Some(span)) if answer.note == ReplyNote::Plain => {
+            match (denial_of_cost, span) {
+                (Some((cost, wait)), Some(span)) if reply.note == ReplyNote::Plain => {
                     let denial = Denial {
                         cost,
                         denied_until: sent.after(wait),
                         round_trip: took,
-                        status: answer.status,
+                        status: reply.status,
                         sent_at: sent,
                         expires_at: sent.after(wait.min(span)),
                         bound_by: bound_by.map(|check| check.limit.id),
                     };
-                    self.table.put(who, denial, sent);
+                    self.table.put(id, denial, sent);
                 }
-                _ => self.table.remove(who),
+                _ => self.table.remove(id),
             }
         }
     }
 
-    /// Forgets what is known of one key under one limit: it was reset, or given another quota.
+    /// Removes the denial of one key under one limit: it was reset, or has another quota.
     pub fn remove(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) {
         self.table.remove(&self.table.id(key, limit, generation));
     }
 
-    /// Forgets everything.
+    /// Removes all denials.
     pub fn clear(&self) {
         self.table.clear();
     }
 
     fn has_active_denial(&self, check: &QuotaCheck<'_>, now: Timestamp, generation: u64) -> bool {
-        let who: DenialId = self.table.id(&check.key, check.limit.id, generation);
-        let denial = self.table.get(&who).filter(|one| now < one.expires_at);
+        let id: DenialId = self.table.id(&check.key, check.limit.id, generation);
+        let denial = self.table.get(&id).filter(|denial| now < denial.expires_at);
         let (Some(denial), Some(cost)) = (denial, cost_of(check.op)) else {
             return false;
         };
@@ -249,7 +251,7 @@ impl DenialCache {
     }
 }
 
-/// What an operation asks for, if it can be denied for want of it.
+/// The cost of an operation that can be denied.
 const fn cost_of(op: Op) -> Option<u64> {
     match op {
         Op::Spend(cost) | Op::Peek(cost) if cost > 0 => Some(cost),
@@ -258,8 +260,8 @@ const fn cost_of(op: Op) -> Option<u64> {
     }
 }
 
-/// Until when this cost is denied, if that follows from the denial of another. A smaller cost may be admitted; a larger
-/// one waits longer, and by how much only a bucket tells without its state.
+/// Until when this cost is denied, if that follows from a cached denial of another cost. A smaller cost may be
+/// admitted. A larger cost waits longer, and only for a bucket is the difference known without the state.
 fn denied_until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> {
     if cost == denial.cost {
         return Some(denial.denied_until);
@@ -273,18 +275,18 @@ fn denied_until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> 
     Some(denial.denied_until.after(Nanos::from_nanos(span)))
 }
 
-/// How long after an admission that left nothing there will be something again.
-fn time_to_next_unit(limit: &Limit, answer: &StoreReply) -> Option<Nanos> {
-    if answer.status.remaining > 0 || answer.receipt.cost == 0 {
+/// The time to the next unit after an admission that exhausted the limit.
+fn time_to_next_unit(limit: &Limit, reply: &StoreReply) -> Option<Nanos> {
+    if reply.status.remaining > 0 || reply.receipt.cost == 0 {
         return None;
     }
     if let Some(bucket) = limit.denying_bucket() {
-        let next = bucket.decide(answer.receipt.mark, answer.receipt.at, 1);
+        let next = bucket.decide(reply.receipt.mark, reply.receipt.at, 1);
         return match next.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         };
     }
     let is_window = limit.algorithm_kind() == AlgorithmKind::FixedWindow;
-    Some(answer.status.reset_after).filter(|span| is_window && !span.is_zero())
+    Some(reply.status.reset_after).filter(|span| is_window && !span.is_zero())
 }

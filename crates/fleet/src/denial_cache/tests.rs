@@ -1,5 +1,5 @@
-//! The cache beside a store that is always asked: it never denies what the store would admit, and never sends anybody
-//! back too early; and the controls that show that both would be noticed.
+//! The cache compared with a store that is always asked: it never denies what the store would admit, and never gives a
+//! `Retry-After` that is too short. Negative controls show that the comparison finds both errors.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -57,167 +57,171 @@ fn limits() -> Vec<Limit> {
     ]
 }
 
-/// What was wrong with the cache's answers in a trace.
+/// The cache's errors in a trace.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ErrorCounts {
-    denied_falsely: usize,
-    denied_falsely_beyond_a_second: usize,
-    too_early: usize,
-    answered: usize,
+    false_denials: usize,
+    late_false_denials: usize,
+    short_waits: usize,
+    hits: usize,
 }
 
-/// What the cache is told, and how.
+/// How a trace uses the cache.
 #[derive(Clone, Copy)]
 struct CacheUse {
     keep: DenialCaching,
     refunds: bool,
-    tells_of_admissions: bool,
+    records_admissions: bool,
 }
 
-const GOOD: CacheUse = CacheUse {
+const CORRECT_USE: CacheUse = CacheUse {
     keep: DenialCaching::UntilRetryAfter,
     refunds: false,
-    tells_of_admissions: true,
+    records_admissions: true,
 };
 
-/// Runs a random trace over one limit and three keys, asking the cache first and the store about the same in any case.
-fn run(limit: Limit, manners: CacheUse, seed: u64) -> ErrorCounts {
+/// Runs a random trace on one limit and three keys. Every check asks the cache first, then the store in any case.
+fn run(limit: Limit, cache_use: CacheUse, seed: u64) -> ErrorCounts {
     let clock = Arc::new(ManualClock::at(START));
     let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
-    let ruled = IdentifiedLimit {
+    let identified = IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
         limit,
     };
     let cache = DenialCache::for_keys(64);
-    let mut dice = SeededRng::new(seed);
-    let mut wrong = ErrorCounts::default();
+    let mut rng = SeededRng::new(seed);
+    let mut errors = ErrorCounts::default();
     let mut receipts: Vec<(&[u8], Receipt)> = Vec::new();
-    let mut asked_at = [START; 3];
-    let unit = if dice.below(2) == 0 { 1 } else { 700 };
+    let mut sent_at = [START; 3];
+    let unit = if rng.below(2) == 0 { 1 } else { 700 };
     for _ in 0..400 {
-        clock.advance(Nanos::from_millis(dice.below(900)));
+        clock.advance(Nanos::from_millis(rng.below(900)));
         let now = store.now();
-        let index = usize::try_from(dice.below(3)).unwrap();
+        let index = usize::try_from(rng.below(3)).unwrap();
         let key = StoreKey::new(KEYS[index]).unwrap();
         let check = |op| QuotaCheck {
             key,
-            limit: &ruled,
+            limit: &identified,
             op,
         };
-        if manners.refunds && dice.below(4) == 0 {
-            if let Some((who, receipt)) = receipts.pop() {
-                let key = StoreKey::new(who).unwrap();
+        if cache_use.refunds && rng.below(4) == 0 {
+            if let Some((key_bytes, receipt)) = receipts.pop() {
+                let key = StoreKey::new(key_bytes).unwrap();
                 let op = Op::Settle { receipt, actual: 0 };
                 let settle = QuotaCheck {
                     key,
-                    limit: &ruled,
+                    limit: &identified,
                     op,
                 };
                 assert!(store.decide_array([settle]).is_ok());
             }
             continue;
         }
-        let cost = 1 + dice.below(3) * unit;
+        let cost = 1 + rng.below(3) * unit;
         let checks = [check(Op::Spend(cost))];
-        let mut known = [None];
-        let local = cache.lookup(&checks, now, 1, &mut known);
+        let mut cached = [None];
+        let local = cache.lookup(&checks, now, 1, &mut cached);
         if let Some(CachedDenial { retry_after, .. }) = local {
-            wrong.answered += 1;
-            let (_, [truth]) = store.decide_array([check(Op::Peek(cost))]).unwrap();
-            match truth.outcome {
+            errors.hits += 1;
+            let (_, [reply]) = store.decide_array([check(Op::Peek(cost))]).unwrap();
+            match reply.outcome {
                 Outcome::Deny {
                     retry_after: true_wait,
                 } => {
-                    wrong.too_early += usize::from(retry_after < true_wait);
+                    errors.short_waits += usize::from(retry_after < true_wait);
                 }
                 Outcome::Never => {}
                 _ => {
-                    wrong.denied_falsely += 1;
-                    let late = now.since(asked_at[index]) > Nanos::SECOND;
-                    wrong.denied_falsely_beyond_a_second += usize::from(late);
+                    errors.false_denials += 1;
+                    let late = now.since(sent_at[index]) > Nanos::SECOND;
+                    errors.late_false_denials += usize::from(late);
                 }
             }
             continue;
         }
-        let mut answers = [StoreReply::EMPTY];
-        asked_at[index] = now;
-        let verdict = store.decide(&checks, &mut answers).unwrap();
+        let mut replies = [StoreReply::EMPTY];
+        sent_at[index] = now;
+        let verdict = store.decide(&checks, &mut replies).unwrap();
         if verdict.is_admitted() {
-            receipts.push((KEYS[index], answers[0].receipt));
+            receipts.push((KEYS[index], replies[0].receipt));
         }
-        if manners.tells_of_admissions || !verdict.is_admitted() {
-            cache.record(&checks, &answers, &[manners.keep], now, 1);
+        if cache_use.records_admissions || !verdict.is_admitted() {
+            cache.record(&checks, &replies, &[cache_use.keep], now, 1);
         }
     }
-    wrong
+    errors
 }
 
-/// The sum over many traces of every kind of limit.
-fn run_all(manners: CacheUse) -> ErrorCounts {
+/// The sum over many traces with every algorithm.
+fn run_all(cache_use: CacheUse) -> ErrorCounts {
     let mut sum = ErrorCounts::default();
     for limit in limits() {
         for seed in 0..12 {
-            let one = run(limit, manners, seed);
-            sum.denied_falsely += one.denied_falsely;
-            sum.denied_falsely_beyond_a_second += one.denied_falsely_beyond_a_second;
-            sum.too_early += one.too_early;
-            sum.answered += one.answered;
+            let one = run(limit, cache_use, seed);
+            sum.false_denials += one.false_denials;
+            sum.late_false_denials += one.late_false_denials;
+            sum.short_waits += one.short_waits;
+            sum.hits += one.hits;
         }
     }
     sum
 }
 
 #[test]
-fn what_the_cache_denies_the_store_denies_for_no_longer() {
-    let wrong = run_all(GOOD);
-    assert!(wrong.answered > 2_000, "{wrong:?}");
-    assert_eq!((wrong.denied_falsely, wrong.too_early), (0, 0), "{wrong:?}");
-}
-
-#[test]
-fn where_charges_are_given_back_a_denial_is_false_for_a_second_at_most() {
-    let wrong = run_all(CacheUse {
-        keep: DenialCaching::OneSecond,
-        refunds: true,
-        ..GOOD
-    });
-    assert!(wrong.answered > 300, "{wrong:?}");
-    assert!(wrong.denied_falsely > 0, "the exception occurs: {wrong:?}");
+fn a_cached_denial_is_never_wrong_and_its_retry_after_never_too_short() {
+    let errors = run_all(CORRECT_USE);
+    assert!(errors.hits > 2_000, "{errors:?}");
     assert_eq!(
-        (wrong.denied_falsely_beyond_a_second, wrong.too_early),
+        (errors.false_denials, errors.short_waits),
         (0, 0),
-        "{wrong:?}"
+        "{errors:?}"
     );
 }
 
 #[test]
-fn control_a_cache_that_believes_for_long_although_charges_are_given_back_is_noticed() {
-    let wrong = run_all(CacheUse {
+fn with_refunds_a_cached_denial_is_wrong_for_at_most_a_second() {
+    let errors = run_all(CacheUse {
+        keep: DenialCaching::OneSecond,
         refunds: true,
-        ..GOOD
+        ..CORRECT_USE
     });
-    assert!(wrong.denied_falsely_beyond_a_second > 0, "{wrong:?}");
+    assert!(errors.hits > 300, "{errors:?}");
+    assert!(errors.false_denials > 0, "the exception occurs: {errors:?}");
+    assert_eq!(
+        (errors.late_false_denials, errors.short_waits),
+        (0, 0),
+        "{errors:?}"
+    );
 }
 
 #[test]
-fn control_a_cache_that_does_not_hear_of_admissions_is_noticed() {
-    let wrong = run_all(CacheUse {
-        tells_of_admissions: false,
-        ..GOOD
+fn control_a_long_ttl_despite_refunds_is_caught() {
+    let errors = run_all(CacheUse {
+        refunds: true,
+        ..CORRECT_USE
     });
-    assert!(wrong.too_early > 0, "{wrong:?}");
+    assert!(errors.late_false_denials > 0, "{errors:?}");
 }
 
 #[test]
-fn what_may_not_be_remembered_is_not() {
-    let wrong = run_all(CacheUse {
+fn control_a_cache_that_ignores_admissions_is_caught() {
+    let errors = run_all(CacheUse {
+        records_admissions: false,
+        ..CORRECT_USE
+    });
+    assert!(errors.short_waits > 0, "{errors:?}");
+}
+
+#[test]
+fn concurrency_limits_and_penalties_are_not_cached() {
+    let errors = run_all(CacheUse {
         keep: DenialCaching::Never,
-        ..GOOD
+        ..CORRECT_USE
     });
-    assert_eq!(wrong, ErrorCounts::default());
+    assert_eq!(errors, ErrorCounts::default());
 }
 
-/// A store, two limits (one a second, one an hour) and a batch on both.
+/// A store, two limits (one per second, one per hour) and a batch with both.
 struct TwoLimits {
     store: MemoryStore<ManualClock>,
     limits: [IdentifiedLimit; 2],
@@ -226,7 +230,7 @@ struct TwoLimits {
 
 impl TwoLimits {
     fn new(room: usize) -> Self {
-        let ruled = |number, period| IdentifiedLimit {
+        let identified = |number, period| IdentifiedLimit {
             id: LimitId(NonZeroU16::new(number).unwrap()),
             limit: TokenBucket::builder(Rate::new(1, period))
                 .build()
@@ -235,86 +239,90 @@ impl TwoLimits {
         };
         Self {
             store: MemoryStore::with_clock(100, ManualClock::at(START)).unwrap(),
-            limits: [ruled(1, Nanos::SECOND), ruled(2, Nanos::HOUR)],
+            limits: [identified(1, Nanos::SECOND), identified(2, Nanos::HOUR)],
             cache: DenialCache::for_keys(room),
         }
     }
 
     fn checks(&self) -> [QuotaCheck<'_>; 2] {
-        self.limits.each_ref().map(|ruled| QuotaCheck {
+        self.limits.each_ref().map(|identified| QuotaCheck {
             key: StoreKey::new(b"alice").unwrap(),
-            limit: ruled,
+            limit: identified,
             op: Op::Spend(1),
         })
     }
 
     fn spend(&self) {
-        let mut answers = [StoreReply::EMPTY; 2];
-        let decided = self.store.decide(&self.checks(), &mut answers);
+        let mut replies = [StoreReply::EMPTY; 2];
+        let decided = self.store.decide(&self.checks(), &mut replies);
         assert!(decided.is_ok());
         let keep = [DenialCaching::UntilRetryAfter; 2];
-        self.cache.record(&self.checks(), &answers, &keep, START, 1);
+        self.cache.record(&self.checks(), &replies, &keep, START, 1);
     }
 
-    fn ask(&self, generation: u64) -> Option<CachedDenial> {
-        let mut known = [None; 2];
+    fn lookup(&self, generation: u64) -> Option<CachedDenial> {
+        let mut cached = [None; 2];
         self.cache
-            .lookup(&self.checks(), START, generation, &mut known)
+            .lookup(&self.checks(), START, generation, &mut cached)
     }
 }
 
 #[test]
-fn every_denying_limit_is_remembered_and_the_longest_is_the_answer() {
-    let two = TwoLimits::new(64);
-    two.spend();
-    two.spend();
+fn every_denying_limit_is_cached_and_the_longest_wait_binds() {
+    let batch = TwoLimits::new(64);
+    batch.spend();
+    batch.spend();
     let expected = CachedDenial {
         binding: 1,
         retry_after: Nanos::HOUR,
     };
-    assert_eq!(two.ask(1), Some(expected));
-    assert_eq!(two.ask(2), None, "another policy knows nothing of it");
+    assert_eq!(batch.lookup(1), Some(expected));
+    assert_eq!(
+        batch.lookup(2),
+        None,
+        "another version has no cached denial"
+    );
 }
 
 #[test]
-fn when_the_limit_that_bound_is_forgotten_the_others_do_not_answer_for_it() {
-    let two = TwoLimits::new(64);
-    two.spend();
-    two.spend();
+fn without_the_binding_limits_denial_the_batch_is_a_cache_miss() {
+    let batch = TwoLimits::new(64);
+    batch.spend();
+    batch.spend();
     let key = StoreKey::new(b"alice").unwrap();
-    two.cache.remove(&key, two.limits[1].id, 1);
-    assert_eq!(two.ask(1), None);
-    let mut known = [None];
-    let [soon, _] = two.checks();
-    let alone = two.cache.lookup(&[soon], START, 1, &mut known);
-    assert_eq!(alone.map(|denied| denied.retry_after), Some(Nanos::SECOND));
+    batch.cache.remove(&key, batch.limits[1].id, 1);
+    assert_eq!(batch.lookup(1), None);
+    let mut cached = [None];
+    let [soon, _] = batch.checks();
+    let single = batch.cache.lookup(&[soon], START, 1, &mut cached);
+    assert_eq!(single.map(|denied| denied.retry_after), Some(Nanos::SECOND));
 }
 
 #[test]
-fn a_reset_or_a_clearing_is_heard_at_once() {
-    let two = TwoLimits::new(64);
-    two.spend();
-    two.cache.clear();
-    assert_eq!(two.ask(1), None);
+fn remove_and_clear_take_effect_at_once() {
+    let batch = TwoLimits::new(64);
+    batch.spend();
+    batch.cache.clear();
+    assert_eq!(batch.lookup(1), None);
 }
 
 #[test]
-fn the_table_stays_as_large_as_it_was_made() {
+fn the_table_never_grows() {
     let cache = DenialCache::for_keys(8);
-    let two = TwoLimits::new(8);
-    let mut answers = [StoreReply::EMPTY; 2];
-    assert!(two.store.decide(&two.checks(), &mut answers).is_ok());
+    let batch = TwoLimits::new(8);
+    let mut replies = [StoreReply::EMPTY; 2];
+    assert!(batch.store.decide(&batch.checks(), &mut replies).is_ok());
     let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
-    let mut remembered = 0;
+    let mut cached_keys = 0;
     for name in &names {
         let key = StoreKey::new(name.as_bytes()).unwrap();
         let checks = [QuotaCheck {
             key,
-            ..two.checks()[0]
+            ..batch.checks()[0]
         }];
         cache.record(
             &checks,
-            &answers[..1],
+            &replies[..1],
             &[DenialCaching::UntilRetryAfter],
             START,
             1,
@@ -324,9 +332,9 @@ fn the_table_stays_as_large_as_it_was_made() {
         let key = StoreKey::new(name.as_bytes()).unwrap();
         let checks = [QuotaCheck {
             key,
-            ..two.checks()[0]
+            ..batch.checks()[0]
         }];
-        remembered += usize::from(cache.lookup(&checks, START, 1, &mut [None]).is_some());
+        cached_keys += usize::from(cache.lookup(&checks, START, 1, &mut [None]).is_some());
     }
-    assert!((1..=8).contains(&remembered), "{remembered}");
+    assert!((1..=8).contains(&cached_keys), "{cached_keys}");
 }

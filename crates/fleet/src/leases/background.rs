@@ -1,6 +1,6 @@
-//! What is done for slices while no request waits: more of them before they are used up, and back with what nobody uses.
+//! Background maintenance of leases: requests new ones before the old ones are used up, and returns unused ones.
 //!
-//! Must not know: when it is called, how slices are accounted for.
+//! Must not know: when it runs, how leases are accounted for.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -14,101 +14,101 @@ use super::leased_key::{LeasedKey, PlannedRequest};
 use crate::join_all::join_all;
 use crate::sharded_table::KeyDigest;
 
-/// The most keys that wait for another slice at once. Those beyond are served when a request finds nothing.
+/// The most keys that wait for another lease. Keys beyond are served when a request finds nothing.
 const MAX_QUEUED: usize = 4_096;
-/// The most errands of one round, and how many of them are under way together.
+/// The most requests of one round, and how many of them run concurrently.
 const MAX_REQUESTS_PER_ROUND: usize = 512;
 const MAX_CONCURRENT: usize = 32;
-/// The whole table is looked through in this time, a part in each round, however often rounds are.
+/// A sweep of the whole table takes this long. Each round sweeps a part of it, however often rounds run.
 const SWEEP_PERIOD: Nanos = Nanos::from_millis(400);
-/// How often the end looks for slices that arrived meanwhile.
+/// How often the shutdown looks for leases that were granted meanwhile.
 const MAX_FINAL_ROUNDS: usize = 3;
 
-/// What a round did.
+/// The result of a maintenance round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MaintenanceRound {
-    /// Errands that were run.
+    /// Requests to the broker.
     pub requests: usize,
-    /// Errands of them that were not answered.
+    /// Requests without a reply.
     pub failed: usize,
 }
 
-/// An errand that no request waits for.
+/// A lease request in the background.
 struct BackgroundRequest<'a> {
-    landing: RequestGuard<'a>,
+    guard: RequestGuard<'a>,
     limit: IdentifiedLimit,
     key: Arc<[u8]>,
     slot_key: Option<Arc<[u8]>>,
 }
 
 impl LocalLeases {
-    /// Waits until some key needs another slice soon.
+    /// Waits until some key needs another lease soon.
     pub async fn wait_for_demand(&self) {
         self.demand.notified().await;
     }
 
-    /// One round: slices for the keys that need them soon, and reports and returns where they are due. To be called whenever
-    /// something is [`wanted`](Self::wanted), and every 50 ms or so besides.
+    /// Runs one round: leases for keys that need them soon, and due reports and returns. Call it after
+    /// [`wait_for_demand`](Self::wait_for_demand), and every 50 ms.
     pub async fn maintain(
         &self,
-        lender: &dyn Lender,
+        broker: &dyn Lender,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> MaintenanceRound {
-        let mut chores = self.plan_refills(now());
+        let mut requests = self.plan_refills(now());
         for index in self.due_shards(now()) {
-            self.sweep(index, now(), false, &mut chores);
+            self.sweep(index, now(), false, &mut requests);
         }
-        run_requests(chores, lender).await
+        run_requests(requests, broker).await
     }
 
-    /// Gives everything back, and lends itself nothing more: from now on requests are decided on by the lender, one by one. For
-    /// the end of a process, after the last request if it can be.
+    /// Returns all leases and requests no more; from then on the broker decides every request. For the end of a
+    /// process, after its last request if possible.
     pub async fn return_all(
         &self,
-        lender: &dyn Lender,
+        broker: &dyn Lender,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> MaintenanceRound {
         self.is_closing.store(true, Ordering::Relaxed);
         let mut all = MaintenanceRound::default();
         for _ in 0..MAX_FINAL_ROUNDS {
             for index in 0..self.table.shard_count() {
-                let mut chores = Vec::new();
-                self.sweep(index, now(), true, &mut chores);
-                let tended = run_requests(chores, lender).await;
-                all.requests = all.requests.saturating_add(tended.requests);
-                all.failed = all.failed.saturating_add(tended.failed);
+                let mut requests = Vec::new();
+                self.sweep(index, now(), true, &mut requests);
+                let round = run_requests(requests, broker).await;
+                all.requests = all.requests.saturating_add(round.requests);
+                all.failed = all.failed.saturating_add(round.failed);
             }
         }
         all
     }
 
-    /// The parts of the table that are to be looked through, as many as the time since the last round says.
+    /// The shards that are due for a sweep, according to the time since the last round.
     fn due_shards(&self, now: Timestamp) -> impl Iterator<Item = usize> + use<> {
-        let parts = self.table.shard_count().max(1);
-        let each = SWEEP_PERIOD.as_nanos() / u64::try_from(parts).unwrap_or(u64::MAX).max(1);
+        let shards = self.table.shard_count().max(1);
+        let each = SWEEP_PERIOD.as_nanos() / u64::try_from(shards).unwrap_or(u64::MAX).max(1);
         let last = self.last_sweep.load(Ordering::Relaxed);
         let due = now.as_nanos().saturating_sub(last) / each.max(1);
-        let due = usize::try_from(due).unwrap_or(parts).min(parts);
+        let due = usize::try_from(due).unwrap_or(shards).min(shards);
         if due > 0 {
             self.last_sweep.store(now.as_nanos(), Ordering::Relaxed);
         }
         let from = self.sweep_position.fetch_add(due, Ordering::Relaxed);
-        (0..due).map(move |index| from.wrapping_add(index) % parts)
+        (0..due).map(move |index| from.wrapping_add(index) % shards)
     }
 
-    /// Takes note that a key needs another slice. Whether it will be looked at.
-    pub(super) fn enqueue(&self, who: KeyDigest) -> bool {
+    /// Queues a key that needs another lease. Returns whether there was room.
+    pub(super) fn enqueue(&self, digest: KeyDigest) -> bool {
         let mut queue = self.lock_queue();
         if queue.len() >= MAX_QUEUED {
             return false;
         }
-        queue.push(who);
+        queue.push(digest);
         self.demand.notify_one();
         true
     }
 
     fn lock_queue(&self) -> MutexGuard<'_, Vec<KeyDigest>> {
-        // It is a list of numbers, and whole at any time.
+        // A list of numbers is always consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,41 +118,41 @@ impl LocalLeases {
             let rest = queue.len().saturating_sub(MAX_REQUESTS_PER_ROUND);
             queue.drain(rest..).collect()
         };
-        let mut chores = Vec::new();
-        for who in queued {
-            let Some(mut shard) = self.table.shard(who) else {
+        let mut requests = Vec::new();
+        for digest in queued {
+            let Some(mut shard) = self.table.shard(digest) else {
                 continue;
             };
-            let Some(entry) = shard.entries.get_mut(&who) else {
+            let Some(entry) = shard.entries.get_mut(&digest) else {
                 continue;
             };
             entry.is_queued = false;
             let is_used = entry.is_in_use(&self.options, now);
             if entry.needs_lease(now) && is_used && !self.is_closing() {
-                let wanted = (None, self.new_lease_id());
-                let (terms, nodes) = (&self.options, self.nodes());
-                let planned = entry.plan_borrow(terms, nodes, now, wanted, || self.next_number());
-                chores.push(self.background_request(who, entry, planned));
+                let spec = (None, self.new_lease_id());
+                let (options, nodes) = (&self.options, self.nodes());
+                let planned = entry.plan_borrow(options, nodes, now, spec, || self.next_number());
+                requests.push(self.background_request(digest, entry, planned));
                 shard.totals.requests = shard.totals.requests.saturating_add(1);
             }
         }
-        chores
+        requests
     }
 
-    /// Looks through a part of the table.
+    /// Sweeps one shard of the table.
     fn sweep<'a>(
         &'a self,
         index: usize,
         now: Timestamp,
         is_end: bool,
-        chores: &mut Vec<BackgroundRequest<'a>>,
+        requests: &mut Vec<BackgroundRequest<'a>>,
     ) {
         let Some(mut shard) = self.table.shard_at(index) else {
             return;
         };
         let shard = &mut *shard;
-        let mut errands = 0_u64;
-        for (who, entry) in &mut shard.entries {
+        let mut sent = 0_u64;
+        for (digest, entry) in &mut shard.entries {
             if entry.in_flight.is_some() {
                 continue;
             }
@@ -164,32 +164,32 @@ impl LocalLeases {
             let is_due = match is_end {
                 true => entry.has_leases(),
                 false => {
-                    chores.len() < MAX_REQUESTS_PER_ROUND
+                    requests.len() < MAX_REQUESTS_PER_ROUND
                         && entry.has_unreported(&self.options, now)
                 }
             };
             if is_due {
                 let planned = entry.plan_report(now, || self.next_number());
-                chores.push(self.background_request(*who, entry, planned));
-                errands = errands.saturating_add(1);
+                requests.push(self.background_request(*digest, entry, planned));
+                sent = sent.saturating_add(1);
             }
         }
-        let terms = &self.options;
+        let options = &self.options;
         shard
             .entries
-            .retain(|_, entry| !entry.is_forgettable(terms, now));
-        shard.totals.requests = shard.totals.requests.saturating_add(errands);
+            .retain(|_, entry| !entry.is_forgettable(options, now));
+        shard.totals.requests = shard.totals.requests.saturating_add(sent);
     }
 
     fn background_request<'a>(
         &'a self,
-        who: KeyDigest,
+        digest: KeyDigest,
         entry: &mut LeasedKey,
         planned: PlannedRequest,
     ) -> BackgroundRequest<'a> {
-        let flight = entry.begin_request();
+        let in_flight = entry.begin_request();
         BackgroundRequest {
-            landing: RequestGuard::new(self, who, planned, flight),
+            guard: RequestGuard::new(self, digest, planned, in_flight),
             limit: entry.limit,
             key: Arc::clone(&entry.key),
             slot_key: entry.slot_key.clone(),
@@ -198,35 +198,38 @@ impl LocalLeases {
 }
 
 impl BackgroundRequest<'_> {
-    async fn run(self, lender: &dyn Lender) -> Result<(), StoreError> {
+    async fn run(self, broker: &dyn Lender) -> Result<(), StoreError> {
         let key = StoreKey::new(&self.key);
-        let place = self.slot_key.as_deref().map(StoreKey::new).transpose();
-        // They were checked when they were first asked about.
-        let (Ok(key), Ok(place)) = (key, place) else {
+        let slot_key = self.slot_key.as_deref().map(StoreKey::new).transpose();
+        // They were valid when they were first checked.
+        let (Ok(key), Ok(slot_key)) = (key, slot_key) else {
             return Ok(());
         };
-        let errand = self.landing.request();
-        let granted = lender.lend(place, key, &self.limit, errand).await;
-        self.landing.complete(granted, |_| ())
+        let request = self.guard.request();
+        let grant = broker.lend(slot_key, key, &self.limit, request).await;
+        self.guard.complete(grant, |_| ())
     }
 }
 
-/// Runs chores, some at a time.
-async fn run_requests(chores: Vec<BackgroundRequest<'_>>, lender: &dyn Lender) -> MaintenanceRound {
-    let mut tended = MaintenanceRound::default();
-    let mut chores = chores.into_iter();
+/// Runs requests, some of them concurrently.
+async fn run_requests(
+    requests: Vec<BackgroundRequest<'_>>,
+    broker: &dyn Lender,
+) -> MaintenanceRound {
+    let mut round = MaintenanceRound::default();
+    let mut requests = requests.into_iter();
     loop {
-        let some = chores.by_ref().take(MAX_CONCURRENT);
-        let some: Vec<_> = some.map(|chore| Box::pin(chore.run(lender))).collect();
-        if some.is_empty() {
-            return tended;
+        let batch = requests.by_ref().take(MAX_CONCURRENT);
+        let batch: Vec<_> = batch.map(|request| Box::pin(request.run(broker))).collect();
+        if batch.is_empty() {
+            return round;
         }
-        tended.requests = tended.requests.saturating_add(some.len());
-        let failed = join_all(some)
+        round.requests = round.requests.saturating_add(batch.len());
+        let failed = join_all(batch)
             .await
             .into_iter()
             .filter(Result::is_err)
             .count();
-        tended.failed = tended.failed.saturating_add(failed);
+        round.failed = round.failed.saturating_add(failed);
     }
 }

@@ -1,25 +1,25 @@
-//! How a node borrows: for how long, how much, and how often at most.
+//! How a node requests leases: their duration, their size, and the pauses between requests.
 //!
-//! Must not know: keys, slices, lenders.
+//! Must not know: keys, leases, brokers.
 
 use std::num::NonZeroU32;
 
 use tollgate_core::{Nanos, Timestamp, TokenBucket};
 
-/// How slices are borrowed and given back. All spans are by this node's clock.
+/// How leases are requested and returned. All durations are by this node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseOptions {
-    /// How long a lender waits for a slice before it counts it as spent: what a node that dies costs the others.
+    /// How long the broker waits for a lease before it counts it as spent: the cost of a node that crashes.
     pub duration: Nanos,
-    /// How much earlier the node stops: as much as two clocks may drift apart in one life.
+    /// How much earlier the node stops using a lease: the most that two clocks drift apart in one duration.
     pub margin: Nanos,
-    /// A slice that nobody has spent from for so long goes back.
+    /// A lease that was not used for this long is returned.
     pub idle: Nanos,
-    /// After a refusal nobody is asked again before this, even if something might be there: it gathers instead.
+    /// After a refusal the broker is not asked again before this, even if units might be available.
     pub min_pause: Nanos,
-    /// After a refusal somebody is asked again after this, even if nothing was said to be there: others give back.
+    /// After a refusal the broker is asked again after this, even if its wait is longer: other nodes return leases.
     pub max_pause: Nanos,
-    /// The most keys that slices are kept of. Whatever does not fit is asked about each time.
+    /// The most keys with leases. Requests of other keys are decided by the broker.
     pub max_keys: usize,
 }
 
@@ -36,13 +36,13 @@ impl Default for LeaseOptions {
     }
 }
 
-/// A slice that is used up within this is followed by a larger one.
+/// A lease that is used up within this time is followed by a larger one.
 const GROW_WITHIN: Nanos = Nanos::from_millis(250);
-/// One that lasts for longer than this is followed by a smaller one.
+/// A lease that lasts longer than this is followed by a smaller one.
 const SHRINK_AFTER: Nanos = Nanos::from_secs(1);
 
-/// How much is borrowed at once: nothing beyond what is asked for at first, twice as much whenever it is used up soon, half
-/// when it lasts. Never more than a fair part of the limit, so a small limit is lent unit by unit.
+/// The size of leases. It starts with what is needed, doubles if a lease is used up soon, and halves if it lasts. It
+/// never exceeds a fair share of the limit, so small limits are leased unit by unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct LeaseSize {
     units: u64,
@@ -50,7 +50,7 @@ pub(super) struct LeaseSize {
 }
 
 impl LeaseSize {
-    /// The most that is wanted now by a node that needs `need` at once.
+    /// The units to request for a node that needs `need` at once.
     pub(super) fn units_to_request(
         &self,
         bucket: &TokenBucket,
@@ -58,23 +58,23 @@ impl LeaseSize {
         need: u64,
     ) -> u64 {
         let block = bucket.block().max(1);
-        let most = self
+        let max = self
             .units
             .max(need)
             .min(fair_share(bucket, nodes))
             .max(need);
-        // Whole blocks are lent.
-        most.div_ceil(block)
+        // Only whole blocks are granted.
+        max.div_ceil(block)
             .saturating_mul(block)
             .min(bucket.limit())
     }
 
-    /// Units of a slice that are left when the next one is asked for: none where slices are tiny.
+    /// The units of a lease that are left when the next one is requested: none if leases are small.
     pub(super) const fn reserve(&self) -> u64 {
         self.units / 4
     }
 
-    /// Something was borrowed.
+    /// Records a grant.
     pub(super) fn record_grant(&mut self, now: Timestamp, units: u64) {
         let since = self.borrowed_at.map(|before| now.since(before));
         self.units = match since {
@@ -82,18 +82,18 @@ impl LeaseSize {
             Some(since) if since > SHRINK_AFTER => self.units / 2,
             _ => self.units.max(1),
         };
-        // What is fair depends on the quota, and is looked at when something is wanted; this only keeps it within reason.
+        // The fair share depends on the quota and is applied later; this only prevents overflow.
         self.units = self.units.min(1 << 40);
         self.borrowed_at = Some(now);
     }
 
-    /// The largest that it may be from now on.
-    pub(super) fn cap(&mut self, most: u64) {
-        self.units = self.units.min(most);
+    /// Caps the size.
+    pub(super) fn cap(&mut self, max: u64) {
+        self.units = self.units.min(max);
     }
 }
 
-/// What one of so many nodes may take at once: half of its part, because it may hold two slices.
+/// The most units of one lease: half of the node's share, because a node may hold two leases.
 pub(super) fn fair_share(bucket: &TokenBucket, nodes: NonZeroU32) -> u64 {
     bucket.limit() / u64::from(nodes.get()).saturating_mul(2)
 }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_grow_with_demand_up_to_a_fair_part_and_shrink_without() {
+    fn leases_grow_with_demand_up_to_a_fair_share_and_shrink_without() {
         let (bucket, nodes) = (bucket(1_000), nodes(3));
         let mut size = LeaseSize::default();
         let mut now = Timestamp::from_secs(100);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn small_limits_are_lent_unit_by_unit_and_what_is_needed_is_always_asked_for() {
+    fn small_limits_are_leased_unit_by_unit_and_the_needed_units_are_always_requested() {
         let mut size = LeaseSize::default();
         let now = Timestamp::from_secs(100);
         for _ in 0..10 {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_asked_for_whole() {
+    fn only_whole_blocks_are_requested() {
         let rate = Rate::per_second(1_000_000);
         let bucket = TokenBucket::builder(rate).burst(5_000).block(1_000);
         let bucket = bucket.build().unwrap();

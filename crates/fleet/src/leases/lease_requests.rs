@@ -1,6 +1,7 @@
-//! Borrowing for a request: one errand per key at a time, and what it brings is for all who wait.
+//! Requests leases for a request that needs one: one request per key at a time, and all waiting requests share its
+//! grant.
 //!
-//! Must not know: how slices are accounted for, what is done in the background.
+//! Must not know: how leases are accounted for, background maintenance.
 
 use std::sync::Arc;
 
@@ -14,44 +15,44 @@ use super::leased_key::{InFlightRequest, LeasedKey, LocalReply, PlannedRequest, 
 use super::{LocalLeases, SpendOutcome, cost_and_peek};
 use crate::sharded_table::KeyDigest;
 
-/// How often a request waits for errands of others that bring too little before it is decided on by itself.
+/// How often a request waits for others' lease requests that grant too little, before the broker decides it directly.
 const MAX_ROUNDS: usize = 3;
 
-/// What a request has to do that found nothing here.
+/// The next step of a request that found no lease.
 enum BorrowStep<'a> {
-    /// Something is here after all.
+    /// It is decided after all.
     Done(SpendOutcome),
-    /// Somebody has gone.
+    /// Wait for the request in flight.
     Wait(Arc<InFlightRequest>),
-    /// Go.
+    /// Send this request.
     Send(Box<RequestGuard<'a>>),
-    /// There is no room to remember anything in.
+    /// The table has no room for the key.
     TableFull,
 }
 
-/// An errand under way. If it is dropped before it has landed, because nobody wants the answer any more, what it may have
-/// borrowed is given back later, and those who wait go themselves.
+/// Guards a request in flight. If it is dropped before completion, a lease that the broker may have granted is returned
+/// later, and waiting requests send their own.
 pub(super) struct RequestGuard<'a> {
     leases: &'a LocalLeases,
-    who: KeyDigest,
+    digest: KeyDigest,
     pub(super) planned: PlannedRequest,
     in_flight: Arc<InFlightRequest>,
     is_completed: bool,
 }
 
 impl LocalLeases {
-    /// Borrows what a request needs, or waits for somebody who does, and answers. The wait is the lender's deadline, or a few
-    /// of them if others take what was brought. `now` reads the clock that [`spend`](Self::spend) is told the time by.
+    /// Requests a lease for a check, or waits for a request in flight, and decides. It waits for the broker's deadline,
+    /// or several times that if other requests use up the grant. `now` reads the same clock as [`spend`](Self::spend).
     ///
-    /// Dropping the future loses nothing but what it would have brought.
+    /// Dropping the future loses only the grant.
     ///
     /// # Errors
-    /// The lender did not answer, and nothing was spent; to those who waited for the call of another that is
-    /// [`ErrorKind::Busy`].
+    /// The broker did not reply, and nothing was spent. A check that waited for another one's request gets
+    /// [`StoreErrorKind::Busy`].
     pub async fn borrow(
         &self,
-        lender: &dyn Lender,
-        place: Option<StoreKey<'_>>,
+        broker: &dyn Lender,
+        slot_key: Option<StoreKey<'_>>,
         check: &QuotaCheck<'_>,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> Result<SpendOutcome, StoreError> {
@@ -59,35 +60,35 @@ impl LocalLeases {
             return Ok(SpendOutcome::AskStore);
         };
         for _ in 0..MAX_ROUNDS {
-            match self.next_step(place.as_ref(), check, now()) {
-                BorrowStep::Done(taken) => return Ok(taken),
-                BorrowStep::Wait(flight) => {
-                    flight.wait().await.map_err(|error| busy_error(&error))?
+            match self.next_step(slot_key.as_ref(), check, now()) {
+                BorrowStep::Done(outcome) => return Ok(outcome),
+                BorrowStep::Wait(in_flight) => {
+                    in_flight.wait().await.map_err(|error| busy_error(&error))?;
                 }
-                BorrowStep::Send(landing) => {
-                    let errand = landing.request();
-                    let granted = lender.lend(place, check.key, check.limit, errand).await;
-                    let said = landing
-                        .complete(granted, |entry| reply_after_grant(self, entry, check, &now))?;
-                    if let Some(taken) = said {
-                        return Ok(taken);
+                BorrowStep::Send(guard) => {
+                    let request = guard.request();
+                    let grant = broker.lend(slot_key, check.key, check.limit, request).await;
+                    let reply = guard
+                        .complete(grant, |entry| reply_after_grant(self, entry, check, &now))?;
+                    if let Some(outcome) = reply {
+                        return Ok(outcome);
                     }
                 }
                 BorrowStep::TableFull => break,
             }
         }
-        self.decide_at_broker(lender, place, check, cost).await
+        self.decide_at_broker(broker, slot_key, check, cost).await
     }
 
     fn next_step(
         &self,
-        place: Option<&StoreKey<'_>>,
+        slot_key: Option<&StoreKey<'_>>,
         check: &QuotaCheck<'_>,
         now: Timestamp,
     ) -> BorrowStep<'_> {
-        let taken = self.spend(check, now);
-        if taken != SpendOutcome::Borrow {
-            return BorrowStep::Done(taken);
+        let outcome = self.spend(check, now);
+        if outcome != SpendOutcome::Borrow {
+            return BorrowStep::Done(outcome);
         }
         let single = |key: &StoreKey<'_>| key.single().map(Box::<[u8]>::from);
         let (Some((cost, is_peek)), Some(bucket), Some(key)) = (
@@ -97,92 +98,97 @@ impl LocalLeases {
         ) else {
             return BorrowStep::TableFull;
         };
-        let who = self.table.digest(&check.key, check.limit.id);
-        let Some(mut shard) = self.table.shard(who) else {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let Some(mut shard) = self.table.shard(digest) else {
             return BorrowStep::TableFull;
         };
         let shard = &mut *shard;
-        let is_known = shard.entries.contains_key(&who);
+        let is_known = shard.entries.contains_key(&digest);
         if self.is_closing() || !is_known && self.table.is_full(shard) {
             shard.totals.table_full = shard.totals.table_full.saturating_add(1);
             return BorrowStep::TableFull;
         }
-        let entry = shard.entries.entry(who).or_insert_with(|| {
-            let place = place.and_then(single);
+        let entry = shard.entries.entry(digest).or_insert_with(|| {
+            let slot_key = slot_key.and_then(single);
             let mark = self.next_number();
-            let entry = LeasedKey::new(*check.limit, *bucket, &key, place.as_deref(), mark, now);
+            let entry = LeasedKey::new(*check.limit, *bucket, &key, slot_key.as_deref(), mark, now);
             Box::new(entry)
         });
-        if let Some(flight) = &entry.in_flight {
-            let flight = Arc::clone(flight);
+        if let Some(in_flight) = &entry.in_flight {
+            let in_flight = Arc::clone(in_flight);
             if !is_peek {
                 entry.add_waiting(cost);
             }
-            return BorrowStep::Wait(flight);
+            return BorrowStep::Wait(in_flight);
         }
         let planned = match is_peek {
             true => entry.plan_report(now, || self.next_number()),
             false => {
-                let wanted = (Some(cost), self.new_lease_id());
-                entry.plan_borrow(&self.options, self.nodes(), now, wanted, || {
+                let spec = (Some(cost), self.new_lease_id());
+                entry.plan_borrow(&self.options, self.nodes(), now, spec, || {
                     self.next_number()
                 })
             }
         };
-        let flight = entry.begin_request();
+        let in_flight = entry.begin_request();
         shard.totals.requests = shard.totals.requests.saturating_add(1);
-        BorrowStep::Send(Box::new(RequestGuard::new(self, who, planned, flight)))
+        BorrowStep::Send(Box::new(RequestGuard::new(
+            self, digest, planned, in_flight,
+        )))
     }
 
-    /// A decision at the lender, of which nothing is kept here.
+    /// Lets the broker decide, without a lease.
     async fn decide_at_broker(
         &self,
-        lender: &dyn Lender,
-        place: Option<StoreKey<'_>>,
+        broker: &dyn Lender,
+        slot_key: Option<StoreKey<'_>>,
         check: &QuotaCheck<'_>,
         cost: u64,
     ) -> Result<SpendOutcome, StoreError> {
         let is_peek = cost_and_peek(check.op).is_some_and(|(_, is_peek)| is_peek);
-        let errand = LeaseRequest {
+        let request = LeaseRequest {
             direct_cost: if is_peek { 0 } else { cost },
             ..LeaseRequest::default()
         };
-        let granted = lender.lend(place, check.key, check.limit, errand).await?;
-        let status = granted.status;
-        let outcome = match granted.direct_outcome {
+        let grant = broker
+            .lend(slot_key, check.key, check.limit, request)
+            .await?;
+        let status = grant.status;
+        let outcome = match grant.direct_outcome {
             Outcome::Allow if is_peek && status.remaining < cost => Outcome::Deny {
                 retry_after: status.reset_after.max(Nanos::from_nanos(1)),
             },
             outcome => outcome,
         };
-        let answer = StoreReply {
+        let reply = StoreReply {
             outcome,
             status,
             receipt: Receipt {
                 cost: if outcome.is_admitted() {
-                    errand.direct_cost
+                    request.direct_cost
                 } else {
                     0
                 },
-                // Marked as nothing that could be taken back.
+                // An unknown mark, so that it cannot be refunded.
                 ..Receipt::default()
             },
             note: ReplyNote::Plain,
         };
         Ok(match outcome.is_admitted() {
-            true => SpendOutcome::Admitted(answer),
-            false => SpendOutcome::Denied(answer),
+            true => SpendOutcome::Admitted(reply),
+            false => SpendOutcome::Denied(reply),
         })
     }
 }
 
-/// Whoever waited has sent nothing, and one call that was not answered is one failure, however many waited for it.
+/// The waiting request sent nothing itself. One call without a reply is one failure, however many requests waited for
+/// it.
 fn busy_error(error: &StoreError) -> StoreError {
-    let detail = format!("whoever asked was not answered: {error}");
+    let detail = format!("the lease request of another check failed: {error}");
     StoreError::new(StoreErrorKind::Busy, detail)
 }
 
-/// What an entry says to a request once its errand has landed. Nothing, if others have taken what it brought.
+/// The reply to a request after the grant. `None` if other requests have used it up.
 fn reply_after_grant(
     leases: &LocalLeases,
     entry: &mut LeasedKey,
@@ -191,32 +197,32 @@ fn reply_after_grant(
 ) -> Option<SpendOutcome> {
     let (cost, is_peek) = cost_and_peek(check.op)?;
     let now = now();
-    let said = match is_peek {
+    let reply = match is_peek {
         true => entry.estimate(now, cost),
         false => entry.spend(now, cost, || leases.next_number()),
     };
-    match said {
-        LocalReply::Admitted(answer) => Some(SpendOutcome::Admitted(answer)),
-        LocalReply::Denied(answer) => Some(SpendOutcome::Denied(answer)),
+    match reply {
+        LocalReply::Admitted(reply) => Some(SpendOutcome::Admitted(reply)),
+        LocalReply::Denied(reply) => Some(SpendOutcome::Denied(reply)),
         LocalReply::Unknown => None,
     }
 }
 
 impl InFlightRequest {
-    /// Waits until it has landed.
+    /// Waits for completion.
     async fn wait(&self) -> Result<(), StoreError> {
         loop {
-            // Made before looking, so that a landing in between is not missed.
-            let landed = self.completed.notified();
+            // Registered before the check, so that a completion in between is not missed.
+            let completed = self.completed.notified();
             if let Some(outcome) = self.outcome.get() {
                 return outcome.clone();
             }
-            landed.await;
+            completed.await;
         }
     }
 
     fn complete(&self, outcome: Result<(), StoreError>) {
-        // It lands once: whoever takes off has taken the last one's place.
+        // A request completes once.
         let _is_first = self.outcome.set(outcome);
         self.completed.notify_waiters();
     }
@@ -225,15 +231,15 @@ impl InFlightRequest {
 impl<'a> RequestGuard<'a> {
     pub(super) const fn new(
         leases: &'a LocalLeases,
-        who: KeyDigest,
+        digest: KeyDigest,
         planned: PlannedRequest,
-        flight: Arc<InFlightRequest>,
+        in_flight: Arc<InFlightRequest>,
     ) -> Self {
         Self {
             leases,
-            who,
+            digest,
             planned,
-            in_flight: flight,
+            in_flight,
             is_completed: false,
         }
     }
@@ -246,28 +252,28 @@ impl<'a> RequestGuard<'a> {
         }
     }
 
-    /// Takes note of how it went; then `first` is served before all who wait.
+    /// Completes the request; `first` is served before the waiting requests.
     pub(super) fn complete<T>(
         mut self,
-        granted: Result<LeaseGrant, StoreError>,
+        grant: Result<LeaseGrant, StoreError>,
         first: impl FnOnce(&mut LeasedKey) -> T,
     ) -> Result<T, StoreError> {
-        let gone = || StoreError::new(StoreErrorKind::BadRequest, "nobody knows of this key");
-        let Some(mut shard) = self.leases.table.shard(self.who) else {
-            return Err(gone());
+        let missing = || StoreError::new(StoreErrorKind::BadRequest, "the leased key was dropped");
+        let Some(mut shard) = self.leases.table.shard(self.digest) else {
+            return Err(missing());
         };
         let shard = &mut *shard;
-        let Some(entry) = shard.entries.get_mut(&self.who) else {
-            return Err(gone());
+        let Some(entry) = shard.entries.get_mut(&self.digest) else {
+            return Err(missing());
         };
         entry.in_flight = None;
         self.is_completed = true;
         let leases = self.leases;
-        let landed = match granted {
-            Ok(granted) => {
-                shard.totals.borrowed = shard.totals.borrowed.saturating_add(granted.units);
-                let (terms, number) = (&leases.options, || leases.next_number());
-                entry.on_grant(terms, &self.planned, &granted, number);
+        let result = match grant {
+            Ok(grant) => {
+                shard.totals.borrowed = shard.totals.borrowed.saturating_add(grant.units);
+                let (options, next_number) = (&leases.options, || leases.next_number());
+                entry.on_grant(options, &self.planned, &grant, next_number);
                 Ok(first(entry))
             }
             Err(error) => {
@@ -280,8 +286,8 @@ impl<'a> RequestGuard<'a> {
             entry.end_all();
         }
         self.in_flight
-            .complete(landed.as_ref().map(|_| ()).map_err(Clone::clone));
-        landed
+            .complete(result.as_ref().map(|_| ()).map_err(Clone::clone));
+        result
     }
 }
 
@@ -290,8 +296,8 @@ impl Drop for RequestGuard<'_> {
         if self.is_completed {
             return;
         }
-        if let Some(mut shard) = self.leases.table.shard(self.who)
-            && let Some(entry) = shard.entries.get_mut(&self.who)
+        if let Some(mut shard) = self.leases.table.shard(self.digest)
+            && let Some(entry) = shard.entries.get_mut(&self.digest)
         {
             entry.in_flight = None;
             entry.on_failure(&self.planned, true);

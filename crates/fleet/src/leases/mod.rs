@@ -1,14 +1,13 @@
-//! Leased consistency, the node's side: slices of quotas that are spent here without asking anybody.
+//! Leased consistency on a node: leases of a quota that are spent without asking the store.
 //!
-//! [`Leases::spend`] answers at once from the slice that a key has, or says that one has to be borrowed;
-//! [`Leases::borrow`] borrows, once for all who need it: at any time one errand per key is under way, and whoever else comes
-//! meanwhile sees what it brings. What the lender refused is remembered until it has something again. How much is borrowed
-//! follows demand, up to a fair part of the limit. [`Leases::tend`] borrows ahead, gives back what nobody uses, and tells
-//! what was spent; [`Leases::give_all_back`] is the end.
+//! [`LocalLeases::spend`] decides at once from a key's lease, or returns that one is needed. [`LocalLeases::borrow`]
+//! requests one: each key has at most one request in flight, and all waiting checks share its grant. A refusal by the
+//! broker is cached. The size of leases follows demand, up to a fair share of the limit. [`LocalLeases::maintain`]
+//! requests leases ahead, returns unused ones and reports charges. [`LocalLeases::return_all`] ends everything.
 //!
-//! Never more than the quota is admitted, whatever is lost, late or frozen: core's accounting
-//! ([`tollgate_core::lending`]) says why, and this only carries it out. A slice's life counts from when it was asked for, and
-//! the clock is read for each spend. Must not know: which lender it is, what other limits say, when it is tended.
+//! All nodes together never admit more than the quota, whatever is lost, late or frozen: see the accounting in
+//! [`tollgate_core::quota_lease`]. A lease's lifetime counts from when it was requested, and every spend reads the
+//! clock. Must not know: which broker it is, other limits, when maintenance runs.
 
 mod background;
 mod lease_options;
@@ -35,47 +34,47 @@ use self::leased_key::{LeasedKey, LocalReply, leasable_bucket};
 pub use self::totals::LeaseTotals;
 use super::sharded_table::{KeyDigest, ShardedTable};
 
-/// Slices of this node, by key and limit.
+/// The leases of this node, by key and limit.
 #[derive(Debug)]
 pub struct LocalLeases {
     table: ShardedTable<LeasedKey, LeaseTotals>,
     options: LeaseOptions,
-    /// Says who we are in the ids of slices: another one each time that a process starts.
+    /// This node's part of lease ids; random for each process.
     node_id: u64,
-    /// Numbers slices, and marks what is spent.
+    /// Numbers leases and marks.
     sequence: AtomicU64,
-    /// How many nodes share the quotas.
+    /// The number of nodes.
     nodes: AtomicU32,
-    /// Keys that need another slice soon.
+    /// Keys that need another lease soon.
     queue: Mutex<Vec<KeyDigest>>,
     demand: Notify,
     is_closing: AtomicBool,
-    /// The part of the table that is looked through next.
+    /// The next shard to sweep.
     sweep_position: AtomicUsize,
-    /// When that was.
+    /// When the last sweep was.
     last_sweep: AtomicU64,
 }
 
-/// What became of a request.
+/// The result of a spend on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpendOutcome {
-    /// It is admitted, from a slice.
+    /// Admitted.
     Admitted(StoreReply),
-    /// It is refused.
+    /// Denied.
     Denied(StoreReply),
-    /// Nothing is here: ask [`Leases::borrow`].
+    /// A lease is needed: call [`LocalLeases::borrow`].
     Borrow,
-    /// Slices have nothing to do with it: ask the store.
+    /// Leases do not apply: ask the store.
     AskStore,
 }
 
 impl LocalLeases {
-    /// A node that has borrowed nothing yet.
+    /// A node without leases.
     #[must_use]
-    pub fn new(terms: LeaseOptions) -> Self {
+    pub fn new(options: LeaseOptions) -> Self {
         Self {
-            table: ShardedTable::with_capacity(terms.max_keys),
-            options: terms,
+            table: ShardedTable::with_capacity(options.max_keys),
+            options,
             node_id: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
             nodes: AtomicU32::new(1),
@@ -87,28 +86,27 @@ impl LocalLeases {
         }
     }
 
-    /// Whether slices can be taken from this limit: token buckets, and leaky buckets that are no queues. Others are decided on
-    /// exactly.
+    /// Whether a limit can be leased: token buckets, and leaky buckets that are not queues. Other limits are exact.
     #[must_use]
     pub fn is_leasable(limit: &Limit) -> bool {
         leasable_bucket(limit).is_some()
     }
 
-    /// Says how many nodes share the quotas, as was last seen. Nobody takes more than a fair part at once.
+    /// Sets the number of nodes. A lease is at most a fair share of the limit.
     pub fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes, Ordering::Relaxed);
     }
 
-    /// What has happened so far.
+    /// The totals.
     #[must_use]
     pub fn totals(&self) -> LeaseTotals {
-        let parts = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
-        parts.fold(LeaseTotals::default(), |sum, shard| {
+        let shards = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
+        shards.fold(LeaseTotals::default(), |sum, shard| {
             sum.plus(&shard.totals, shard.entries.len())
         })
     }
 
-    /// Answers from what is here, at once. `now` must have been read for this very call.
+    /// Decides from the leases at hand. `now` must be read for this call.
     #[must_use]
     pub fn spend(&self, check: &QuotaCheck<'_>, now: Timestamp) -> SpendOutcome {
         let (Some((cost, is_peek)), true) = (
@@ -117,43 +115,43 @@ impl LocalLeases {
         ) else {
             return SpendOutcome::AskStore;
         };
-        let who = self.table.digest(&check.key, check.limit.id);
-        let Some(mut shard) = self.table.shard(who) else {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let Some(mut shard) = self.table.shard(digest) else {
             return SpendOutcome::Borrow;
         };
         let shard = &mut *shard;
-        let Some(entry) = shard.entries.get_mut(&who) else {
+        let Some(entry) = shard.entries.get_mut(&digest) else {
             return SpendOutcome::Borrow;
         };
         entry.set_limit(check.limit);
-        let said = match is_peek {
+        let reply = match is_peek {
             true => entry.peek(now, cost),
             false => entry.spend(now, cost, || self.next_number()),
         };
         if entry.needs_lease(now) && !self.is_closing() {
-            entry.is_queued = self.enqueue(who);
+            entry.is_queued = self.enqueue(digest);
         }
-        match said {
-            LocalReply::Admitted(answer) => {
+        match reply {
+            LocalReply::Admitted(store_reply) => {
                 shard.totals.admitted = shard.totals.admitted.saturating_add(1);
-                SpendOutcome::Admitted(answer)
+                SpendOutcome::Admitted(store_reply)
             }
-            LocalReply::Denied(answer) => {
+            LocalReply::Denied(store_reply) => {
                 shard.totals.denied = shard.totals.denied.saturating_add(1);
-                SpendOutcome::Denied(answer)
+                SpendOutcome::Denied(store_reply)
             }
             LocalReply::Unknown => SpendOutcome::Borrow,
         }
     }
 
-    /// Takes back what a request was charged here, because somebody else refused it. Answers how much may be spent again:
-    /// nothing, if the lender was told meanwhile.
+    /// Refunds a charge, because another limit denied the request. Returns the refunded units: none, if the charge was
+    /// reported meanwhile.
     pub fn refund(&self, check: &QuotaCheck<'_>, receipt: &Receipt, now: Timestamp) -> u64 {
         self.settle(check, receipt, 0, now)
     }
 
-    /// Corrects what a request was charged here to what it turned out to cost. More is taken from the slice, or from the next
-    /// one; less comes back as far as the lender has not been told. Answers how much may be spent again.
+    /// Corrects a charge to its actual cost. A higher cost is taken from the current lease, or from the next one. A
+    /// lower cost is refunded as far as it was not reported. Returns the refunded units.
     pub fn settle(
         &self,
         check: &QuotaCheck<'_>,
@@ -161,12 +159,12 @@ impl LocalLeases {
         actual: u64,
         now: Timestamp,
     ) -> u64 {
-        let who = self.table.digest(&check.key, check.limit.id);
-        let Some(mut shard) = self.table.shard(who) else {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let Some(mut shard) = self.table.shard(digest) else {
             return 0;
         };
         let shard = &mut *shard;
-        let Some(entry) = shard.entries.get_mut(&who) else {
+        let Some(entry) = shard.entries.get_mut(&digest) else {
             return 0;
         };
         match receipt.cost.checked_sub(actual) {
@@ -184,7 +182,7 @@ impl LocalLeases {
         }
     }
 
-    /// Forgets what the lender refused.
+    /// Drops the broker's refusals.
     pub fn clear_refusals(&self) {
         for index in 0..self.table.shard_count() {
             if let Some(mut shard) = self.table.shard_at(index) {
@@ -211,7 +209,7 @@ impl LocalLeases {
     }
 }
 
-/// What is asked of a slice, if it is something that a slice can be asked: how much, and whether only to look.
+/// The cost of an operation and whether it is a peek; `None` if leases do not support it.
 const fn cost_and_peek(op: Op) -> Option<(u64, bool)> {
     match op {
         Op::Spend(cost) => Some((cost, false)),

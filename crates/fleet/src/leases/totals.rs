@@ -1,26 +1,27 @@
-//! What has happened to slices so far, counted.
+//! Totals of leases.
 //!
-//! Must not know: who reads it.
+//! Must not know: who reads them.
 
-/// Counts since the start.
+/// Totals since the process started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LeaseTotals {
-    /// Requests that were admitted from a slice.
+    /// Requests that were admitted from a lease.
     pub admitted: u64,
-    /// Requests that were refused without asking.
+    /// Requests that were denied without asking the broker.
     pub denied: u64,
-    /// Errands that were run.
+    /// Requests to the broker.
     pub requests: u64,
-    /// Errands that were not answered.
+    /// Requests to the broker without a reply.
     pub failed: u64,
-    /// Units that were lent.
+    /// Granted units.
     pub borrowed: u64,
-    /// Spends that others refused and that could not be taken back, because the lender had been told of them.
+    /// Charges of requests that another limit denied and that could not be refunded, because they were reported
+    /// already.
     pub not_refunded: u64,
-    /// Requests of keys for which there was no room.
+    /// Requests of keys that the table had no room for.
     pub table_full: u64,
-    /// Keys that something is known of.
+    /// Keys in the table.
     pub keys: usize,
 }
 

@@ -1,4 +1,5 @@
-//! One key of one limit, counted on this node: what it has spent itself, what it knows of the fleet, what it has yet to tell.
+//! The account of one key under one `async` limit: this node's charges, the fleet's known charges, and the unreported
+//! ones.
 //!
 //! Must not know: locks, stores, other keys.
 
@@ -12,7 +13,7 @@ use tollgate_store::{IdentifiedLimit, QuotaCheck, ReplyNote, StoreKey, StoreRepl
 
 use super::random_drop::RandomDrop;
 
-/// An account that nobody has used for so long is forgotten, if nothing is owed.
+/// An account that was not used for this long is dropped, if it has no debt.
 const IDLE_TIMEOUT: Nanos = Nanos::from_secs(2);
 
 #[derive(Debug)]
@@ -21,34 +22,34 @@ pub(super) struct Account {
     pub(super) interval: Nanos,
     pub(super) key: Box<[u8]>,
     pub(super) slot_key: Option<Box<[u8]>>,
-    /// What this node alone has spent.
+    /// This node's own charges.
     own: State,
     fleet: FleetSpending,
     random_drop: RandomDrop,
-    /// Units that the store has not been told of.
+    /// Units that are not reported yet.
     unreported: u64,
-    /// Units that it is being told of.
+    /// Units of the report in flight.
     pub(super) in_flight: Option<u64>,
-    /// When units were last taken to be told.
+    /// When the last report was sent.
     reported_at: Timestamp,
-    /// When the store last answered, and the debt that it told of.
+    /// When the store last replied, and the debt in its reply.
     last_reply: Option<(Timestamp, u64)>,
     last_used: Timestamp,
     is_touched: bool,
 }
 
-/// What is known of what the fleet has spent, this node among them.
+/// What is known about the fleet's charges, including this node's.
 #[derive(Clone, Copy, Debug)]
 enum FleetSpending {
     /// Nothing yet.
     Unknown,
-    /// A bucket: the instant at which it is full again.
+    /// A bucket: the time at which it is full again.
     Bucket(u64),
-    /// A window: units that are left of it, until an instant.
+    /// A window: the units left, and its end.
     Window { left: u64, until: Timestamp },
 }
 
-/// The limit as the store is asked to count by it: debt that nodes may have made together is kept, not forgiven.
+/// The limit that the store counts by. It has an overdraft, so that debt which nodes made together is kept.
 pub(super) fn store_limit(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> Option<Limit> {
     let others = u64::from(nodes.get()).saturating_sub(1).max(1);
     if let Some(bucket) = limit.denying_bucket() {
@@ -62,14 +63,18 @@ pub(super) fn store_limit(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> 
             window.build().ok()?.into()
         }
         Quota::SlidingCounter(counter) => {
-            let counted = |debt| {
+            let build = |debt| {
                 let counter = SlidingCounter::builder(counter.limit(), counter.window());
                 counter.overdraft(debt).build()
             };
-            // Two counts and what they are multiplied by have to fit; as much as does is better than none.
+            // Two counts and their product must fit; the largest overdraft that fits is used.
             let debt = counter.limit().saturating_mul(others);
-            let most = std::iter::successors(Some(debt), |debt| (*debt > 0).then(|| debt / 2));
-            most.into_iter().find_map(|debt| counted(debt).ok())?.into()
+            let overdrafts =
+                std::iter::successors(Some(debt), |debt| (*debt > 0).then(|| debt / 2));
+            overdrafts
+                .into_iter()
+                .find_map(|debt| build(debt).ok())?
+                .into()
         }
         _ => return None,
     };
@@ -82,10 +87,10 @@ fn overdrawn(bucket: &TokenBucket, interval: Nanos, others: u64) -> TokenBucket 
 }
 
 impl Account {
-    /// `None` if the limit cannot be counted like this, or the key is one that is not kept.
+    /// `None` if the limit does not support it, or the key cannot be stored.
     pub(super) fn new(
         check: &QuotaCheck<'_>,
-        place: Option<&StoreKey<'_>>,
+        slot_key: Option<&StoreKey<'_>>,
         interval: Nanos,
         seed: u64,
         now: Timestamp,
@@ -95,7 +100,7 @@ impl Account {
             limit: *check.limit,
             interval,
             key: Box::from(check.key.single()?),
-            slot_key: place.and_then(StoreKey::single).map(Box::from),
+            slot_key: slot_key.and_then(StoreKey::single).map(Box::from),
             own: State::default(),
             fleet: FleetSpending::Unknown,
             random_drop: RandomDrop::new(seed),
@@ -108,21 +113,21 @@ impl Account {
         })
     }
 
-    /// Takes the quota that is in force. What was spent stays spent, as far as the algorithm is the same.
-    pub(super) fn set_limit(&mut self, ruled: &IdentifiedLimit, interval: Nanos) {
+    /// Sets the current quota. Charges stay if the algorithm is the same.
+    pub(super) fn set_limit(&mut self, limit: &IdentifiedLimit, interval: Nanos) {
         self.interval = interval;
-        if self.limit == *ruled || store_limit(&ruled.limit, interval, NonZeroU32::MIN).is_none() {
+        if self.limit == *limit || store_limit(&limit.limit, interval, NonZeroU32::MIN).is_none() {
             return;
         }
-        let of = |limit: &Limit| std::mem::discriminant(limit.quota());
-        if of(&self.limit.limit) != of(&ruled.limit) {
+        let algorithm = |limit: &Limit| std::mem::discriminant(limit.quota());
+        if algorithm(&self.limit.limit) != algorithm(&limit.limit) {
             self.own = State::default();
             self.fleet = FleetSpending::Unknown;
         }
-        self.limit = *ruled;
+        self.limit = *limit;
     }
 
-    /// Decides, and says whether it was by lot.
+    /// Decides. The flag tells whether the request was dropped at random.
     pub(super) fn spend(&mut self, now: Timestamp, cost: u64) -> (StoreReply, bool) {
         self.last_used = self.last_used.max(now);
         self.is_touched = true;
@@ -139,16 +144,16 @@ impl Account {
         };
         self.unreported = self.unreported.saturating_add(cost);
         self.charge_fleet(now, cost);
-        let answer = StoreReply {
+        let reply = StoreReply {
             outcome: Outcome::Allow,
             status: self.status(now),
             receipt,
             note: ReplyNote::Plain,
         };
-        (answer, false)
+        (reply, false)
     }
 
-    /// Says what would be decided, if no lot is drawn.
+    /// What [`spend`](Self::spend) would decide, apart from random drops.
     pub(super) fn peek(&self, now: Timestamp, cost: u64) -> StoreReply {
         let own = self.limit.limit.decide(&self.own, now, Op::Spend(cost));
         let own = own.map_or(Outcome::Never, |transition| transition.outcome);
@@ -175,7 +180,7 @@ impl Account {
         }
     }
 
-    /// Corrects a charge. Less comes back only while it has not been told: what is counted with others cannot be picked out.
+    /// Corrects a charge. A lower cost is only refunded while it is unreported, because reported charges are sums.
     pub(super) fn settle(&mut self, now: Timestamp, receipt: &Receipt, actual: u64) {
         let Some(less) = receipt.cost.checked_sub(actual) else {
             let more = actual.saturating_sub(receipt.cost);
@@ -195,32 +200,32 @@ impl Account {
             FleetSpending::Bucket(tat) => {
                 let price = price(&self.limit.limit, less);
                 let lowered = tat.saturating_sub(price.as_nanos());
-                // Never below what this node alone has spent.
+                // Never below this node's own charges.
                 *tat = lowered.max(own_tat(&self.own));
             }
             FleetSpending::Window { left, .. } => *left = left.saturating_add(less),
         }
     }
 
-    /// Whether the store should be asked: five times in each interval, if anybody has come or something is to be told.
+    /// Whether a report is due: five times in each interval, if the account was used or has unreported units.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         let is_time = now.since(self.reported_at) >= self.report_period();
         is_time && self.in_flight.is_none() && (self.is_touched || self.unreported > 0)
     }
 
-    /// Whether there is something that the store has not been told.
+    /// Whether there are unreported units.
     pub(super) const fn has_unreported(&self) -> bool {
         self.unreported > 0 && self.in_flight.is_none()
     }
 
-    /// Whether nothing is lost if this is forgotten.
+    /// Whether the account can be dropped without loss.
     pub(super) fn is_forgettable(&self, now: Timestamp) -> bool {
         let is_fresh = self.status(now).reset_after.is_zero();
         let is_told = self.unreported == 0 && self.in_flight.is_none();
         is_fresh && is_told && now.since(self.last_used) >= IDLE_TIMEOUT
     }
 
-    /// Takes what is to be told.
+    /// Takes the unreported units for a report.
     pub(super) fn take_unreported(&mut self, now: Timestamp) -> u64 {
         let units = std::mem::take(&mut self.unreported);
         self.in_flight = Some(units);
@@ -229,17 +234,17 @@ impl Account {
         units
     }
 
-    /// The store has counted it, and says where the fleet stands.
-    pub(super) fn on_reply(&mut self, now: Timestamp, status: &QuotaStatus, merged: &Limit) {
+    /// The store has replied with the fleet's status.
+    pub(super) fn on_reply(&mut self, now: Timestamp, status: &QuotaStatus, limit: &Limit) {
         self.in_flight = None;
         let debt = status.reset_after.as_nanos();
         let before = self.last_reply.replace((now, debt));
-        if let Some(bucket) = merged.denying_bucket() {
+        if let Some(bucket) = limit.denying_bucket() {
             if let Some((at, before)) = before {
-                // What is owed beyond what is left of the last debt was spent meanwhile, by all.
+                // The debt beyond the rest of the previous debt was spent meanwhile, by all nodes.
                 let allowed = now.since(at).as_nanos();
                 let spent = debt.saturating_sub(before.saturating_sub(allowed));
-                // A debt that is this node's own is its own bucket's business.
+                // This node's own debt is handled by its own bucket.
                 let own = own_tat(&self.own).saturating_sub(now.as_nanos());
                 let late = self.report_period().as_nanos().saturating_mul(2);
                 let is_others = debt > own.saturating_add(late);
@@ -247,7 +252,7 @@ impl Account {
                 self.random_drop.update(spent, allowed, is_in_debt);
             }
             let tat = now.as_nanos().saturating_add(debt);
-            let tat = tat.saturating_add(price(merged, self.unreported).as_nanos());
+            let tat = tat.saturating_add(price(limit, self.unreported).as_nanos());
             self.fleet = FleetSpending::Bucket(tat.max(own_tat(&self.own)));
         } else {
             let left = status.remaining.saturating_sub(self.unreported);
@@ -256,15 +261,15 @@ impl Account {
         }
     }
 
-    /// The store has not answered. It is told again, even if it may have heard: what was admitted has to count. It may then count
-    /// twice, which denies more for a while; not to count would let the bound grow with every answer that is lost.
+    /// The report failed. Its units are reported again, even if the store may have counted them. They may then count
+    /// twice, which denies more for a while. Dropping them would let the bound grow with every lost reply.
     pub(super) const fn on_failure(&mut self) {
         if let Some(units) = self.in_flight.take() {
             self.unreported = self.unreported.saturating_add(units);
         }
     }
 
-    /// Charges what this node has spent. `None` if it was not admitted.
+    /// Charges this node's own state. `None` if it does not admit.
     fn charge(&mut self, now: Timestamp, op: Op) -> Option<Receipt> {
         let transition = self.limit.limit.decide(&self.own, now, op).ok()?;
         if let Some(edit) = transition.next {
@@ -290,8 +295,9 @@ impl Account {
     fn fleet_outcome(&self, now: Timestamp, cost: u64) -> Outcome {
         match (self.fleet, self.limit.limit.denying_bucket()) {
             (FleetSpending::Bucket(tat), Some(bucket)) => {
-                // Everybody's spending is charged when it is told, and not when it was spent, so the debt is too large by up to
-                // the time between. Without this a burst that is smaller than what is spent in that time would never be met.
+                // Charges count at the store from when they are reported, not from when they were made. So the debt is
+                // too high by up to one report period. Without this correction, a burst smaller than what is spent in
+                // one period could never be used.
                 let tat = tat.saturating_sub(self.report_period().as_nanos());
                 bucket.decide(tat, now, cost).outcome
             }
@@ -299,7 +305,7 @@ impl Account {
                 Outcome::Deny {
                     retry_after: match self.limit.limit.quota() {
                         Quota::FixedWindow(_) => until.since(now),
-                        // When some of it has slid out is known to the store.
+                        // Only the store knows when a part of it slides out.
                         _ => self.time_to_next_report(now),
                     },
                 }
@@ -308,13 +314,13 @@ impl Account {
         }
     }
 
-    /// How long the store is left alone. What one node tells another hears after at most two of these and twice the time until
-    /// somebody looks; one more is what [`fleet_says`](Self::fleet_says) lets pass. All of that is within the interval.
+    /// The time between reports. Another node sees a report after at most two periods and two maintenance rounds; one
+    /// more period is what [`fleet_outcome`](Self::fleet_outcome) allows. The sum is within the interval.
     const fn report_period(&self) -> Nanos {
         Nanos::from_nanos(self.interval.as_nanos() / 5)
     }
 
-    /// Time until the store is asked next.
+    /// The time to the next report.
     fn time_to_next_report(&self, now: Timestamp) -> Nanos {
         let next = self.reported_at.after(self.report_period());
         next.since(now).max(Nanos::from_nanos(1_000_000))
@@ -333,7 +339,7 @@ impl Account {
         }
     }
 
-    /// The worse of what this node has spent and what the fleet has.
+    /// The lower of this node's own status and the fleet's.
     fn status(&self, now: Timestamp) -> QuotaStatus {
         let own = self.limit.limit.status(&self.own, now);
         let fleet = match (self.fleet, self.limit.limit.denying_bucket()) {
@@ -359,7 +365,7 @@ impl Account {
     }
 }
 
-/// What so many units of a bucket are in time; nothing for others.
+/// The time that this many units of a bucket take to refill; zero for other algorithms.
 fn price(limit: &Limit, units: u64) -> Nanos {
     limit.denying_bucket().map_or(Nanos::ZERO, |bucket| {
         let blocks = units.div_ceil(bucket.block().max(1));

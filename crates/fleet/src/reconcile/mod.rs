@@ -1,13 +1,14 @@
-//! `async` consistency: a node counts by itself, tells the store every so often what it has spent, and learns what the fleet has.
+//! `async` consistency: a node counts by itself, reports its charges to the store periodically, and reads the fleet's
+//! total.
 //!
-//! [`Reconciled::spend`] decides at once, on two things: what this node alone has spent, which never exceeds the quota, and
-//! what the fleet had spent when the store was last asked, drained since. Between two answers nodes do not hear of each other,
-//! so together they may admit more: at most (n − 1) · (burst + rate × t), where t is the longest time for which something
-//! that was spent on one node stayed unknown on another. [`Reconciled::reconcile`] is due five times in each interval, so t is
-//! the interval while the store answers, and how long it did not otherwise.
+//! [`Reconciler::spend`] decides at once, by two counts. One is what this node alone has spent, which never exceeds the
+//! quota. The other is the fleet's total in the store's last reply, drained since. Between replies nodes do not know
+//! each other's charges, so together they may exceed the quota by at most (n − 1) · (burst + rate × t). Here t is the
+//! longest time for which a charge on one node is unknown to another. [`Reconciler::reconcile`] is due five times in
+//! each interval. So t is at most the interval while the store answers, and otherwise as long as it did not answer.
 //!
-//! Where the fleet is beyond its limit, a node drops a part of its requests at random, so that all together admit about the
-//! rate instead of all stopping and starting at once. Must not know: which store it is, when it is reconciled.
+//! While the fleet exceeds its limit, a node drops requests at random. So all nodes together admit about the rate,
+//! instead of stopping and starting together. Must not know: which store it is, when rounds run.
 
 mod account;
 mod random_drop;
@@ -27,38 +28,38 @@ pub use self::rounds::ReconcileRound;
 pub use super::leases::SpendOutcome;
 use super::sharded_table::ShardedTable;
 
-/// What this node has spent and knows of the others, by key and limit.
+/// The accounts of this node, by key and limit.
 #[derive(Debug)]
 pub struct Reconciler {
     table: ShardedTable<Account, ReconcileTotals>,
-    /// Whose requests are dropped is drawn from this.
+    /// The seed of random drops.
     seed: u64,
     nodes: AtomicU32,
-    /// Numbers accounts, so that no two drop the same.
+    /// Numbers accounts, so that each drops different requests.
     next_account: AtomicU64,
     /// When the last round was.
     last_round: AtomicU64,
 }
 
-/// Counts since the start.
+/// Totals since the process started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReconcileTotals {
-    /// Requests that were admitted.
+    /// Admitted requests.
     pub admitted: u64,
-    /// Requests that were refused, dropped ones among them.
+    /// Denied requests, including dropped ones.
     pub denied: u64,
     /// Requests that were dropped at random.
     pub dropped: u64,
-    /// Requests of keys for which there was no room.
+    /// Requests of keys that the table had no room for.
     pub table_full: u64,
-    /// Keys that something is known of.
+    /// Keys in the table.
     pub keys: usize,
 }
 
 impl Reconciler {
-    /// Room for about so many keys; whatever does not fit is asked about exactly. `seed` is what drops are drawn from: another
-    /// one on each node.
+    /// A table for about this many keys; checks of other keys go to the store. `seed` is the seed of random drops and
+    /// must differ between nodes.
     #[must_use]
     pub fn for_keys(keys: usize, seed: u64) -> Self {
         Self {
@@ -70,7 +71,7 @@ impl Reconciler {
         }
     }
 
-    /// Whether a limit can be counted like this: token buckets, leaky buckets that are no queues, fixed and sliding windows.
+    /// Whether a limit supports `async`: token buckets, leaky buckets that are not queues, fixed and sliding windows.
     #[must_use]
     pub fn can_reconcile(limit: &Limit) -> bool {
         use AlgorithmKind::{FixedWindow, SlidingCounter};
@@ -78,16 +79,16 @@ impl Reconciler {
             || matches!(limit.algorithm_kind(), FixedWindow | SlidingCounter)
     }
 
-    /// Says how many nodes share the quotas, as was last seen. Debt that they may have made together is not forgiven.
+    /// Sets the number of nodes. It bounds the debt that the store keeps.
     pub fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes, Ordering::Relaxed);
     }
 
-    /// What has happened so far.
+    /// The totals.
     #[must_use]
     pub fn totals(&self) -> ReconcileTotals {
-        let parts = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
-        parts.fold(ReconcileTotals::default(), |sum, shard| ReconcileTotals {
+        let shards = (0..self.table.shard_count()).filter_map(|index| self.table.shard_at(index));
+        shards.fold(ReconcileTotals::default(), |sum, shard| ReconcileTotals {
             admitted: sum.admitted.saturating_add(shard.totals.admitted),
             denied: sum.denied.saturating_add(shard.totals.denied),
             dropped: sum.dropped.saturating_add(shard.totals.dropped),
@@ -96,12 +97,13 @@ impl Reconciler {
         })
     }
 
-    /// Decides at once, under a limit that is reconciled every `interval`. `place` is where its state lies, if not by its key.
+    /// Decides at once, under a limit that is reconciled every `interval`. `slot_key` selects the hash slot, if not the
+    /// check's own key.
     #[must_use]
     pub fn spend(
         &self,
         check: &QuotaCheck<'_>,
-        place: Option<&StoreKey<'_>>,
+        slot_key: Option<&StoreKey<'_>>,
         interval: Nanos,
         now: Timestamp,
     ) -> SpendOutcome {
@@ -110,13 +112,13 @@ impl Reconciler {
             Op::Peek(cost) => (cost, true),
             _ => return SpendOutcome::AskStore,
         };
-        let who = self.table.digest(&check.key, check.limit.id);
-        let Some(mut shard) = self.table.shard(who) else {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let Some(mut shard) = self.table.shard(digest) else {
             return SpendOutcome::AskStore;
         };
         let is_full = self.table.is_full(&shard);
         let shard = &mut *shard;
-        let account = match shard.entries.get_mut(&who) {
+        let account = match shard.entries.get_mut(&digest) {
             Some(account) => account,
             None if is_full => {
                 shard.totals.table_full = shard.totals.table_full.saturating_add(1);
@@ -124,38 +126,38 @@ impl Reconciler {
             }
             None => {
                 let seed = self.seed ^ self.next_account.fetch_add(1, Ordering::Relaxed);
-                let Some(account) = Account::new(check, place, interval, seed, now) else {
+                let Some(account) = Account::new(check, slot_key, interval, seed, now) else {
                     return SpendOutcome::AskStore;
                 };
-                shard.entries.entry(who).or_insert(Box::new(account))
+                shard.entries.entry(digest).or_insert(Box::new(account))
             }
         };
         account.set_limit(check.limit, interval);
-        let (answer, is_dropped) = match is_peek {
+        let (reply, is_dropped) = match is_peek {
             true => (account.peek(now, cost), false),
             false => account.spend(now, cost),
         };
-        let counted = &mut shard.totals;
-        counted.dropped = counted.dropped.saturating_add(u64::from(is_dropped));
-        if answer.outcome.is_admitted() {
-            counted.admitted = counted.admitted.saturating_add(1);
-            SpendOutcome::Admitted(answer)
+        let totals = &mut shard.totals;
+        totals.dropped = totals.dropped.saturating_add(u64::from(is_dropped));
+        if reply.outcome.is_admitted() {
+            totals.admitted = totals.admitted.saturating_add(1);
+            SpendOutcome::Admitted(reply)
         } else {
-            counted.denied = counted.denied.saturating_add(1);
-            SpendOutcome::Denied(answer)
+            totals.denied = totals.denied.saturating_add(1);
+            SpendOutcome::Denied(reply)
         }
     }
 
-    /// Takes back what a request was charged, because somebody else refused it; not if the store was told meanwhile.
+    /// Refunds a charge, because another limit denied the request; not if it was reported meanwhile.
     pub fn refund(&self, check: &QuotaCheck<'_>, receipt: &Receipt, now: Timestamp) {
         self.settle(check, receipt, 0, now);
     }
 
-    /// Corrects what a request was charged to what it turned out to cost; less only if the store was not told meanwhile.
+    /// Corrects a charge to its actual cost; a lower cost only if it was not reported meanwhile.
     pub fn settle(&self, check: &QuotaCheck<'_>, receipt: &Receipt, actual: u64, now: Timestamp) {
-        let who = self.table.digest(&check.key, check.limit.id);
-        if let Some(mut shard) = self.table.shard(who)
-            && let Some(account) = shard.entries.get_mut(&who)
+        let digest = self.table.digest(&check.key, check.limit.id);
+        if let Some(mut shard) = self.table.shard(digest)
+            && let Some(account) = shard.entries.get_mut(&digest)
         {
             account.settle(now, receipt, actual);
         }

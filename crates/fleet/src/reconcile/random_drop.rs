@@ -1,13 +1,13 @@
-//! Which requests are dropped while a fleet is beyond its limit: a part of them, chosen by lot.
+//! Drops a random share of requests while the fleet exceeds its limit.
 //!
 //! Must not know: limits, keys.
 
-/// All requests are kept.
+/// Keeps all requests.
 const KEEP_ALL: u64 = 1 << 32;
-/// Never fewer than one in so many, so that it is noticed when the others have stopped.
+/// Always keeps at least one in 1,024, so that a node notices when the others have stopped.
 const MIN_KEPT: u64 = KEEP_ALL / 1_024;
 
-/// How many requests are kept, of 2^32, and the lots.
+/// The share of requests to keep, out of 2^32, and the random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RandomDrop {
     keep_rate: u64,
@@ -24,7 +24,7 @@ impl RandomDrop {
         }
     }
 
-    /// Draws for one request: whether it is dropped.
+    /// Whether to drop this request.
     pub(super) fn should_drop(&mut self) -> bool {
         if self.keep_rate >= KEEP_ALL {
             return false;
@@ -33,23 +33,23 @@ impl RandomDrop {
         splitmix64(self.seed.wrapping_add(self.draws)) >> 32 >= self.keep_rate
     }
 
-    /// The fleet has spent `spent` where `allowed` was allowed. If it is in debt, as much is kept as makes the two equal;
-    /// otherwise everything.
+    /// The fleet has spent `spent` where `allowed` was allowed. If it is in debt, keeps the share that makes both
+    /// equal; otherwise keeps everything.
     pub(super) fn update(&mut self, spent: u64, allowed: u64, is_in_debt: bool) {
         if !is_in_debt {
             self.keep_rate = KEEP_ALL;
             return;
         }
-        let kept = u128::from(self.keep_rate).saturating_mul(u128::from(allowed));
-        let kept = kept.checked_div(u128::from(spent));
-        let kept = kept.map_or(KEEP_ALL, |kept| u64::try_from(kept).unwrap_or(KEEP_ALL));
-        // In steps, because what was spent in one interval says little about the next.
-        let (least, most) = (self.keep_rate / 4, self.keep_rate.saturating_mul(2));
-        self.keep_rate = kept.clamp(least, most).clamp(MIN_KEPT, KEEP_ALL);
+        let rate = u128::from(self.keep_rate).saturating_mul(u128::from(allowed));
+        let rate = rate.checked_div(u128::from(spent));
+        let rate = rate.map_or(KEEP_ALL, |rate| u64::try_from(rate).unwrap_or(KEEP_ALL));
+        // In bounded steps, because the spending of one interval predicts little of the next.
+        let (min, max) = (self.keep_rate / 4, self.keep_rate.saturating_mul(2));
+        self.keep_rate = rate.clamp(min, max).clamp(MIN_KEPT, KEEP_ALL);
     }
 }
 
-/// A number that looks random, the same for the same one (splitmix64's finaliser).
+/// The finaliser of splitmix64.
 const fn splitmix64(number: u64) -> u64 {
     let z = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -62,30 +62,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_dropped_as_are_too_many() {
-        let mut dropping = RandomDrop::new(7);
-        assert!((0..1_000).all(|_| !dropping.should_drop()));
-        dropping.update(300, 100, true);
-        let dropped = (0..30_000).filter(|_| dropping.should_drop()).count();
+    fn the_excess_share_of_requests_is_dropped() {
+        let mut random_drop = RandomDrop::new(7);
+        assert!((0..1_000).all(|_| !random_drop.should_drop()));
+        random_drop.update(300, 100, true);
+        let dropped = (0..30_000).filter(|_| random_drop.should_drop()).count();
         assert!((19_000..21_000).contains(&dropped), "{dropped}");
-        dropping.update(100, 100, true);
-        let dropped = (0..30_000).filter(|_| dropping.should_drop()).count();
-        assert!((19_000..21_000).contains(&dropped), "it stays as it is");
-        dropping.update(100, 100, false);
-        assert!(!dropping.should_drop());
+        random_drop.update(100, 100, true);
+        let dropped = (0..30_000).filter(|_| random_drop.should_drop()).count();
+        assert!(
+            (19_000..21_000).contains(&dropped),
+            "the rate stays the same"
+        );
+        random_drop.update(100, 100, false);
+        assert!(!random_drop.should_drop());
     }
 
     #[test]
     fn some_are_always_kept_and_nothing_divides_by_zero() {
-        let mut dropping = RandomDrop::new(7);
+        let mut random_drop = RandomDrop::new(7);
         for _ in 0..100 {
-            dropping.update(u64::MAX, 1, true);
+            random_drop.update(u64::MAX, 1, true);
         }
-        let kept = (0..100_000).filter(|_| !dropping.should_drop()).count();
-        assert!((20..400).contains(&kept), "{kept}");
+        let rate = (0..100_000).filter(|_| !random_drop.should_drop()).count();
+        assert!((20..400).contains(&rate), "{rate}");
         for _ in 0..100 {
-            dropping.update(0, 1, true);
+            random_drop.update(0, 1, true);
         }
-        assert!(!dropping.should_drop());
+        assert!(!random_drop.should_drop());
     }
 }

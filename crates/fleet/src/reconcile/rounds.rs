@@ -1,4 +1,4 @@
-//! Telling the store what was spent and learning where the fleet stands, many keys in one call.
+//! Reconciliation rounds: report charges and read the fleet's totals, many keys in one call.
 //!
 //! Must not know: how accounts decide, when a round is due.
 
@@ -16,53 +16,53 @@ use super::account::store_limit;
 use crate::join_all::join_all;
 use crate::sharded_table::KeyDigest;
 
-/// Rounds that come sooner than this after another look at nothing.
+/// A round sooner than this after the previous one does nothing.
 const MIN_ROUND_GAP: Nanos = Nanos::from_millis(5);
-/// How many calls are under way together.
+/// The most concurrent calls.
 const MAX_CONCURRENT: usize = 16;
-/// A store of more parts than this is a cluster: keys of one part are rarely of one slot, and a batch over several slots is
-/// asked one after the other.
-const CLUSTER_PARTS: usize = 16;
+/// A store with more partitions than this is a cluster. Keys of one partition are then rarely in one slot, and a batch
+/// over several slots runs sequentially.
+const CLUSTER_PARTITIONS: usize = 16;
 
-/// What a round did.
+/// The result of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ReconcileRound {
-    /// Keys that the store was told of.
+    /// Reported keys.
     pub keys: usize,
-    /// Calls that were made.
+    /// Calls to the store.
     pub calls: usize,
-    /// Calls of them that were not answered.
+    /// Calls without a reply.
     pub failed: usize,
-    /// Why the last of those was not.
+    /// The error of the last failed call.
     pub error: Option<StoreError>,
 }
 
-/// One account's part of a call.
+/// The report of one account.
 struct DueReport {
-    who: KeyDigest,
+    digest: KeyDigest,
     limit: IdentifiedLimit,
     key: Box<[u8]>,
     slot_key: Option<Box<[u8]>>,
     units: u64,
-    /// Which part of the store has it.
+    /// The partition of the key.
     partition: usize,
 }
 
 impl DueReport {
-    fn part_of(&self, remote: &dyn RemoteStore) -> usize {
-        let place = self
+    fn partition_of(&self, remote: &dyn RemoteStore) -> usize {
+        let slot_key = self
             .slot_key
             .as_deref()
-            .and_then(|place| StoreKey::new(place).ok());
+            .and_then(|slot_key| StoreKey::new(slot_key).ok());
         let key = StoreKey::new(&self.key);
-        key.map_or(0, |key| remote.partition_of(&key, place.as_ref()))
+        key.map_or(0, |key| remote.partition_of(&key, slot_key.as_ref()))
     }
 }
 
 impl Reconciler {
-    /// One round: every key that is due is told and asked about, [`MAX_CHECKS`] of them in a call where they lie together. To be called at least
-    /// ten times in the shortest interval that a limit has; what is not due costs a look. `now` reads the clock that
-    /// [`spend`](Self::spend) is told the time by.
+    /// Runs one round: reports every key that is due, up to [`MAX_CHECKS`] of one partition in a call. Call it at least
+    /// ten times in the shortest interval of any limit; a round without due keys is cheap. `now` reads the same clock
+    /// as [`spend`](Self::spend).
     pub async fn reconcile(
         &self,
         remote: &dyn RemoteStore,
@@ -78,7 +78,7 @@ impl Reconciler {
         self.round(remote, now, false).await
     }
 
-    /// Tells whatever has not been told, at the end of a process.
+    /// Reports all unreported charges, at the end of a process.
     pub async fn report_all(
         &self,
         remote: &dyn RemoteStore,
@@ -94,47 +94,51 @@ impl Reconciler {
         is_last: bool,
     ) -> ReconcileRound {
         let mut due: Vec<DueReport> = Vec::new();
-        for part in 0..self.table.shard_count() {
-            due.extend(self.take_due(part, now(), is_last));
+        for shard_index in 0..self.table.shard_count() {
+            due.extend(self.take_due(shard_index, now(), is_last));
         }
-        let parts = remote.partition_count();
-        for one in due.iter_mut().filter(|_| parts > 1) {
-            one.partition = one.part_of(remote);
+        let partitions = remote.partition_count();
+        for report in due.iter_mut().filter(|_| partitions > 1) {
+            report.partition = report.partition_of(remote);
         }
-        due.sort_by_key(|one| one.partition);
-        let at_once = if parts > CLUSTER_PARTS { 1 } else { MAX_CHECKS };
-        let of_one_part = due.chunk_by(|one, other| one.partition == other.partition);
-        let mut calls = of_one_part.flat_map(|some| some.chunks(at_once));
+        due.sort_by_key(|report| report.partition);
+        let at_once = if partitions > CLUSTER_PARTITIONS {
+            1
+        } else {
+            MAX_CHECKS
+        };
+        let by_partition = due.chunk_by(|report, other| report.partition == other.partition);
+        let mut calls = by_partition.flat_map(|reports| reports.chunks(at_once));
         let mut round = ReconcileRound {
             keys: due.len(),
             ..ReconcileRound::default()
         };
         loop {
-            let some = calls.by_ref().take(MAX_CONCURRENT);
-            let some: Vec<_> = some
-                .map(|some| Box::pin(self.report(remote, some, &now)))
+            let batch = calls.by_ref().take(MAX_CONCURRENT);
+            let batch: Vec<_> = batch
+                .map(|reports| Box::pin(self.report(remote, reports, &now)))
                 .collect();
-            if some.is_empty() {
+            if batch.is_empty() {
                 return round;
             }
-            round.calls = round.calls.saturating_add(some.len());
-            for error in join_all(some).await.into_iter().filter_map(Result::err) {
+            round.calls = round.calls.saturating_add(batch.len());
+            for error in join_all(batch).await.into_iter().filter_map(Result::err) {
                 round.failed = round.failed.saturating_add(1);
                 round.error = Some(error);
             }
         }
     }
 
-    /// Takes what is to be told of one part of the table, and forgets what nobody uses.
-    fn take_due(&self, part: usize, now: Timestamp, is_last: bool) -> Vec<DueReport> {
+    /// Takes the due reports of one shard, and drops unused accounts.
+    fn take_due(&self, shard_index: usize, now: Timestamp, is_last: bool) -> Vec<DueReport> {
         let mut due = Vec::new();
-        let Some(mut shard) = self.table.shard_at(part) else {
+        let Some(mut shard) = self.table.shard_at(shard_index) else {
             return due;
         };
         shard
             .entries
             .retain(|_, account| !account.is_forgettable(now));
-        for (who, account) in &mut shard.entries {
+        for (digest, account) in &mut shard.entries {
             let is_due = match is_last {
                 true => account.has_unreported(),
                 false => account.is_due(now),
@@ -144,7 +148,7 @@ impl Reconciler {
             }
             let limit = store_limit(&account.limit.limit, account.interval, self.nodes());
             due.push(DueReport {
-                who: *who,
+                digest: *digest,
                 limit: IdentifiedLimit {
                     limit: limit.unwrap_or(account.limit.limit),
                     ..account.limit
@@ -164,21 +168,21 @@ impl Reconciler {
         reports: &[DueReport],
         now: impl Fn() -> Timestamp,
     ) -> Result<(), StoreError> {
-        let unheard = ReportGuard {
-            reconciled: self,
-            some: reports,
+        let guard = ReportGuard {
+            reconciler: self,
+            reports,
         };
         let mut checks = Vec::with_capacity(reports.len());
-        let mut places = Vec::with_capacity(reports.len());
+        let mut slot_keys = Vec::with_capacity(reports.len());
         for due in reports {
-            // It was a key when it came in.
+            // It was a valid key when it was stored.
             let Ok(key) = StoreKey::new(&due.key) else {
                 continue;
             };
-            places.push(
+            slot_keys.push(
                 due.slot_key
                     .as_deref()
-                    .and_then(|place| StoreKey::new(place).ok()),
+                    .and_then(|slot_key| StoreKey::new(slot_key).ok()),
             );
             checks.push(QuotaCheck {
                 key,
@@ -186,42 +190,42 @@ impl Reconciler {
                 op: Op::ChargeAlways(due.units),
             });
         }
-        let mut answers = vec![StoreReply::EMPTY; checks.len()];
-        let _never_denied = remote.decide(&places, &checks, &mut answers).await?;
-        unheard.record_reply();
+        let mut replies = vec![StoreReply::EMPTY; checks.len()];
+        let _never_denied = remote.decide(&slot_keys, &checks, &mut replies).await?;
+        guard.confirm();
         let now = now();
-        for (due, answer) in reports.iter().zip(&answers) {
-            self.heard(due.who, now, answer, &due.limit.limit);
+        for (due, reply) in reports.iter().zip(&replies) {
+            self.record_reply(due.digest, now, reply, &due.limit.limit);
         }
         Ok(())
     }
 
-    fn heard(&self, who: KeyDigest, now: Timestamp, answer: &StoreReply, merged: &Limit) {
-        if let Some(mut shard) = self.table.shard(who)
-            && let Some(account) = shard.entries.get_mut(&who)
+    fn record_reply(&self, digest: KeyDigest, now: Timestamp, reply: &StoreReply, limit: &Limit) {
+        if let Some(mut shard) = self.table.shard(digest)
+            && let Some(account) = shard.entries.get_mut(&digest)
         {
-            account.on_reply(now, &answer.status, merged);
+            account.on_reply(now, &reply.status, limit);
         }
     }
 }
 
-/// What is being told. If it is dropped, because the call failed or nobody waits for it any more, it is told again.
+/// Guards reports in flight. If it is dropped, because the call failed or was cancelled, they are reported again.
 struct ReportGuard<'a> {
-    reconciled: &'a Reconciler,
-    some: &'a [DueReport],
+    reconciler: &'a Reconciler,
+    reports: &'a [DueReport],
 }
 
 impl ReportGuard<'_> {
-    fn record_reply(mut self) {
-        self.some = &[];
+    fn confirm(mut self) {
+        self.reports = &[];
     }
 }
 
 impl Drop for ReportGuard<'_> {
     fn drop(&mut self) {
-        for due in self.some {
-            if let Some(mut shard) = self.reconciled.table.shard(due.who)
-                && let Some(account) = shard.entries.get_mut(&due.who)
+        for due in self.reports {
+            if let Some(mut shard) = self.reconciler.table.shard(due.digest)
+                && let Some(account) = shard.entries.get_mut(&due.digest)
             {
                 account.on_failure();
             }

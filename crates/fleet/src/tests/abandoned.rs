@@ -1,54 +1,56 @@
-//! Decisions whose callers leave before the verdict is there.
+//! Decisions whose callers disconnect before the verdict.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
 
-/// A client that disconnects while the store is asked may have taken a place. It used to be held until its lease ended.
+/// Regression: a client that disconnected while the store was asked may have acquired a permit, which was held until
+/// its lease expired.
 #[test]
-fn a_decision_that_is_dropped_under_way_gives_its_place_back() {
-    let rig = FleetTest::new(vec![limit("places", places(1))]);
-    rig.remote.is_slow.store(true, Ordering::Relaxed);
+fn an_abandoned_decision_releases_its_permit() {
+    let node = FleetTest::new(vec![limit("places", places(1))]);
+    node.remote.is_slow.store(true, Ordering::Relaxed);
     let caller = TestCaller::named("alice");
     {
-        let mut deciding = pin!(rig.node().check(&caller, CheckOptions::default()));
+        let mut decision = pin!(node.fleet_engine().check(&caller, CheckOptions::default()));
         let mut context = Context::from_waker(Waker::noop());
-        let polled = deciding.as_mut().poll(&mut context);
-        assert!(matches!(polled, Poll::Pending), "the store is still asked");
+        let polled = decision.as_mut().poll(&mut context);
+        assert!(matches!(polled, Poll::Pending), "the call is in flight");
     }
-    rig.remote.is_slow.store(false, Ordering::Relaxed);
-    assert!(!rig.ask("alice").is_admitted(), "the place is taken");
-    poll_once(rig.node().cancel_abandoned()).unwrap();
-    assert!(rig.ask("alice").is_admitted());
+    node.remote.is_slow.store(false, Ordering::Relaxed);
+    assert!(!node.check("alice").is_admitted(), "the permit is held");
+    poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
+    assert!(node.check("alice").is_admitted());
 }
 
-/// What was admitted and not taken back stays: only decisions that nobody waits for are cancelled.
+/// Only abandoned decisions are cancelled; admitted requests keep their charges.
 #[test]
-fn a_verdict_that_arrived_is_not_cancelled() {
-    let rig = FleetTest::new(vec![limit("places", places(1))]);
-    let verdict = rig.ask("alice");
+fn a_completed_decision_is_not_cancelled() {
+    let node = FleetTest::new(vec![limit("places", places(1))]);
+    let verdict = node.check("alice");
     assert!(verdict.is_admitted());
-    poll_once(rig.node().cancel_abandoned()).unwrap();
-    assert!(!rig.ask("alice").is_admitted());
+    poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
+    assert!(!node.check("alice").is_admitted());
 }
 
-/// Found in review: a round cancelled until nothing was left, one call after another, and slices and counts got no turn meanwhile.
+/// Regression: one round cancelled everything, one call after another, and delayed the maintenance of leases and
+/// counts.
 #[test]
 fn a_round_cancels_a_bounded_number_of_tickets() {
-    let rig = FleetTest::new(vec![limit("places", places(100))]);
-    rig.remote.is_slow.store(true, Ordering::Relaxed);
+    let node = FleetTest::new(vec![limit("places", places(100))]);
+    node.remote.is_slow.store(true, Ordering::Relaxed);
     let caller = TestCaller::named("alice");
     for _ in 0..70 {
-        let mut deciding = pin!(rig.node().check(&caller, CheckOptions::default()));
+        let mut decision = pin!(node.fleet_engine().check(&caller, CheckOptions::default()));
         let mut context = Context::from_waker(Waker::noop());
-        assert!(deciding.as_mut().poll(&mut context).is_pending());
+        assert!(decision.as_mut().poll(&mut context).is_pending());
     }
-    rig.remote.is_slow.store(false, Ordering::Relaxed);
-    let calls = rig.remote.calls();
-    poll_once(rig.node().cancel_abandoned()).unwrap();
-    assert_eq!(rig.remote.calls() - calls, 64, "the other six come next");
-    poll_once(rig.node().cancel_abandoned()).unwrap();
-    assert_eq!(rig.remote.calls() - calls, 70);
-    assert_eq!(rig.admitted("alice", 200), 100, "all places are back");
+    node.remote.is_slow.store(false, Ordering::Relaxed);
+    let calls = node.remote.calls();
+    poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
+    assert_eq!(node.remote.calls() - calls, 64, "the other six come next");
+    poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
+    assert_eq!(node.remote.calls() - calls, 70);
+    assert_eq!(node.admitted("alice", 200), 100, "all permits are released");
 }

@@ -1,4 +1,4 @@
-//! Limits that are leased, and limits that are counted on each node.
+//! Leased limits, and `async` limits.
 
 use super::*;
 
@@ -10,83 +10,84 @@ fn leased(units: u64) -> LimitRule {
 }
 
 #[test]
-fn leased_limits_are_spent_here_and_never_beyond_the_quota() {
-    let (books, clock) = (
+fn leased_limits_are_spent_locally_and_never_beyond_the_quota() {
+    let (ledger, clock) = (
         Arc::default(),
         Arc::new(ManualClock::at(crate::testing::START)),
     );
-    let nodes = [(); 3].map(|()| FleetTest::with_broker(vec![leased(3_000)], &books, &clock));
+    let nodes = [(); 3].map(|()| FleetTest::with_broker(vec![leased(3_000)], &ledger, &clock));
     for node in &nodes {
         node.fleet().set_nodes(3);
     }
     let mut admitted = 0;
     for round in 0..4_000 {
         let node = &nodes[round % 3];
-        admitted += usize::from(node.ask("alice").is_admitted());
+        admitted += usize::from(node.check("alice").is_admitted());
         poll_once(node.fleet().maintain_leases(|| clock.now())).unwrap();
     }
     assert!(admitted <= 3_000, "{admitted}");
     assert!(admitted >= 2_400, "{admitted}");
-    let calls = books.errands.load(Ordering::Relaxed);
+    let calls = ledger.requests.load(Ordering::Relaxed);
     assert!(calls * 20 <= 4_000, "{calls} calls");
     assert!(nodes.iter().all(|node| node.remote.calls() == 0));
 }
 
-/// I-11, with slices: what another limit refuses is not spent of a slice either.
+/// I-11 with leases: a request that another limit denies is not charged to a lease.
 #[test]
-fn i_11_what_was_taken_from_a_slice_goes_back_into_it() {
-    let (books, clock) = (
+fn i_11_a_charge_to_a_lease_is_refunded_if_another_limit_denies() {
+    let (ledger, clock) = (
         Arc::default(),
         Arc::new(ManualClock::at(crate::testing::START)),
     );
     let exact = limit("exact", quota(Algorithm::TokenBucket, &[(5, Nanos::HOUR)]));
-    let rig = FleetTest::with_broker(vec![leased(100), exact], &books, &clock);
-    assert_eq!(rig.admitted("alice", 1), 1);
-    let mut left = None;
+    let node = FleetTest::with_broker(vec![leased(100), exact], &ledger, &clock);
+    assert_eq!(node.admitted("alice", 1), 1);
+    let mut remaining_before = None;
     for _ in 0..50 {
-        rig.engine.control().clear_cached_denials();
-        let verdict = rig.ask("alice");
+        node.engine.control().clear_cached_denials();
+        let verdict = node.check("alice");
         let leased = verdict
             .limits()
             .iter()
             .find(|state| state.status.limit == 100);
         if !verdict.is_admitted() {
             let remaining = leased.unwrap().status.remaining;
-            assert_eq!(*left.get_or_insert(remaining), remaining);
+            assert_eq!(*remaining_before.get_or_insert(remaining), remaining);
         }
     }
-    assert!(left.is_some());
+    assert!(remaining_before.is_some());
 }
 
 #[test]
-fn slices_last_while_the_lender_is_away_and_then_the_share_decides() {
-    let (books, clock): (Arc<BrokerLedger>, _) = (
+fn leases_last_while_the_broker_is_unavailable_and_then_the_fallback_decides() {
+    let (ledger, clock): (Arc<BrokerLedger>, _) = (
         Arc::default(),
         Arc::new(ManualClock::at(crate::testing::START)),
     );
-    let rig = FleetTest::with_broker(vec![leased(100)], &books, &clock);
-    assert_eq!(rig.admitted("alice", 10), 10);
-    books.is_gone.store(true, Ordering::Relaxed);
-    let admitted = rig.admitted("alice", 1_000);
+    let node = FleetTest::with_broker(vec![leased(100)], &ledger, &clock);
+    assert_eq!(node.admitted("alice", 10), 10);
+    ledger.is_gone.store(true, Ordering::Relaxed);
+    let admitted = node.admitted("alice", 1_000);
     assert!(
         (50..=90).contains(&admitted),
-        "half of it, and what was borrowed: {admitted}"
+        "half of it, plus the leased units: {admitted}"
     );
-    assert!(rig.ask("alice").degraded().store);
-    assert!(rig.fleet().is_degraded());
+    assert!(node.check("alice").degraded().store);
+    assert!(node.fleet().is_degraded());
 }
 
-/// Decision 8: counted here, told every so often; over-admission within (N − 1) · (B + r · interval).
+/// Design decision 8: counted locally and reported periodically; over-admission is at most (N − 1) · (B + r ·
+/// interval).
 #[test]
-fn async_limits_are_counted_here_and_told_every_so_often() {
+fn async_limits_are_counted_locally_and_reported_periodically() {
     let rule = || LimitRule {
         consistency: Consistency::Async(Nanos::SECOND).into(),
         ..per_hour(100)
     };
     let one = FleetTest::new(vec![rule()]);
     let two = one.other_node(vec![rule()]);
-    for rig in [&one, &two] {
-        rig.fleet().set_nodes(2);
+    for node in [&one, &two] {
+        node.fleet().set_nodes(2);
     }
     assert_eq!(
         one.admitted("alice", 1_000),
@@ -94,20 +95,20 @@ fn async_limits_are_counted_here_and_told_every_so_often() {
         "its own count never exceeds the quota"
     );
     assert_eq!(one.remote.calls(), 0);
-    let now = |rig: &FleetTest| rig.engine.store().now();
+    let now = |node: &FleetTest| node.engine.store().now();
     one.clock.advance(Nanos::from_millis(500));
     poll_once(one.fleet().reconcile(|| now(&one))).unwrap();
     assert_eq!(one.remote.calls(), 1);
-    // The other one hears of it when it first tells something itself.
-    assert!(two.ask("alice").is_admitted());
+    // The other node learns of it with its own first report.
+    assert!(two.check("alice").is_admitted());
     two.clock.advance(Nanos::from_millis(500));
     poll_once(two.fleet().reconcile(|| now(&two))).unwrap();
     let beyond = two.admitted("alice", 1_000);
     assert!(
         beyond <= 5,
-        "{beyond} after the fleet was known to be at its limit"
+        "{beyond} after the node knew that the limit was exhausted"
     );
-    // Without the store it goes on by its own count.
+    // Without the store it continues with its own count.
     one.remote.fail(Fault::Gone);
     assert!(one.admitted("bob", 1_000) == 100);
 }

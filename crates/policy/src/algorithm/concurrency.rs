@@ -1,4 +1,4 @@
-//! `concurrency`: so many at once, each held at most as long as its lease.
+//! `concurrency`: limits the number of permits held at the same time. A permit expires with its lease.
 //!
 //! Must not know: other algorithms.
 
@@ -10,9 +10,9 @@ use crate::humanize::{format_amount, format_duration};
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "concurrency",
-    guarantee: "so many at the same time",
-    why_not_leased: Some("places are held, not spent, so they cannot be taken in advance"),
-    why_not_async: Some("how many are held at once must be known at once"),
+    guarantee: "a maximum at the same time",
+    why_not_leased: Some("permits are held, not spent, so they cannot be leased in advance"),
+    why_not_async: Some("the number of held permits must be exact"),
     bytes,
     describe,
     ..DEFAULTS
@@ -22,7 +22,7 @@ pub(super) fn build(lease: Nanos, units: u64) -> Result<Limit, InvalidQuota> {
     Ok(Limit::new(Concurrency::new(units, lease)?))
 }
 
-/// A collection with its leases.
+/// A collection plus one entry per lease.
 const fn bytes(entries: u64) -> (u64, u64) {
     (
         entries.saturating_mul(32).saturating_add(203),
@@ -31,12 +31,12 @@ const fn bytes(entries: u64) -> (u64, u64) {
 }
 
 fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
-    let Quota::Concurrency(places) = quota else {
+    let Quota::Concurrency(permits) = quota else {
         return None;
     };
     Some(format!(
         "at most {} at the same time, each held for at most {} unless it is renewed",
-        format_amount(places.limit(), explained.unit()),
-        format_duration(places.lease_duration())
+        format_amount(permits.limit(), explained.unit()),
+        format_duration(permits.lease_duration())
     ))
 }

@@ -1,4 +1,4 @@
-//! `fixed_window`: so many in each window, which may turn with the calendar.
+//! `fixed_window`: a maximum per window. Windows may follow the calendar.
 //!
 //! Must not know: other algorithms.
 
@@ -10,7 +10,7 @@ use crate::humanize::{format_amount, format_duration, period_name};
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "fixed_window",
-    guarantee: "so many in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years with the calendar. A `utc_offset` says at which midnight days, weeks, months and years turn; without one it is UTC's",
+    guarantee: "a maximum in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years follow the calendar. `utc_offset` sets the midnight at which days, weeks, months and years begin; the default is UTC",
     supports_wait: false,
     follows_calendar: true,
     can_be_leased: false,
@@ -27,7 +27,7 @@ pub(super) fn build(window: Window, units: u64, overdraft: u64) -> Result<Limit,
     Ok(Limit::new(fixed.build()?))
 }
 
-/// One window's number just before it turns, the next one's just after.
+/// The limit of one window just before it ends, plus the limit of the next window just after.
 fn max_in_any_span(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
     let Quota::FixedWindow(fixed) = quota else {
         return None;
@@ -47,39 +47,42 @@ fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let many = format_amount(fixed.limit(), unit);
     let across = format_amount(fixed.limit().saturating_mul(2), unit);
     Some(format!(
-        "at most {many} in each {each}, and up to {across} close together where one {each} turns into the next; {turns}"
+        "at most {many} in each {each}, and up to {across} around the end of a {each}; {turns}"
     ))
 }
 
-/// What one window is called and when it turns into the next.
+/// The name of a window, and when the next window begins.
 pub(super) fn describe_window(window: Window) -> (String, String) {
     match window {
         Window::Calendar(calendar, offset) => {
             let at = offset_name(offset);
             let (each, turns) = match calendar {
-                Calendar::Day => ("day", "days turn at midnight"),
-                Calendar::Week => ("week", "weeks turn on Mondays at midnight"),
-                Calendar::Month => ("calendar month", "months turn at midnight before the first"),
-                Calendar::Year => ("calendar year", "years turn at midnight before January"),
-                _ => ("period of the calendar", "it turns with the calendar"),
+                Calendar::Day => ("day", "days begin at midnight"),
+                Calendar::Week => ("week", "weeks begin on Mondays at midnight"),
+                Calendar::Month => ("calendar month", "months begin at midnight"),
+                Calendar::Year => ("calendar year", "years begin at midnight"),
+                _ => ("period of the calendar", "it follows the calendar"),
             };
             (each.to_owned(), format!("{turns}, {at}"))
         }
         Window::Epoch(length) if length == Nanos::DAY => {
-            ("day".to_owned(), "days turn at midnight, UTC".to_owned())
+            ("day".to_owned(), "days begin at midnight, UTC".to_owned())
         }
         Window::Epoch(length) => (
             period_name(length),
             format!(
-                "windows turn at whole multiples of {} since 1970, UTC",
+                "windows begin at whole multiples of {} since 1970, UTC",
                 format_duration(length)
             ),
         ),
         Window::FirstHit(length) => (
             period_name(length),
-            "a window begins with the first request that finds none".to_owned(),
+            "a window begins with the first request".to_owned(),
         ),
-        _ => ("window".to_owned(), "windows turn by themselves".to_owned()),
+        _ => (
+            "window".to_owned(),
+            "windows begin one after another".to_owned(),
+        ),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `leaky_bucket`: a level that drains, and refuses what does not fit.
+//! `leaky_bucket`: a level that drains at the rate. A request that does not fit is denied.
 //!
 //! Must not know: other algorithms.
 
@@ -11,8 +11,8 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "leaky_bucket",
-    guarantee: "the same, thought of as a level that drains",
-    burst: Some("as above"),
+    guarantee: "like `token_bucket`, as a level that drains",
+    burst: Some("as for `token_bucket`"),
     refill,
     max_in_any_span,
     describe,
@@ -20,12 +20,12 @@ pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
 };
 
 pub(super) fn build(
-    formula: &QuotaBuilder,
+    builder: &QuotaBuilder,
     period: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let at_once = formula.burst_units(units, period).unwrap_or(units);
+    let at_once = builder.burst_units(units, period).unwrap_or(units);
     if at_once == 0 && units > 0 {
         return Err(InvalidQuota {
             field: "burst",
@@ -34,9 +34,9 @@ pub(super) fn build(
             nearest: Some(1),
         });
     }
-    let beside = at_once.saturating_sub(u64::from(units > 0));
+    let waiting = at_once.saturating_sub(u64::from(units > 0));
     let meter = LeakyBucket::meter(Rate::new(units, period)).overdraft(overdraft);
-    Ok(Limit::new(meter.burst(beside).build()?))
+    Ok(Limit::new(meter.burst(waiting).build()?))
 }
 
 fn refill(quota: &Quota) -> Option<Refill> {

@@ -1,8 +1,8 @@
-//! Every algorithm, in one place: its name, what it promises, which fields it takes, how it becomes core's quota and how
-//! it is explained.
+//! Everything a policy needs to know about an algorithm: its name, its guarantee, its fields, how to build core's quota
+//! and how to explain it.
 //!
-//! One file per algorithm has its [`Properties`] and builds its quota; this file has the enums and the only `match`es on
-//! them. Must not know: files, limits, requests.
+//! Each algorithm has one file with its [`AlgorithmProperties`] and its quota constructor. This file has the enums and
+//! the only `match`es on them. Must not know: files, limits, requests.
 
 mod concurrency;
 mod fixed_window;
@@ -21,86 +21,86 @@ use tollgate_core::{InvalidQuota, Nanos, QuotaUnit, Window};
 use crate::model::Period;
 use crate::rules::QuotaBuilder;
 
-/// How quotas are counted.
+/// The algorithm that counts a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// `token_bucket`
     #[default]
     TokenBucket,
-    /// `leaky_bucket`: refuses what does not fit.
+    /// `leaky_bucket`: denies a request that does not fit.
     LeakyBucket,
-    /// `leaky_queue`: makes requests wait their turn.
+    /// `leaky_queue`: makes requests wait.
     LeakyQueue,
     /// `fixed_window`
     FixedWindow,
-    /// `sliding_window`: about so many in any window, in 16 bytes.
+    /// `sliding_window`: approximate maximum in any window, in 16 bytes.
     SlidingWindow,
-    /// `sliding_log`: exactly so many in any window.
+    /// `sliding_log`: exact maximum in any window.
     SlidingLog,
     /// `concurrency`
     Concurrency,
 }
 
-/// An algorithm with the time that it counts over: everything but the number.
+/// An algorithm with the period, window or lease that it counts over. Only the number of units is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AlgorithmSpec {
-    /// So many at once, refilled over this period.
+    /// A burst, refilled over this period.
     TokenBucket(Nanos),
-    /// The same, seen from the other side: the first of a burst is the one being served.
+    /// The same counting as a token bucket, seen as a level that drains over this period.
     LeakyBucket(Nanos),
-    /// One after another, with so many waiting.
+    /// A queue that admits one request after another.
     LeakyQueue(Nanos),
-    /// So many in each window.
+    /// A maximum in each window.
     FixedWindow(Window),
-    /// About so many in any window.
+    /// An approximate maximum in any window of this length.
     SlidingWindow(Nanos),
-    /// Exactly so many in any window.
+    /// An exact maximum in any window of this length.
     SlidingLog(Nanos),
-    /// So many at once, each held at most this long.
+    /// A maximum of held permits, each with a lease of this length.
     Concurrency(Nanos),
 }
 
-/// What a policy needs to know of an algorithm. Functions get core's quota of that algorithm.
+/// What policies need to know about an algorithm. The functions get core's quota of that algorithm.
 #[derive(Debug)]
 pub(crate) struct AlgorithmProperties {
-    /// As policies name it.
+    /// The name in policies.
     pub(crate) name: &'static str,
-    /// What it promises, as docs/policy.md says it.
+    /// The guarantee, as docs/policy.md prints it.
     pub(crate) guarantee: &'static str,
-    /// What `burst` means, as docs/policy.md says it; none where the algorithm has no burst.
+    /// The meaning of `burst`, as docs/policy.md prints it. `None` if the algorithm has no burst.
     pub(crate) burst: Option<&'static str>,
-    /// Whether `wait` can promise an instant to one request and count on it for the next. Concurrency is refused before
-    /// this is asked.
+    /// Whether `wait` works: the algorithm can reserve an instant for one request and count it for the next. `check`
+    /// refuses `wait` with concurrency before it reads this.
     pub(crate) supports_wait: bool,
-    /// Whether days, weeks, months and years turn with the calendar.
+    /// Whether windows of days, weeks, months and years follow the calendar.
     pub(crate) follows_calendar: bool,
-    /// Whether the count must be bounded over every quota that shares a state.
+    /// Whether all quotas that share a state need the same upper bound on the count.
     pub(crate) has_ceiling: bool,
-    /// Why slices of it cannot be lent to nodes: `consistency: leased`.
+    /// Why nodes cannot lease parts of the quota (`consistency: leased`). `None` if they can.
     pub(crate) why_not_leased: Option<&'static str>,
-    /// Whether nodes that lease it decide without the store.
+    /// Whether a node with a lease decides without the store.
     pub(crate) can_be_leased: bool,
-    /// Why nodes cannot count it by themselves: `consistency: async`.
+    /// Why nodes cannot count it locally (`consistency: async`). `None` if they can.
     pub(crate) why_not_async: Option<&'static str>,
-    /// How `explain` describes the fallback quota of a node, where the fallback counts by another algorithm.
+    /// What `explain` adds about the fallback quota of a node, if the fallback uses another algorithm.
     pub(crate) fallback_note: &'static str,
-    /// Which quotas may decide on one state, one after another.
+    /// Which quotas may use the same state one after another.
     pub(crate) sharing: StateSharing,
-    /// Whether so many units need to be charged in larger blocks.
+    /// Whether this number of units must be charged in larger blocks.
     pub(crate) needs_larger_blocks: fn(&QuotaBuilder, u64) -> bool,
-    /// How a bucket refills, or how large the blocks of a log are; none where units come back all at once.
+    /// How a bucket refills, or the block size of a log. `None` if all units come back at once.
     pub(crate) refill: fn(&Quota) -> Option<Refill>,
-    /// The most that is admitted in any span of this length, both ends included, or let through by a queue; none where
-    /// time is not what is limited or no one length fits.
+    /// The maximum admitted in any span of this length, both ends included. For a queue: the maximum that leaves it.
+    /// `None` if the quota does not limit time or has no fixed length.
     pub(crate) max_in_any_span: fn(&Quota, Nanos, u64) -> Option<u64>,
-    /// About how many bytes a key with so many entries takes in memory and in Redis.
+    /// Approximate bytes per key in memory and in Redis, for this number of entries.
     pub(crate) bytes: fn(u64) -> (u64, u64),
-    /// What it does, in words.
+    /// Describes the quota for people.
     pub(crate) describe: fn(&Quota, &ExplainContext<'_>) -> Option<String>,
 }
 
-/// What holds of an algorithm unless its file says otherwise.
+/// The properties of an algorithm unless its file overrides them.
 const DEFAULTS: AlgorithmProperties = AlgorithmProperties {
     name: "",
     guarantee: "",
@@ -116,7 +116,7 @@ const DEFAULTS: AlgorithmProperties = AlgorithmProperties {
     needs_larger_blocks: |_, _| false,
     refill: |_| None,
     max_in_any_span: |_, _, _| None,
-    // One word of state: a slot of 32 bytes; in Redis a key with its time to live takes about 133.
+    // One word of state: a slot of 32 bytes. In Redis a key with a TTL takes about 133 bytes.
     bytes: |_| (32, 133),
     describe: |_, _| None,
 };
@@ -126,35 +126,35 @@ const fn two_word_bytes(_: u64) -> (u64, u64) {
     (43, 141)
 }
 
-/// Which quotas of one algorithm may decide on the same state without forgetting what the other has counted.
+/// Which quotas of one algorithm may share a state without losing each other's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StateSharing {
-    /// All of them.
+    /// All quotas.
     Any,
-    /// Those that are charged in equal blocks.
+    /// Quotas with the same block size.
     SameBlock,
-    /// Those that count over the same time.
+    /// Quotas with the same period or window.
     SamePeriod,
 }
 
-/// What is known of a window while it is explained.
+/// What is known about a window while it is explained.
 pub(crate) struct ExplainContext<'a> {
-    /// How it is made.
-    pub(crate) formula: &'a QuotaBuilder,
-    /// `; never more than 10 in any minute`, where there is such a bound.
+    /// The builder of the window's quota.
+    pub(crate) builder: &'a QuotaBuilder,
+    /// `; never more than 10 in any minute`, or empty if there is no such bound.
     pub(crate) never_clause: String,
-    /// The most in any period, where there is such a bound.
+    /// The maximum in any period, if there is one.
     pub(crate) max_in_period: Option<u64>,
 }
 
-/// How a quota comes back.
+/// How a quota refills.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refill {
-    /// The time in which one block is given back; buckets only.
+    /// The time in which one block refills; buckets only.
     pub(crate) every: Option<Nanos>,
     /// Units that are charged together.
     pub(crate) block: u64,
-    /// The most units admitted at one instant; by a queue, however much one request costs.
+    /// The maximum admitted at one instant. For a queue: the maximum cost of one request.
     pub(crate) at_once: u64,
     /// Whether only one request is admitted at an instant.
     pub(crate) is_queue: bool,
@@ -163,12 +163,12 @@ pub(crate) struct Refill {
 impl ExplainContext<'_> {
     /// What is counted.
     pub(crate) const fn unit(&self) -> QuotaUnit {
-        self.formula.unit
+        self.builder.unit
     }
 }
 
 impl Algorithm {
-    /// The algorithms that `algorithm` may name. Concurrency is a field of its own.
+    /// The values of `algorithm`. Concurrency has a field of its own.
     pub(crate) const BY_NAME: [(&'static str, Self); 6] = [
         (token_bucket::PROPERTIES.name, Self::TokenBucket),
         (leaky_bucket::PROPERTIES.name, Self::LeakyBucket),
@@ -178,7 +178,7 @@ impl Algorithm {
         (sliding_log::PROPERTIES.name, Self::SlidingLog),
     ];
 
-    /// Everything that policies need to know of it.
+    /// The properties of this algorithm.
     pub(crate) const fn properties(self) -> &'static AlgorithmProperties {
         match self {
             Self::TokenBucket => &token_bucket::PROPERTIES,
@@ -191,18 +191,18 @@ impl Algorithm {
         }
     }
 
-    /// As policies name it.
+    /// The name in policies.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.properties().name
     }
 
-    /// Whether `burst` means something to it.
+    /// Whether the algorithm has a `burst`.
     pub(crate) const fn has_burst(self) -> bool {
         self.properties().burst.is_some()
     }
 
-    /// The names of those that have a burst, with `and` before the last.
+    /// The names of the algorithms with a burst, with `and` before the last.
     pub(crate) fn names_with_burst() -> String {
         let named = Self::BY_NAME.iter();
         let names: Vec<&str> = named
@@ -215,13 +215,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether it counts how many at once, not how many per period.
+    /// Whether it limits concurrency, not a rate.
     pub(crate) const fn is_concurrency(self) -> bool {
         matches!(self, Self::Concurrency)
     }
 
-    /// The rule that counts a rate over this period, or in these windows where it follows the calendar. None of
-    /// `concurrency`, which has no period.
+    /// The spec that counts a rate over this period, or in this window if the algorithm follows the calendar. `None`
+    /// for `concurrency`, which has no period.
     pub(crate) fn spec(
         self,
         period: Period,
@@ -241,7 +241,7 @@ impl Algorithm {
 }
 
 impl AlgorithmSpec {
-    /// The algorithm without the time.
+    /// The algorithm without its period.
     #[must_use]
     pub const fn algorithm(self) -> Algorithm {
         match self {
@@ -259,7 +259,7 @@ impl AlgorithmSpec {
         self.algorithm().properties()
     }
 
-    /// How far the units of a rate reach in time: the period or the length of a window.
+    /// The period, or the length of a window.
     pub(crate) const fn span(self) -> Option<Nanos> {
         match self {
             Self::TokenBucket(span)
@@ -272,7 +272,7 @@ impl AlgorithmSpec {
         }
     }
 
-    /// What the time that it counts over is called after `per`; concurrency has none.
+    /// The name of the period after `per`; `None` for concurrency.
     pub(crate) fn period_name(self) -> Option<String> {
         match self {
             Self::FixedWindow(window) => Some(fixed_window::describe_window(window).0),
@@ -280,7 +280,8 @@ impl AlgorithmSpec {
         }
     }
 
-    /// The rule that remembers a value for as long as a window lasts. None of `concurrency`, which has no time.
+    /// The spec that remembers one distinct value for the length of a window. `None` for `concurrency`, which has no
+    /// period.
     pub(crate) const fn distinct_value_spec(self) -> Option<Self> {
         match (self, self.span()) {
             (Self::FixedWindow(_), _) => Some(self),
@@ -290,30 +291,30 @@ impl AlgorithmSpec {
     }
 }
 
-/// Core's quota of so many units. May be called for a request, so it does not go through a table.
+/// Builds core's quota for this number of units. It may run per request, so it uses a `match` instead of the table.
 pub(crate) fn build(
-    formula: &QuotaBuilder,
+    builder: &QuotaBuilder,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    match formula.spec {
+    match builder.spec {
         AlgorithmSpec::TokenBucket(period) => {
-            token_bucket::build(formula, period, units, overdraft)
+            token_bucket::build(builder, period, units, overdraft)
         }
         AlgorithmSpec::LeakyBucket(period) => {
-            leaky_bucket::build(formula, period, units, overdraft)
+            leaky_bucket::build(builder, period, units, overdraft)
         }
-        AlgorithmSpec::LeakyQueue(period) => leaky_queue::build(formula, period, units, overdraft),
+        AlgorithmSpec::LeakyQueue(period) => leaky_queue::build(builder, period, units, overdraft),
         AlgorithmSpec::FixedWindow(window) => fixed_window::build(window, units, overdraft),
         AlgorithmSpec::SlidingWindow(length) => {
-            sliding_window::build(formula, length, units, overdraft)
+            sliding_window::build(builder, length, units, overdraft)
         }
-        AlgorithmSpec::SlidingLog(length) => sliding_log::build(formula, length, units, overdraft),
+        AlgorithmSpec::SlidingLog(length) => sliding_log::build(builder, length, units, overdraft),
         AlgorithmSpec::Concurrency(lease) => concurrency::build(lease, units),
     }
 }
 
-/// The first quota, accepting as much in a state that it shares with the second as that does.
+/// The first quota with the larger ceiling of both, so that both can share one state.
 #[must_use]
 pub fn share_state(limit: Limit, other: &Limit) -> Limit {
     limit.sharing_state_with(other)

@@ -1,4 +1,4 @@
-//! `sliding_log`: exactly so many in any window, because every request is remembered.
+//! `sliding_log`: an exact maximum in any window. The log has one entry per request.
 //!
 //! Must not know: other algorithms.
 
@@ -12,11 +12,13 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "sliding_log",
-    guarantee: "exactly so many in any window; remembers each request",
+    guarantee: "an exact maximum in any window; stores each request",
     supports_wait: false,
-    why_not_leased: Some("a sliding log knows every single request, and slices have none yet"),
+    why_not_leased: Some(
+        "a sliding log stores each request, and a lease is taken before the requests arrive",
+    ),
     why_not_async: Some(
-        "a sliding log promises exactly so many, and between two reconciliations there may be more",
+        "a sliding log is exact, and nodes may admit more between two reconciliations",
     ),
     fallback_note: ", by a token bucket",
     sharing: StateSharing::SameBlock,
@@ -29,20 +31,20 @@ pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
 };
 
 pub(super) fn build(
-    formula: &QuotaBuilder,
+    builder: &QuotaBuilder,
     length: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
     let log = SlidingLog::builder(units, length)
         .overdraft(overdraft)
-        .block(formula.block);
+        .block(builder.block);
     Ok(Limit::new(log.build()?))
 }
 
-/// A log holds so many entries.
-const fn needs_larger_blocks(formula: &QuotaBuilder, units: u64) -> bool {
-    units.saturating_add(formula.overdraft) > MAX_LOG_ENTRIES.saturating_mul(formula.block)
+/// The number of entries in a log is bounded.
+const fn needs_larger_blocks(builder: &QuotaBuilder, units: u64) -> bool {
+    units.saturating_add(builder.overdraft) > MAX_LOG_ENTRIES.saturating_mul(builder.block)
 }
 
 fn refill(quota: &Quota) -> Option<Refill> {
@@ -64,7 +66,7 @@ fn max_in_any_span(quota: &Quota, _: Nanos, _: u64) -> Option<u64> {
     }
 }
 
-/// A collection with its entries.
+/// A collection plus one entry per block.
 const fn bytes(entries: u64) -> (u64, u64) {
     (
         entries.saturating_mul(16).saturating_add(203),

@@ -1,4 +1,4 @@
-//! `sliding_window`: about so many in any window, estimated from two counters.
+//! `sliding_window`: an approximate maximum in any window, estimated from two counters.
 //!
 //! Must not know: other algorithms.
 
@@ -11,10 +11,12 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "sliding_window",
-    guarantee: "about so many in any window, from two counters",
+    guarantee: "an approximate maximum in any window, from two counters",
     supports_wait: false,
     has_ceiling: true,
-    why_not_leased: Some("a sliding window weighs when requests came, and slices do not say"),
+    why_not_leased: Some(
+        "a sliding window weights requests by time, and a lease has no request times",
+    ),
     fallback_note: ", by a token bucket",
     sharing: StateSharing::SamePeriod,
     max_in_any_span,
@@ -24,18 +26,19 @@ pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
 };
 
 pub(super) fn build(
-    formula: &QuotaBuilder,
+    builder: &QuotaBuilder,
     length: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
     let counter = SlidingCounter::builder(units, length)
         .overdraft(overdraft)
-        .ceiling(formula.ceiling);
+        .ceiling(builder.ceiling);
     Ok(Limit::new(counter.build()?))
 }
 
-/// All of one window at its last instant weighs almost nothing at the last instant of the next: one tick's worth.
+/// Worst case: the full limit at the last instant of one window has the weight of one tick at the last instant of the
+/// next window.
 fn max_in_any_span(quota: &Quota, _: Nanos, _: u64) -> Option<u64> {
     let Quota::SlidingCounter(counter) = quota else {
         return None;

@@ -1,4 +1,4 @@
-//! `token_bucket`: a burst at once, then evenly.
+//! `token_bucket`: a burst at once, then a steady rate.
 //!
 //! Must not know: other algorithms.
 
@@ -11,8 +11,8 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "token_bucket",
-    guarantee: "the burst at once, then evenly; never more than burst + rate × time",
-    burst: Some("`burst`, else the rate's number; `auto` is ten seconds' worth"),
+    guarantee: "the burst at once, then a steady rate; never more than burst + rate × time",
+    burst: Some("`burst`, else the number of the rate; `auto` is the units of ten seconds"),
     needs_larger_blocks: QuotaBuilder::is_rate_too_fine,
     refill,
     max_in_any_span,
@@ -21,15 +21,15 @@ pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
 };
 
 pub(super) fn build(
-    formula: &QuotaBuilder,
+    builder: &QuotaBuilder,
     period: Nanos,
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
     let bucket = TokenBucket::builder(Rate::new(units, period))
         .overdraft(overdraft)
-        .block(formula.block);
-    Ok(Limit::new(match formula.burst_units(units, period) {
+        .block(builder.block);
+    Ok(Limit::new(match builder.burst_units(units, period) {
         Some(burst) => bucket.burst(burst).build()?,
         None => bucket.build()?,
     }))
@@ -47,7 +47,7 @@ fn refill(quota: &Quota) -> Option<Refill> {
     })
 }
 
-/// The debt that fits at the beginning, and what refills until the end: n · T ≤ B · T + span.
+/// The burst at the beginning plus the refill until the end: n · T ≤ B · T + span.
 fn max_in_any_span(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
     match quota {
         Quota::TokenBucket(bucket) if bucket.limit() == 0 => Some(0),

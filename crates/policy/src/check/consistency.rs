@@ -1,28 +1,28 @@
-//! What a fleet cannot share in the way that a limit asks for.
+//! Checks that a limit supports its `consistency`.
 //!
-//! `leased` takes slices of a quota in advance, which needs a state that slices can be taken from; `async` counts locally
-//! and reconciles, which cannot keep a promise about this very moment. Must not know: how either is carried out.
+//! `leased` takes parts of a quota in advance, so the algorithm must support leases. `async` counts locally and
+//! reconciles later, so it cannot be exact at any instant. Must not know: how fleets carry out either.
 
 use super::LimitContext;
 use super::quota::deciding_quotas;
 use crate::model::{Consistency, Count, Penalty, Period, QuotaSpec};
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let consistency = &limit.rule.consistency;
-    let (word, reason) = match consistency.value {
+    let (keyword, reason) = match consistency.value {
         Consistency::Exact => return,
         Consistency::Leased => ("leased", why_not_leased(limit)),
         Consistency::Async(_) => ("async", why_not_async(limit)),
     };
     if let Some(reason) = reason {
-        report.add(
+        sink.add(
             consistency.location,
             format!(
-                "{}: `consistency: {word}` cannot be honoured: {reason}",
+                "{}: `consistency: {keyword}` is not supported: {reason}",
                 limit.name()
             ),
-            "say `consistency: exact`",
+            "use `consistency: exact`",
         );
     }
 }
@@ -35,23 +35,23 @@ fn why_not_leased(limit: &LimitContext<'_>) -> Option<&'static str> {
             return properties.why_not_leased;
         }
         if properties.follows_calendar && follows_calendar(&quota.value) {
-            return Some("a slice lasts a fixed time, and calendar windows do not");
+            return Some("a lease has a fixed length, and calendar windows do not");
         }
     }
     if rule.charge_always {
-        return Some("`charge: always` goes into debt, and a slice has none to give");
+        return Some("`charge: always` goes into debt, and a lease cannot");
     }
     if rule.overdraft > 0 {
-        return Some("`overdraft` goes into debt, and a slice has none to give");
+        return Some("`overdraft` goes into debt, and a lease cannot");
     }
     if rule.count != Count::Requests {
-        return Some("`count` charges afterwards, and a slice is charged before");
+        return Some("`count` charges after the response, and a lease is charged before");
     }
     if rule.wait.is_some() {
-        return Some("`wait` promises a place in one queue, and each node would keep its own");
+        return Some("`wait` needs one queue, and each node would have its own");
     }
     if rule.distinct.is_some() {
-        return Some("`distinct` must know what every node has seen");
+        return Some("`distinct` needs the values of all nodes");
     }
     None
 }
@@ -65,15 +65,15 @@ fn why_not_async(limit: &LimitContext<'_>) -> Option<&'static str> {
         }
     }
     if rule.wait.is_some() {
-        return Some("`wait` promises a place in one queue, and each node would keep its own");
+        return Some("`wait` needs one queue, and each node would have its own");
     }
     if rule.penalty.value != Penalty::None {
         return Some(
-            "`penalty` punishes a denial everywhere at once, and other nodes learn of it later",
+            "`penalty` applies to all nodes immediately, and other nodes learn of a denial later",
         );
     }
     if rule.distinct.is_some() {
-        return Some("`distinct` must know what every node has seen");
+        return Some("`distinct` needs the values of all nodes");
     }
     None
 }

@@ -1,6 +1,6 @@
-//! What is counted: combinations of `cost`, `count`, `distinct`, `charge`, `overdraft` and `concurrency` that mean nothing.
+//! Checks combinations of `cost`, `count`, `distinct`, `charge`, `overdraft` and `concurrency`.
 //!
-//! Must not know: how anything is charged.
+//! Must not know: how costs are charged.
 
 use super::LimitContext;
 use crate::algorithm::AlgorithmProperties;
@@ -8,30 +8,33 @@ use crate::model::{Amount, Cost, Count, Mode, Penalty, Policy};
 use crate::read::{DiagnosticSink, FieldLocations};
 use crate::source::SourceLocation;
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    check_distinct(limit, report);
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    check_distinct(limit, sink);
     if is_concurrency(limit) {
-        check_concurrency(limit, report);
+        check_concurrency(limit, sink);
     } else {
-        check_wait(limit, report);
+        check_wait(limit, sink);
     }
-    check_charge_always(limit, report);
+    check_charge_always(limit, sink);
     let rule = limit.rule;
     let pays_later = rule.charge_always
         || matches!(rule.cost, Cost::Response { .. })
         || rule.count != Count::Requests;
     if rule.overdraft > 0 && !pays_later {
-        report.add(
+        sink.add(
             limit.location("overdraft"),
-            format!("{}: `overdraft` is for what is charged afterwards, and here everything is charged before", limit.name()),
-            "leave it out, or say `charge: always` or `cost: { response: … }`",
+            format!(
+                "{}: `overdraft` applies to charges after the response, and this limit has none",
+                limit.name()
+            ),
+            "leave it out, or use `charge: always` or `cost: { response: … }`",
         );
     }
     if rule.count != Count::Requests && matches!(rule.cost, Cost::Response { .. }) {
-        report.add(
+        sink.add(
             limit.location("cost"),
             format!(
-                "{}: `cost` waits for the response, and `count` already counts only afterwards",
+                "{}: `cost` from the response and `count` both charge after the response",
                 limit.name()
             ),
             "keep one of the two",
@@ -48,18 +51,18 @@ fn is_concurrency(limit: &LimitContext<'_>) -> bool {
             .any(|level| level.quota.value.algorithm.is_concurrency())
 }
 
-fn check_distinct(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_distinct(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     let Some(distinct) = &rule.distinct else {
         return;
     };
     let name = limit.name();
-    let given = |field: &str| limit.locations.field_location(limit.index, field);
-    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
-        report.add(
-            place,
+    let field_location = |field: &str| limit.locations.field_location(limit.index, field);
+    let mut reject = |location: SourceLocation, what: &str, help: &str| {
+        sink.add(
+            location,
             format!(
-                "{name}: `distinct` counts different values of `{}`, {what}",
+                "{name}: `distinct` counts distinct values of `{}`, {what}",
                 distinct.value
             ),
             help,
@@ -70,55 +73,55 @@ fn check_distinct(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         .iter()
         .any(|part| part.attribute.value == distinct.value)
     {
-        refuse(
+        reject(
             distinct.location,
-            "which is part of the key, so there is always one",
+            "which is part of the key, so there is always exactly one",
             "leave it out of the key",
         );
     }
     if rule.cost != Cost::default() {
-        refuse(
+        reject(
             limit.location("cost"),
-            "and each counts as one, whatever a request costs",
+            "and each value costs 1",
             "leave `cost` out",
         );
     }
     if rule.count != Count::Requests {
-        refuse(
+        reject(
             limit.location("count"),
             "not responses or denials",
             "leave `count` out",
         );
     }
     if rule.charge_always {
-        refuse(
-            given("charge").unwrap_or(distinct.location),
-            "and never into debt",
+        reject(
+            field_location("charge").unwrap_or(distinct.location),
+            "and does not support `charge: always`",
             "leave `charge` out",
         );
     }
     match &rule.quota.value.amount {
-        Amount::Concurrency { .. } => refuse(
+        Amount::Concurrency { .. } => reject(
             rule.quota.location,
-            "and none of them is held",
-            "say `rate` instead of `concurrency`",
+            "and values cannot be held like permits",
+            "use `rate` instead of `concurrency`",
         ),
-        Amount::Rates(rates) if rates.len() > 1 => refuse(
+        Amount::Rates(rates) if rates.len() > 1 => reject(
             rule.quota.location,
-            "and remembers them for one period, not for several",
+            "and supports only one period",
             "write one limit for each rate",
         ),
-        Amount::Computed(_) => refuse(
+        Amount::Computed(_) => reject(
             rule.quota.location,
-            "by a rate that is the same for all",
+            "and does not support a computed rate",
             "write a plain rate",
         ),
         _ => {}
     }
 }
 
-/// Only a bucket can promise an instant to one request and count on it for the next.
-fn check_wait(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+/// `wait` needs a bucket: only a bucket can reserve an instant for one request and count it for the next.
+fn check_wait(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     let Some(wait) = &rule.wait else {
         return;
@@ -132,92 +135,96 @@ fn check_wait(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         name: algorithm, ..
     }) = cannot
     {
-        report.add(
+        sink.add(
             wait.location,
             format!(
-                "{}: `wait` promises everyone an instant of their own, which `{algorithm}` cannot",
+                "{}: `wait` needs an algorithm that can reserve an instant, and `{algorithm}` cannot",
                 limit.name()
             ),
-            "leave `wait` out, or say `algorithm: token_bucket` or `leaky_queue`",
+            "leave `wait` out, or use `algorithm: token_bucket` or `leaky_queue`",
         );
     }
 }
 
-fn check_concurrency(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_concurrency(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     let name = limit.name();
-    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
-        report.add(place, format!("{name}: {what}"), help)
+    let mut reject = |location: SourceLocation, what: &str, help: &str| {
+        sink.add(location, format!("{name}: {what}"), help);
     };
     if let Some(wait) = &rule.wait {
-        refuse(
+        reject(
             wait.location,
-            "`wait` needs to know when there will be room, and nobody knows when a place is given back",
+            "`wait` needs the time of the next free permit, which is unknown",
             "leave `wait` out",
         );
     }
     if rule.penalty.value == Penalty::Count {
-        refuse(
+        reject(
             rule.penalty.location,
-            "`penalty: count` would hold a place for a request that was refused",
-            "leave it out, or say `penalty: block 1m`",
+            "`penalty: count` would hold a permit for a denied request",
+            "leave it out, or use `penalty: block 1m`",
         );
     }
     if rule.charge_always {
-        refuse(
+        reject(
             limit.location("charge"),
-            "`charge: always` never denies, and places are only counted to be denied",
+            "`charge: always` never denies, so `concurrency` has no effect",
             "leave it out; `mode: shadow` counts without denying",
         );
     }
     if rule.count != Count::Requests {
-        refuse(
+        reject(
             limit.location("count"),
-            "`count` looks at what was answered, when the place is already given back",
-            "leave it out, or say `rate` instead of `concurrency`",
+            "`count` uses the response, when the permit is already released",
+            "leave it out, or use `rate` instead of `concurrency`",
         );
     }
     if matches!(rule.cost, Cost::Response { .. }) {
-        refuse(
+        reject(
             limit.location("cost"),
-            "`cost` comes with the response, when the place is already given back",
-            "leave it out, or say `rate` instead of `concurrency`",
+            "`cost` uses the response, when the permit is already released",
+            "leave it out, or use `rate` instead of `concurrency`",
         );
     }
 }
 
-/// `charge: always` never denies, so nothing that follows a denial can happen.
-fn check_charge_always(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+/// `charge: always` never denies, so fields about denials have no effect.
+fn check_charge_always(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     if !rule.charge_always {
         return;
     }
     let name = limit.name();
-    let mut refuse = |place: SourceLocation, what: &str| {
-        report.add(
-            place,
-            format!("{name}: `{what}` follows a denial, and `charge: always` never denies"),
+    let mut reject = |location: SourceLocation, what: &str| {
+        sink.add(
+            location,
+            format!("{name}: `{what}` needs a denial, and `charge: always` never denies"),
             format!("leave out `{what}` or `charge`"),
         );
     };
     if rule.penalty.value != Penalty::None {
-        refuse(rule.penalty.location, "penalty");
+        reject(rule.penalty.location, "penalty");
     }
     if let Some(wait) = &rule.wait {
-        refuse(wait.location, "wait");
+        reject(wait.location, "wait");
     }
     if rule.count != Count::Requests {
-        let place = limit.location("count");
-        report.add(
-            place,
-            format!("{name}: `count` already charges afterwards, so `charge: always` would only keep it from denying"),
+        let location = limit.location("count");
+        sink.add(
+            location,
+            format!("{name}: `count` already charges after the response; `charge: always` would only disable denials"),
             "leave out `charge`",
         );
     }
 }
 
-/// Counting denials makes sense only where something else denies.
-pub(super) fn check_denials(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
+/// `count: denials` needs another rule that denies.
+pub(super) fn check_denials(
+    policy: &Policy,
+    locations: &FieldLocations,
+    sink: &mut DiagnosticSink,
+) {
     let denies = !policy.deny.is_empty()
         || policy.limits.iter().any(|limit| {
             limit.count != Count::Denials && !limit.charge_always && limit.mode != Mode::Off
@@ -227,8 +234,8 @@ pub(super) fn check_denials(policy: &Policy, places: &FieldLocations, report: &m
     }
     for (index, limit) in policy.limits.iter().enumerate() {
         if limit.count == Count::Denials {
-            report.add(
-                places.field_location(index, "count").unwrap_or(limit.name.location),
+            sink.add(
+                locations.field_location(index, "count").unwrap_or(limit.name.location),
                 format!("limit `{}` counts denials, and nothing else in this policy denies", limit.name.value),
                 "add the limit whose denials it should count, or count responses: `count: { responses: [4xx] }`",
             );

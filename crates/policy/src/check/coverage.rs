@@ -1,10 +1,11 @@
-//! Whether everything that one rule matches is matched by another.
+//! Whether one match covers all requests of another.
 //!
-//! Answers yes only where that is certain: a wrong yes would refuse a good policy. Must not know: rules, only conditions.
+//! Returns true only if that is certain, because a wrong `true` would reject a valid policy. Must not know: rules, only
+//! conditions.
 
 use crate::model::{Match, Template, Test};
 
-/// Whether `outer` holds for every request that `inner` holds for.
+/// Whether `outer` matches every request that `inner` matches.
 pub(super) fn covers(outer: &Match, inner: &Match) -> bool {
     outer.conditions.iter().all(|wide| {
         inner.conditions.iter().any(|narrow| {
@@ -35,7 +36,7 @@ fn implies(narrow: &Test, wide: &Test) -> bool {
     }
 }
 
-/// Whether every path under `narrow` is under `wide`.
+/// Whether `wide` matches every path that `narrow` matches.
 fn template_covers(wide: &Template, narrow: &Template) -> bool {
     let mut narrow = narrow.0.split('/').skip(1);
     for part in wide.0.split('/').skip(1) {
@@ -108,16 +109,16 @@ mod tests {
             (route("/a/{x}"), route("/a/b")),
         ];
         for (wide, narrow) in pairs {
-            assert!(implies(&narrow, &wide), "{narrow:?} lies in {wide:?}");
+            assert!(implies(&narrow, &wide), "{wide:?} covers {narrow:?}");
             assert!(
                 !implies(&wide, &narrow),
-                "{wide:?} does not lie in {narrow:?}"
+                "{narrow:?} does not cover {wide:?}"
             );
         }
     }
 
     #[test]
-    fn what_only_looks_alike_is_not_covered() {
+    fn similar_tests_do_not_cover_each_other() {
         let pairs = [
             (within("::/0"), within("10.0.0.0/8")),
             (route("/a/{*rest}"), route("/a")),
@@ -128,7 +129,7 @@ mod tests {
         for (wide, narrow) in pairs {
             assert!(
                 !implies(&narrow, &wide),
-                "{narrow:?} does not lie in {wide:?}"
+                "{wide:?} does not cover {narrow:?}"
             );
         }
     }
@@ -142,7 +143,7 @@ mod tests {
         assert!(covers(&Match::default(), &narrow));
     }
 
-    /// Whether a test holds of a value, by the plainest means.
+    /// A simple reference implementation: whether a test matches a value.
     fn holds(test: &Test, value: Option<&str>) -> bool {
         match test {
             Test::Absent => value.is_none(),
@@ -159,10 +160,10 @@ mod tests {
                 let address = parse_network(address).unwrap();
                 networks.iter().any(|wide| {
                     let text = format!("{}/{}", address.addr(), wide.prefix_len());
-                    // The network of so many bits around the address is the one that the error names.
+                    // The error suggests the network with this prefix length that contains the address.
                     parse_network(&text).map_or_else(
-                        |wrong| {
-                            wrong.help.unwrap().contains(&format!(
+                        |error| {
+                            error.help.unwrap().contains(&format!(
                                 "`{}/{}`",
                                 wide.addr(),
                                 wide.prefix_len()
@@ -173,7 +174,7 @@ mod tests {
                 })
             }),
             Test::Not(inner) => value.is_some() && !holds(inner, value),
-            Test::Glob(_) => unreachable!("not asked here"),
+            Test::Glob(_) => unreachable!("not tested here"),
         }
     }
 
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_to_be_covered_is_covered_for_every_value() {
+    fn covered_tests_are_covered_for_every_value() {
         let values = with_their_opposites(vec![
             one_of(&["a"]),
             one_of(&["a", "b"]),
@@ -210,7 +211,7 @@ mod tests {
             .map(route)
             .to_vec(),
         );
-        let said = [
+        let cases = [
             (values, vec!["a", "b", "c", "d"]),
             (
                 networks,
@@ -232,7 +233,7 @@ mod tests {
             ),
         ];
         let mut covered = 0;
-        for (tests, values) in said {
+        for (tests, values) in cases {
             for (narrow, wide) in tests.iter().flat_map(|a| tests.iter().map(move |b| (a, b))) {
                 if !implies(narrow, wide) {
                     continue;

@@ -1,5 +1,5 @@
-//! Levels: each must add to the key of the one above, and have a name of its own. And `colocate`, which must be part of
-//! every key that it puts into one place.
+//! Checks levels: each adds to the key of the level above and has a unique name. Checks that the `colocate` attribute
+//! is part of the key.
 //!
 //! Must not know: quotas.
 
@@ -7,46 +7,46 @@ use super::LimitContext;
 use crate::attributes::Attribute;
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let mut above: Vec<&Attribute> = Vec::new();
     let levels = &limit.rule.levels;
     for (index, level) in levels.iter().enumerate() {
         let name = &level.name;
         let before = levels.iter().take(index);
         if let Some(first) = before.clone().find(|first| first.name == *name) {
-            report.add(
+            sink.add(
                 name.location,
                 format!(
-                    "{}: two levels are called `{}`; the first on line {}",
+                    "{}: two levels are named `{}`; the first on line {}",
                     limit.name(),
                     name.value,
                     first.name.location.line
                 ),
-                "give one of them another name: verdicts name the level that was violated",
+                "rename one of them: verdicts report the level that denied",
             );
         }
         if index > 0 && level.key.is_empty() {
-            report.add(
+            sink.add(
                 name.location,
                 format!(
                     "{}: level `{}` adds nothing to the key of the level above",
                     limit.name(),
                     name.value
                 ),
-                "give it a `key`, or give the level above the smaller quota",
+                "give it a `key`, or use the lower quota on the level above",
             );
         }
         for part in &level.key {
             if above.contains(&&part.attribute.value) {
-                report.add(
+                sink.add(
                     part.attribute.location,
                     format!(
-                        "{}: level `{}` names `{}`, which a level above already has",
+                        "{}: the key of level `{}` repeats `{}` of a level above",
                         limit.name(),
                         name.value,
                         part.attribute.value
                     ),
-                    "name only what this level adds",
+                    "write only the attributes that this level adds",
                 );
             }
             above.push(&part.attribute.value);
@@ -54,25 +54,25 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         if let Some(first) = levels.first()
             && first.quota.value.unit != level.quota.value.unit
         {
-            report.add(
+            sink.add(
                 level.quota.location,
                 format!(
-                    "{}: level `{}` counts {}, and the first level {}",
+                    "{}: level `{}` counts {}, and the first level counts {}",
                     limit.name(),
                     name.value,
                     level.quota.value.unit.name(),
                     first.quota.value.unit.name()
                 ),
-                "count the same unit on every level: a request has one cost",
+                "use the same unit on every level: a request has one cost",
             );
         }
     }
-    check_colocate(limit, report);
+    check_colocate(limit, sink);
 }
 
-/// A key's state lies where its `colocate` attribute says; if that were not part of the key, one key would have a state
-/// in several places, and its limit several times over.
-fn check_colocate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+/// The `colocate` attribute decides the cluster slot of a state. If it were not part of the key, one key could have
+/// states in several slots, each with the full quota.
+fn check_colocate(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let Some(colocate) = &limit.rule.colocate else {
         return;
     };
@@ -85,13 +85,13 @@ fn check_colocate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         .iter()
         .all(|part| part.attribute.value != colocate.value)
     {
-        report.add(
+        sink.add(
             colocate.location,
-            format!("{}: `colocate` names `{}`, which is not part of the key, so one key would be counted in several places", limit.name(), colocate.value),
+            format!("{}: `colocate` is `{}`, which is not part of the key, so one key would have states in several slots", limit.name(), colocate.value),
             if limit.rule.levels.is_empty() {
-                "name an attribute of the key"
+                "use an attribute of the key"
             } else {
-                "name an attribute of the widest level's key"
+                "use an attribute of the widest level's key"
             },
         );
     }

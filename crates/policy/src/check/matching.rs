@@ -1,4 +1,4 @@
-//! Conditions that contradict each other, or what else a limit says about the same attribute.
+//! Checks that conditions do not contradict each other, or other fields of the limit that use the same attribute.
 //!
 //! Must not know: other limits.
 
@@ -9,19 +9,19 @@ use crate::model::{Condition, Match, OnMissing, Policy, Test};
 use crate::read::DiagnosticSink;
 use crate::source::Located;
 
-/// What `exempt` and `deny` say.
-pub(super) fn check_lists(policy: &Policy, report: &mut DiagnosticSink) {
+/// Checks the conditions of `exempt` and `deny`.
+pub(super) fn check_lists(policy: &Policy, sink: &mut DiagnosticSink) {
     for matching in &policy.exempt {
-        check_contradictions(matching, report);
+        check_contradictions(matching, sink);
     }
     for rule in &policy.deny {
-        check_contradictions(&rule.matching, report);
+        check_contradictions(&rule.matching, sink);
     }
 }
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
-    check_contradictions(&rule.matching, report);
+    check_contradictions(&rule.matching, sink);
     let keys = rule
         .key
         .iter()
@@ -34,10 +34,10 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             OnMissing::Deny => "so every request that it matches is refused",
         };
         if requires_absence(&rule.matching, &attribute.value) {
-            report.add(
+            sink.add(
                 attribute.location,
                 format!(
-                    "{}: the key needs `{}`, which `match` asks to be absent, {outcome}",
+                    "{}: the key needs `{}`, which `match` requires to be absent, {outcome}",
                     limit.name(),
                     attribute.value
                 ),
@@ -48,29 +48,29 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     if let Some(distinct) = &rule.distinct
         && requires_absence(&rule.matching, &distinct.value)
     {
-        report.add(
+        sink.add(
             distinct.location,
             format!(
-                "{}: `distinct` counts values of `{}`, which `match` asks to be absent",
+                "{}: `distinct` counts values of `{}`, which `match` requires to be absent",
                 limit.name(),
                 distinct.value
             ),
             "count another attribute, or match it as `present`",
         );
     }
-    check_tiers(limit, report);
+    check_tiers(limit, sink);
 }
 
-fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_tiers(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let Some(tiers) = &limit.rule.tiers else {
         return;
     };
     let by = &tiers.by;
     match find_condition(&limit.rule.matching, &by.value).map(|condition| &condition.value.test) {
-        Some(Test::Absent) => report.add(
+        Some(Test::Absent) => sink.add(
             by.location,
             format!(
-                "{}: tiers go by `{}`, which `match` asks to be absent",
+                "{}: tiers use `{}`, which `match` requires to be absent",
                 limit.name(),
                 by.value
             ),
@@ -79,10 +79,10 @@ fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         Some(Test::OneOf(values)) => {
             for (name, _) in &tiers.tiers {
                 if !values.contains(&name.value) {
-                    report.add(
+                    sink.add(
                         name.location,
                         format!(
-                            "{}: tier `{}` is never reached: `match` wants another `{}`",
+                            "{}: tier `{}` is never reached: `match` does not allow this value of `{}`",
                             limit.name(),
                             name.value,
                             by.value
@@ -96,7 +96,7 @@ fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     }
 }
 
-fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
+fn check_contradictions(matching: &Match, sink: &mut DiagnosticSink) {
     let route = find_condition(matching, &Attribute::Route);
     let path = find_condition(matching, &Attribute::Path);
     if let (Some(route), Some(path)) = (route, path)
@@ -107,10 +107,10 @@ fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
                 .any(|template| template_matches(template, path))
         })
     {
-        report.add(
+        sink.add(
             path.location,
             format!(
-                "no path here lies under the `route` on line {}, so nothing matches",
+                "no path here matches the `route` on line {}, so nothing matches",
                 route.location.line
             ),
             "keep one of `route` and `path`",
@@ -122,10 +122,10 @@ fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
                 && condition.value.test != Test::Absent
         });
         if let Some(cookie) = cookie {
-            report.add(
+            sink.add(
                 cookie.location,
                 format!(
-                    "`{}` cannot be there while `header.cookie` is absent, so nothing matches",
+                    "`{}` cannot be present while `header.cookie` is absent, so nothing matches",
                     cookie.value.attribute
                 ),
                 "keep one of the two conditions",

@@ -1,7 +1,7 @@
-//! What a policy means, as far as that can be wrong: names that clash, limits that no request reaches, quotas that admit
-//! nothing, promises that a consistency cannot keep.
+//! Semantic checks of a policy: duplicate names, unreachable limits, quotas that admit nothing, unsupported
+//! consistency.
 //!
-//! Each file looks at one kind of mistake and reports all it finds. Must not know: how files are written or read.
+//! Each file checks one kind of mistake and reports all of them. Must not know: how files are written or read.
 
 mod consistency;
 mod counting;
@@ -19,33 +19,33 @@ use crate::model::{LimitRule, Policy};
 use crate::read::{DiagnosticSink, FieldLocations};
 use crate::source::SourceLocation;
 
-/// Reports what is wrong with a policy that could be read. Limits that could not are not in it.
-pub(crate) fn check_policy(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
-    let is_complete = report.len() == 0;
-    names::check(policy, places, report);
-    shared_buckets::check(policy, report);
-    matching::check_lists(policy, report);
+/// Reports the mistakes of a policy. The policy lacks the limits that could not be read.
+pub(crate) fn check_policy(policy: &Policy, locations: &FieldLocations, sink: &mut DiagnosticSink) {
+    let is_complete = sink.len() == 0;
+    names::check(policy, locations, sink);
+    shared_buckets::check(policy, sink);
+    matching::check_lists(policy, sink);
     for (index, rule) in policy.limits.iter().enumerate() {
         let limit = LimitContext {
             index,
             rule,
-            locations: places,
+            locations,
         };
-        matching::check(&limit, report);
-        quota::check(&limit, report);
-        tiers::check(&limit, report);
-        hierarchy::check(&limit, report);
-        counting::check(&limit, report);
-        rollout::check(&limit, report);
-        consistency::check(&limit, report);
+        matching::check(&limit, sink);
+        quota::check(&limit, sink);
+        tiers::check(&limit, sink);
+        hierarchy::check(&limit, sink);
+        counting::check(&limit, sink);
+        rollout::check(&limit, sink);
+        consistency::check(&limit, sink);
     }
-    reachability::check(policy, places, report);
+    reachability::check(policy, locations, sink);
     if is_complete {
-        counting::check_denials(policy, places, report);
+        counting::check_denials(policy, locations, sink);
     }
 }
 
-/// A limit that is being checked, and where its fields stand.
+/// A limit to check, with the locations of its fields.
 struct LimitContext<'a> {
     index: usize,
     rule: &'a LimitRule,
@@ -53,14 +53,14 @@ struct LimitContext<'a> {
 }
 
 impl LimitContext<'_> {
-    /// Where a field stands, or the limit's name where the file does not give it.
+    /// The location of a field, or of the limit's name if the file does not set the field.
     fn location(&self, field: &str) -> SourceLocation {
         self.locations
             .field_location(self.index, field)
             .unwrap_or(self.rule.name.location)
     }
 
-    /// The limit's name in messages.
+    /// The limit's name for messages.
     fn name(&self) -> String {
         format!("limit `{}`", self.rule.name.value)
     }

@@ -1,6 +1,6 @@
-//! Names and numbers that must be different, and names that are probably slips.
+//! Checks that names and ids are unique, and finds misspelled names.
 //!
-//! Must not know: what is named.
+//! Must not know: what the names refer to.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,53 +10,53 @@ use crate::model::{Policy, Template, Test};
 use crate::read::{DiagnosticSink, FieldLocations};
 use crate::source::SourceLocation;
 
-pub(super) fn check(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
-    check_limit_names(places, report);
+pub(super) fn check(policy: &Policy, locations: &FieldLocations, sink: &mut DiagnosticSink) {
+    check_limit_names(locations, sink);
     let mut ids: HashMap<u16, (&str, SourceLocation)> = HashMap::new();
     for limit in &policy.limits {
         let name = &*limit.name.value;
         if let Some(id) = &limit.id {
             if let Some((other, first)) = ids.get(&id.value) {
-                report.add(
+                sink.add(
                     id.location,
                     format!(
                         "limits `{other}` and `{name}` both have the id {}; the first on line {}",
                         id.value, first.line
                     ),
-                    "give one of them another number: limits with one id would count together",
+                    "change one of them: limits with the same id would share their state",
                 );
             } else {
                 ids.insert(id.value, (name, id.location));
             }
         }
-        check_group(policy, limit.group.as_ref(), report);
+        check_group(policy, limit.group.as_ref(), sink);
     }
-    check_routes(policy, report);
+    check_routes(policy, sink);
 }
 
-fn check_limit_names(places: &FieldLocations, report: &mut DiagnosticSink) {
+fn check_limit_names(locations: &FieldLocations, sink: &mut DiagnosticSink) {
     let mut names: HashMap<&str, SourceLocation> = HashMap::new();
-    for name in &places.names {
+    for name in &locations.names {
         match names.entry(&name.value) {
             Entry::Vacant(free) => drop(free.insert(name.location)),
-            Entry::Occupied(first) => report.add(
+            Entry::Occupied(first) => sink.add(
                 name.location,
                 format!(
-                    "two limits are called `{}`; the first on line {}",
+                    "two limits are named `{}`; the first on line {}",
                     name.value,
                     first.get().line
                 ),
-                "give one of them another name: state, metrics and messages go by it",
+                "rename one of them: state, metrics and messages use the name",
             ),
         }
     }
 }
 
-/// A group need not be declared, but one whose name is nearly that of a declared one is a slip.
+/// A group need not be declared, but a name close to a declared group is a typo.
 fn check_group(
     policy: &Policy,
     group: Option<&crate::source::Located<Box<str>>>,
-    report: &mut DiagnosticSink,
+    sink: &mut DiagnosticSink,
 ) {
     let Some(group) = group else { return };
     let declared = || policy.groups.iter().map(|group| &*group.name.value);
@@ -64,16 +64,16 @@ fn check_group(
         return;
     }
     if let Some(meant) = nearest_name(&group.value, declared()) {
-        report.add(
+        sink.add(
             group.location,
-            format!("there is no group `{}`", group.value),
+            format!("unknown group `{}`", group.value),
             format!("did you mean `{meant}`?"),
         );
     }
 }
 
-/// Templates that match the same paths under different names would make `route` keys depend on their order.
-fn check_routes(policy: &Policy, report: &mut DiagnosticSink) {
+/// Templates that match the same paths with different parameter names would make `route` keys depend on their order.
+fn check_routes(policy: &Policy, sink: &mut DiagnosticSink) {
     let listed = policy
         .routes
         .iter()
@@ -90,13 +90,13 @@ fn check_routes(policy: &Policy, report: &mut DiagnosticSink) {
         })
     });
     let mut shapes: HashMap<String, (&Template, SourceLocation)> = HashMap::new();
-    for (template, place) in listed.chain(matched) {
+    for (template, location) in listed.chain(matched) {
         let (first, at) = *shapes
             .entry(without_parameter_names(template))
-            .or_insert((template, place));
+            .or_insert((template, location));
         if first != template {
-            report.add(
-                place,
+            sink.add(
+                location,
                 format!(
                     "templates `{}` and `{}` match the same paths; the first on line {}",
                     first.0, template.0, at.line
@@ -107,7 +107,7 @@ fn check_routes(policy: &Policy, report: &mut DiagnosticSink) {
     }
 }
 
-/// The template without its names.
+/// The template without its parameter names.
 fn without_parameter_names(template: &Template) -> String {
     template
         .0

@@ -1,6 +1,6 @@
-//! Quotas that core refuses, and quotas that can never admit what a request costs.
+//! Checks that core accepts the quotas and that they can admit the cost of a request.
 //!
-//! Must not know: how costs are found.
+//! Must not know: how costs are computed.
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::State;
@@ -12,26 +12,26 @@ use crate::model::{Cost, Period, QuotaSpec};
 use crate::read::DiagnosticSink;
 use crate::source::{Located, SourceLocation};
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     for (_, quota) in deciding_quotas(limit) {
-        for problem in quota_diagnostics(quota, rule.overdraft) {
-            report.push(problem);
+        for diagnostic in quota_diagnostics(quota, rule.overdraft) {
+            sink.push(diagnostic);
         }
     }
     for quota in [&rule.local, &rule.candidate].into_iter().flatten() {
-        for problem in quota_diagnostics(quota, 0) {
-            report.push(problem);
+        for diagnostic in quota_diagnostics(quota, 0) {
+            sink.push(diagnostic);
         }
     }
-    check_utc_offset(limit, report);
-    check_cost_bounds(limit, report);
+    check_utc_offset(limit, sink);
+    check_cost_bounds(limit, sink);
     if !rule.charge_always {
-        check_costs(limit, report);
+        check_costs(limit, sink);
     }
 }
 
-/// Every quota that decides about requests of a limit, with what it is called.
+/// All quotas that decide requests of a limit, with their names for messages.
 pub(super) fn deciding_quotas<'a>(
     limit: &LimitContext<'a>,
 ) -> Vec<(String, &'a Located<QuotaSpec>)> {
@@ -55,18 +55,18 @@ pub(super) fn deciding_quotas<'a>(
     quotas
 }
 
-/// The most that a quota admits at once; none where it is unlimited, denies everything, or is refused anyway.
+/// The maximum that a quota admits at once. `None` if it is unlimited, denies everything, or is invalid.
 pub(super) fn capacity(quota: &Located<QuotaSpec>, overdraft: u64) -> Option<u64> {
     let limits = build_limits(quota, overdraft).ok()?;
     limits
         .iter()
         .map(|limit| limit.status(&State::default(), Timestamp::EPOCH).limit)
         .min()
-        .filter(|most| *most > 0)
+        .filter(|max| *max > 0)
 }
 
-fn check_utc_offset(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    let Some(place) = limit.locations.field_location(limit.index, "utc_offset") else {
+fn check_utc_offset(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    let Some(location) = limit.locations.field_location(limit.index, "utc_offset") else {
         return;
     };
     let turns = |quota: &QuotaSpec| {
@@ -80,13 +80,13 @@ fn check_utc_offset(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         .iter()
         .any(|(_, quota)| turns(&quota.value))
     {
-        report.add(
-            place,
+        sink.add(
+            location,
             format!(
-                "{}: `utc_offset` says when days, weeks and months turn, and none are counted here",
+                "{}: `utc_offset` is only for windows of a day, week, month or year",
                 limit.name()
             ),
-            "leave it out, or choose `algorithm: fixed_window` with a rate per day, week or month",
+            "leave it out, or use `algorithm: fixed_window` with a rate per day, week, month or year",
         );
     }
 }
@@ -100,21 +100,21 @@ pub(super) fn periods(quota: &QuotaSpec) -> Vec<Period> {
     }
 }
 
-/// Bounds of a cost that exclude each other, and costs that count nothing.
-fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    let place = limit.location("cost");
+/// Checks the bounds of a cost.
+fn check_cost_bounds(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    let location = limit.location("cost");
     match &limit.rule.cost {
-        Cost::Fixed(0) => report.add(
-            place,
+        Cost::Fixed(0) => sink.add(
+            location,
             format!("{}: a `cost` of 0 counts nothing", limit.name()),
-            "write at least 1, or leave the requests out with `exempt`",
+            "write at least 1, or exclude the requests with `exempt`",
         ),
         Cost::Attribute {
             at_least, at_most, ..
-        } if at_least > at_most => report.add(
-            place,
+        } if at_least > at_most => sink.add(
+            location,
             format!(
-                "{}: `at_least` is {}, above `at_most`, {}",
+                "{}: `at_least` is {}, above `at_most` {}",
                 limit.name(),
                 format_number(*at_least),
                 format_number(*at_most)
@@ -123,71 +123,71 @@ fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         ),
         Cost::Response {
             estimate, at_most, ..
-        } if estimate > at_most => report.add(
-            place,
+        } if estimate > at_most => sink.add(
+            location,
             format!(
-                "{}: `estimate` is {}, above `at_most`, {}",
+                "{}: `estimate` is {}, above `at_most` {}",
                 limit.name(),
                 format_number(*estimate),
                 format_number(*at_most)
             ),
-            "estimate at most as much as is ever charged",
+            "lower `estimate` or raise `at_most`",
         ),
         _ => {}
     }
 }
 
-/// Costs that no full bucket could pay.
-fn check_costs(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    let place = limit.location("cost");
-    for (of, quota) in deciding_quotas(limit) {
-        let Some(most) = capacity(quota, limit.rule.overdraft) else {
+/// Checks that no cost is above the capacity of a quota.
+fn check_costs(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    let location = limit.location("cost");
+    for (subject, quota) in deciding_quotas(limit) {
+        let Some(max) = capacity(quota, limit.rule.overdraft) else {
             continue;
         };
-        let mut look = |what: &str, cost: u64| {
-            if cost > most {
-                report_cost_above_capacity(report, place, &of, what, cost, most);
+        let mut check = |what: &str, cost: u64| {
+            if cost > max {
+                report_cost_above_capacity(sink, location, &subject, what, cost, max);
             }
         };
         match &limit.rule.cost {
-            Cost::Fixed(cost) => look("a request costs", *cost),
+            Cost::Fixed(cost) => check("a request costs", *cost),
             Cost::ByValue {
                 values, otherwise, ..
             } => {
                 for (value, cost) in values {
-                    look(&format!("`{value}` costs"), *cost);
+                    check(&format!("`{value}` costs"), *cost);
                 }
-                look("`otherwise` costs", *otherwise);
+                check("`otherwise` costs", *otherwise);
             }
             Cost::Attribute {
                 at_least,
                 otherwise,
                 ..
             } => {
-                look("a request costs at least", *at_least);
+                check("a request costs at least", *at_least);
                 if otherwise > at_least {
-                    look("`otherwise` costs", *otherwise);
+                    check("`otherwise` costs", *otherwise);
                 }
             }
-            Cost::Response { estimate, .. } => look("a request is estimated at", *estimate),
+            Cost::Response { estimate, .. } => check("a request is estimated at", *estimate),
         }
     }
 }
 
 fn report_cost_above_capacity(
-    report: &mut DiagnosticSink,
-    place: SourceLocation,
-    of: &str,
+    sink: &mut DiagnosticSink,
+    location: SourceLocation,
+    subject: &str,
     what: &str,
     cost: u64,
-    most: u64,
+    max: u64,
 ) {
-    report.add(
-        place,
+    sink.add(
+        location,
         format!(
-            "{of} can never admit this: {what} {}, and at most {} fit at once",
+            "{subject} can never admit a request: {what} {}, and the capacity is {}",
             format_number(cost),
-            format_number(most)
+            format_number(max)
         ),
         format!(
             "lower the cost, or raise `burst` or `rate` to at least {}",

@@ -1,6 +1,6 @@
-//! Rules that no request can reach, because another takes all of their requests.
+//! Finds rules that no request can reach, because another rule takes all of their requests.
 //!
-//! Denials come before exemptions, and exemptions before limits. Must not know: what a rule does.
+//! Denials come before exemptions, and exemptions before limits. Must not know: what rules do.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use crate::model::{GroupSelection, LimitRule, Mode, Policy};
 use crate::read::{DiagnosticSink, FieldLocations};
 use crate::source::SourceLocation;
 
-/// Comparing each limit of a group with each other is quadratic; beyond so many only equal ones are found.
+/// Comparing all limits of a group is quadratic. A limit is compared with at most this number of earlier limits.
 const MAX_COMPARED: usize = 1_000;
 
-pub(super) fn check(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
+pub(super) fn check(policy: &Policy, locations: &FieldLocations, sink: &mut DiagnosticSink) {
     let nowhere = SourceLocation::default();
-    let deny_place = |index: usize| places.deny.get(index).copied().unwrap_or(nowhere);
-    let exempt_place = |index: usize| places.exempt.get(index).copied().unwrap_or(nowhere);
+    let deny_place = |index: usize| locations.deny.get(index).copied().unwrap_or(nowhere);
+    let exempt_place = |index: usize| locations.exempt.get(index).copied().unwrap_or(nowhere);
     for (index, rule) in policy.deny.iter().enumerate() {
         let mut before = policy.deny.iter().take(index);
         if let Some(first) = before.position(|first| covers(&first.matching, &rule.matching)) {
-            report.add(
+            sink.add(
                 deny_place(index),
                 format!("this `deny` entry is never reached: the one on line {} refuses all of its requests", deny_place(first).line),
                 "leave it out, or move it before the other",
@@ -33,10 +33,10 @@ pub(super) fn check(policy: &Policy, places: &FieldLocations, report: &mut Diagn
             .iter()
             .position(|deny| covers(&deny.matching, matching))
         {
-            report.add(
+            sink.add(
                 exempt_place(index),
                 format!("this `exempt` entry is never reached: the `deny` entry on line {} refuses all of its requests", deny_place(first).line),
-                "narrow one of the two: what is denied is denied even if it is exempt",
+                "narrow one of the two: `deny` comes before `exempt`",
             );
         }
     }
@@ -47,7 +47,7 @@ pub(super) fn check(policy: &Policy, places: &FieldLocations, report: &mut Diagn
             .iter()
             .position(|deny| covers(&deny.matching, &limit.matching))
         {
-            report.add(
+            sink.add(
                 name.location,
                 format!("limit `{}` is never reached: the `deny` entry on line {} refuses all of its requests", name.value, deny_place(first).line),
                 "narrow the `deny` entry, or leave the limit out",
@@ -57,21 +57,21 @@ pub(super) fn check(policy: &Policy, places: &FieldLocations, report: &mut Diagn
             .iter()
             .position(|exempt| covers(exempt, &limit.matching))
         {
-            report.add(
+            sink.add(
                 name.location,
                 format!("limit `{}` is never reached: the `exempt` entry on line {} exempts all of its requests", name.value, exempt_place(first).line),
                 "narrow the `exempt` entry, or leave the limit out",
             );
         }
     }
-    check_groups(policy, report);
+    check_groups(policy, sink);
 }
 
-/// In a group of which only the narrowest applies, a limit loses to one that matches all of its requests, has as many
-/// conditions and stands before it. More conditions on fewer attributes are impossible, so only limits that look at
-/// the same attributes need to be compared.
-fn check_groups(policy: &Policy, report: &mut DiagnosticSink) {
-    let mut alike: HashMap<(&str, Vec<&Attribute>), Vec<&LimitRule>> = HashMap::new();
+/// In a group with `apply: narrowest`, a limit loses to an earlier limit that covers it with as many conditions. A
+/// covering limit has conditions on a subset of the attributes. So with as many conditions it uses the same attributes,
+/// and only such limits are compared.
+fn check_groups(policy: &Policy, sink: &mut DiagnosticSink) {
+    let mut comparable: HashMap<(&str, Vec<&Attribute>), Vec<&LimitRule>> = HashMap::new();
     for limit in &policy.limits {
         let Some(group) = &limit.group else { continue };
         let narrowest = policy.groups.iter().any(|known| {
@@ -87,13 +87,13 @@ fn check_groups(policy: &Policy, report: &mut DiagnosticSink) {
             .map(|condition| &condition.value.attribute)
             .collect();
         attributes.sort();
-        let before = alike.entry((&group.value, attributes)).or_default();
+        let before = comparable.entry((&group.value, attributes)).or_default();
         let first = before
             .iter()
             .take(MAX_COMPARED)
             .find(|first| covers(&first.matching, &limit.matching));
         if let Some(first) = first {
-            report.add(
+            sink.add(
                 limit.name.location,
                 format!(
                     "limit `{}` is never reached: in group `{}` only the narrowest applies, and `{}` on line {} matches all of its requests with as many conditions",

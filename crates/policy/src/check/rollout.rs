@@ -1,36 +1,36 @@
-//! `mode`, `enforce` and `candidate` that cancel each other.
+//! Checks that `mode`, `enforce` and `candidate` do not cancel each other.
 //!
-//! Must not know: how keys are chosen.
+//! Must not know: how keys are sampled.
 
 use super::LimitContext;
 use crate::model::Mode;
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     let mode = match rule.mode {
         Mode::Enforce => return,
         Mode::Shadow => "shadow",
         Mode::Off => "off",
     };
-    if let Some(place) = limit.locations.field_location(limit.index, "enforce") {
-        report.add(
-            place,
+    if let Some(location) = limit.locations.field_location(limit.index, "enforce") {
+        sink.add(
+            location,
             format!(
-                "{}: `enforce` says for whom, and with `mode: {mode}` it is enforced for nobody",
+                "{}: `enforce` has no effect with `mode: {mode}`",
                 limit.name()
             ),
             "leave out `mode`, or leave out `enforce`",
         );
     }
     if let (Mode::Off, Some(candidate)) = (rule.mode, &rule.candidate) {
-        report.add(
+        sink.add(
             candidate.location,
             format!(
-                "{}: `candidate` has nothing to be compared with while `mode` is off",
+                "{}: `candidate` has no effect with `mode: off`",
                 limit.name()
             ),
-            "say `mode: shadow`, or leave `candidate` out",
+            "use `mode: shadow`, or leave `candidate` out",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Limits that name the same bucket share its state, so they must count alike.
+//! Checks that limits with the same bucket count in the same way, because they share its state.
 //!
 //! Must not know: what the bucket's id looks like.
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use crate::model::{LimitRule, Policy};
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(policy: &Policy, report: &mut DiagnosticSink) {
+pub(super) fn check(policy: &Policy, sink: &mut DiagnosticSink) {
     let mut buckets: HashMap<&str, &LimitRule> = HashMap::new();
     for limit in &policy.limits {
         let Some(bucket) = &limit.bucket else {
@@ -35,14 +35,14 @@ pub(super) fn check(policy: &Policy, report: &mut DiagnosticSink) {
         } else {
             continue;
         };
-        report.add(
+        sink.add(
             bucket.location,
             format!(
-                "limits `{}` and `{}` share the bucket `{}` and have a different {differs}",
+                "limits `{}` and `{}` share the bucket `{}` but have a different {differs}",
                 first.name.value, limit.name.value, bucket.value
             ),
             format!(
-                "write the same {differs} as in `{}` on line {}, or name another bucket",
+                "use the same {differs} as `{}` on line {}, or another bucket",
                 first.name.value, first.name.location.line
             ),
         );

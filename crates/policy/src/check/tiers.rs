@@ -1,7 +1,7 @@
-//! Tiers, overrides, the local bucket and the candidate beside the limit's own quota.
+//! Checks tiers, overrides, the local bucket and the candidate against the limit's own quota.
 //!
-//! Tiers and overrides are decided on the state of the limit's own quota, so they must be counted alike.
-//! Must not know: how a quota is chosen.
+//! Tiers and overrides use the state of the limit's own quota, so they need the same algorithm and unit. Must not know:
+//! how a quota is selected.
 
 use std::collections::HashMap;
 
@@ -13,23 +13,23 @@ use crate::model::{Algorithm, Amount, KeyPart, Period, QuotaSpec};
 use crate::read::DiagnosticSink;
 use crate::source::{Located, SourceLocation};
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     if limit.rule.levels.is_empty() {
-        for (of, quota) in deciding_quotas(limit).iter().skip(1) {
-            check_same_counting(limit, of, quota, report);
+        for (subject, quota) in deciding_quotas(limit).iter().skip(1) {
+            check_same_counting(limit, subject, quota, sink);
         }
     }
-    check_tier_names(limit, report);
-    check_overrides(limit, report);
-    check_local(limit, report);
-    check_candidate(limit, report);
+    check_tier_names(limit, sink);
+    check_overrides(limit, sink);
+    check_local(limit, sink);
+    check_candidate(limit, sink);
 }
 
 fn check_same_counting(
     limit: &LimitContext<'_>,
-    of: &str,
+    subject: &str,
     quota: &Located<QuotaSpec>,
-    report: &mut DiagnosticSink,
+    sink: &mut DiagnosticSink,
 ) {
     let own = &limit.rule.quota.value;
     let other = &quota.value;
@@ -37,24 +37,24 @@ fn check_same_counting(
         return;
     }
     if other.algorithm != own.algorithm {
-        report.add(
+        sink.add(
             quota.location,
             format!(
-                "{}: {of} is counted by another algorithm, and both share one state",
+                "{}: {subject} has another algorithm, and both share one state",
                 limit.name()
             ),
-            "choose the algorithm for the whole limit; `candidate` tries another one",
+            "set the algorithm of the whole limit; use `candidate` to try another one",
         );
     } else if other.unit != own.unit {
-        report.add(
+        sink.add(
             quota.location,
             format!(
-                "{}: {of} counts {}, and the limit counts {}",
+                "{}: {subject} counts {}, and the limit counts {}",
                 limit.name(),
                 other.unit.name(),
                 own.unit.name()
             ),
-            "choose the unit for the whole limit",
+            "set the unit of the whole limit",
         );
     }
 }
@@ -68,13 +68,13 @@ fn pluralize(count: usize, what: &str) -> String {
     }
 }
 
-/// Values that differ only in how they are written name the same tier.
-fn check_tier_names(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    let mut seen: HashMap<&str, SourceLocation> = HashMap::new();
+/// Values that differ only in case may name the same tier.
+fn check_tier_names(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    let mut first_locations: HashMap<&str, SourceLocation> = HashMap::new();
     for (name, _) in limit.rule.tiers.iter().flat_map(|tiers| &tiers.tiers) {
-        let first = *seen.entry(&name.value).or_insert(name.location);
+        let first = *first_locations.entry(&name.value).or_insert(name.location);
         if first != name.location {
-            report.add(
+            sink.add(
                 name.location,
                 format!(
                     "{}: tier `{}` is given twice; first on line {}",
@@ -88,18 +88,18 @@ fn check_tier_names(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     }
 }
 
-fn check_overrides(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_overrides(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let parts = &limit.rule.key;
-    let mut seen: HashMap<Vec<String>, SourceLocation> = HashMap::new();
+    let mut first_locations: HashMap<Vec<String>, SourceLocation> = HashMap::new();
     for one in &limit.rule.overrides {
-        let (values, place) = (&one.key.value, one.key.location);
+        let (values, location) = (&one.key.value, one.key.location);
         if values.len() != parts.len() {
             let named: Vec<String> = parts
                 .iter()
                 .map(|part| part.attribute.value.to_string())
                 .collect();
-            report.add(
-                place,
+            sink.add(
+                location,
                 format!(
                     "{}: an override has {}, and the key has {}",
                     limit.name(),
@@ -109,7 +109,7 @@ fn check_overrides(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
                 if parts.is_empty() {
                     "give the limit a `key`, or leave the override out".to_owned()
                 } else {
-                    format!("give one value each for `{}`", named.join("`, `"))
+                    format!("write one value for each of `{}`", named.join("`, `"))
                 },
             );
             continue;
@@ -118,13 +118,13 @@ fn check_overrides(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         for (part, value) in parts.iter().zip(values) {
             match canonical_value(part, value) {
                 Ok(value) => key.push(value),
-                Err(wrong) => report.add_field_error(place, "key", wrong),
+                Err(error) => sink.add_field_error(location, "key", error),
             }
         }
-        let first = *seen.entry(key).or_insert(place);
-        if first != place {
-            report.add(
-                place,
+        let first = *first_locations.entry(key).or_insert(location);
+        if first != location {
+            sink.add(
+                location,
                 format!(
                     "{}: two overrides have the same key; the first on line {}",
                     limit.name(),
@@ -136,7 +136,7 @@ fn check_overrides(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     }
 }
 
-/// A value of a key as it is compared.
+/// A value of a key in the form that is compared.
 fn canonical_value(part: &KeyPart, value: &str) -> Result<String, grammar::GrammarError> {
     Ok(match part.attribute.value {
         Attribute::Ip => grammar::parse_address(value)?.to_string(),
@@ -145,29 +145,29 @@ fn canonical_value(part: &KeyPart, value: &str) -> Result<String, grammar::Gramm
     })
 }
 
-/// A local bucket in front of a global one only saves asking; if it is tighter, the global one is never reached.
-fn check_local(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+/// A local bucket only saves calls to the shared one. If it is tighter, the shared bucket is never exhausted.
+fn check_local(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let Some(local) = &limit.rule.local else {
         return;
     };
     let name = limit.name();
     if limit.rule.quota.value.algorithm.is_concurrency() {
-        report.add(
+        sink.add(
             local.location,
-            format!("{name}: `local` is a rate, and the limit counts how many at once"),
-            "leave `local` out, or write a limit of its own for the rate",
+            format!("{name}: `local` is a rate, and the limit has `concurrency`"),
+            "leave `local` out, or use a separate limit for the rate",
         );
         return;
     }
     let Some((local_units, local_span)) = single_bucket_rate(&local.value) else {
-        report.add(
+        sink.add(
             local.location,
             format!("{name}: `local` must be one token bucket"),
             "write one rate, with or without `burst`",
         );
         return;
     };
-    for (of, quota) in deciding_quotas(limit) {
+    for (subject, quota) in deciding_quotas(limit) {
         let Some((units, span)) = slowest_rate(&quota.value) else {
             continue;
         };
@@ -175,10 +175,14 @@ fn check_local(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             u128::from(local_units) * u128::from(span) < u128::from(units) * u128::from(local_span);
         let smaller = matches!((capacity(local, 0), capacity(quota, 0)), (Some(local), Some(main)) if local < main);
         if slower || smaller {
-            let than = if of == name { "the limit" } else { of.as_str() };
-            report.add(
+            let than = if subject == name {
+                "the limit"
+            } else {
+                subject.as_str()
+            };
+            sink.add(
                 local.location,
-                format!("{name}: `local` is tighter than {than}, so each node alone would deny what all may have"),
+                format!("{name}: `local` is tighter than {than}, so a node would deny requests that the limit allows"),
                 if slower { "raise its rate to at least the limit's" } else { "raise its `burst` to at least the limit's" },
             );
             return;
@@ -195,7 +199,7 @@ fn single_bucket_rate(quota: &QuotaSpec) -> Option<(u64, u64)> {
     }
 }
 
-/// The rate that decides in the long run: units and nanoseconds.
+/// The lowest rate: units and nanoseconds.
 fn slowest_rate(quota: &QuotaSpec) -> Option<(u64, u64)> {
     let nanos = |period: Period| period.fixed_length().as_nanos();
     match &quota.amount {
@@ -213,41 +217,41 @@ fn slowest_rate(quota: &QuotaSpec) -> Option<(u64, u64)> {
     }
 }
 
-fn check_candidate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_candidate(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let Some(candidate) = &limit.rule.candidate else {
         return;
     };
     let own = &limit.rule.quota;
     let name = limit.name();
     if candidate == own {
-        report.add(
+        sink.add(
             candidate.location,
-            format!("{name}: `candidate` is the same as the enforced quota, so they never differ"),
+            format!("{name}: `candidate` is the same as the enforced quota"),
             "change its rate or algorithm, or leave it out",
         );
     } else if candidate.value.amount == Amount::Unlimited {
-        report.add(
+        sink.add(
             candidate.location,
-            format!("{name}: `candidate` is unlimited, so it is nothing to compare with"),
-            "give it a rate; `mode: shadow` tries the limit itself",
+            format!("{name}: `candidate` cannot be unlimited"),
+            "give it a rate; to try the limit itself use `mode: shadow`",
         );
     } else if candidate.value.algorithm.is_concurrency() != own.value.algorithm.is_concurrency() {
-        report.add(
+        sink.add(
             candidate.location,
             format!(
-                "{name}: one of the limit and its `candidate` counts how many at once, the other how many per period"
+                "{name}: the limit and its `candidate` must both use `rate` or both use `concurrency`"
             ),
-            "try it as a limit of its own with `mode: shadow`",
+            "use a separate limit with `mode: shadow`",
         );
     } else if candidate.value.unit != own.value.unit {
-        report.add(
+        sink.add(
             candidate.location,
             format!(
                 "{name}: `candidate` counts {}, and the limit counts {}",
                 candidate.value.unit.name(),
                 own.value.unit.name()
             ),
-            "count the same unit in both",
+            "use the same unit in both",
         );
     }
 }

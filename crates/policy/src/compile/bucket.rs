@@ -1,4 +1,4 @@
-//! Buckets that several limits share: they must say the same, and each has a stable, opaque id.
+//! Shared buckets: limits that share one must have equal settings, and each bucket has a stable, opaque id.
 //!
 //! Must not know: how the limits' requests are matched.
 
@@ -7,12 +7,11 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher24;
 
-use super::problem::problem;
 use crate::model::LimitRule;
 use crate::source::Diagnostic;
 
-/// What clients are told of a bucket: 16 hexadecimal digits, the same in every process that shares the secret, and
-/// nothing about the name.
+/// The bucket id for clients: 16 hexadecimal digits. It is the same in every process with the same secret and does not
+/// reveal the name.
 pub(crate) fn opaque_id(name: &str, secret: [u8; 16]) -> Box<str> {
     let mut hasher = SipHasher24::new_with_key(&secret);
     hasher.write(b"bucket:");
@@ -20,10 +19,10 @@ pub(crate) fn opaque_id(name: &str, secret: [u8; 16]) -> Box<str> {
     format!("{:016x}", hasher.finish()).into()
 }
 
-/// What is wrong where limits share a bucket and do not say the same of it.
+/// Reports limits that share a bucket but have different settings.
 pub(super) fn check_buckets(limits: &[LimitRule]) -> Vec<Diagnostic> {
     let mut first: HashMap<&str, &LimitRule> = HashMap::new();
-    let mut problems = Vec::new();
+    let mut diagnostics = Vec::new();
     for limit in limits {
         let Some(bucket) = &limit.bucket else {
             continue;
@@ -38,21 +37,21 @@ pub(super) fn check_buckets(limits: &[LimitRule]) -> Vec<Diagnostic> {
         {
             "quota"
         } else if owner.candidate != limit.candidate {
-            // What only one of them charges to the candidate's state would be missing for the other.
+            // Otherwise the candidate's state would miss the charges of the other limit.
             "candidate"
         } else {
             continue;
         };
-        problems.push(problem(
+        diagnostics.push(Diagnostic::new(
             bucket.location,
-            &format!(
-                "`{}` shares the bucket `{}` with `{}` but has another {differs}",
+            format!(
+                "`{}` shares the bucket `{}` with `{}` but has a different {differs}",
                 limit.name.value, bucket.value, owner.name.value
             ),
-            "limits that share a bucket need the same key, the same quota and the same candidate",
+            "limits that share a bucket need the same key, quota and candidate",
         ));
     }
-    problems
+    diagnostics
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! One limit of a policy becomes one rule: its meters with their identities, their quotas and their keys.
+//! Compiles one limit of a policy to one rule: meters with their identities, quotas and keys.
 //!
 //! Must not know: other limits, how requests are matched, how keys are encoded.
 
 use tollgate_core::QuotaUnit;
 
-use super::problem::problem;
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use super::shared_states::group_into_states;
 use crate::attributes::Attribute;
@@ -15,64 +14,51 @@ use crate::rules::{
 };
 use crate::source::{Diagnostic, Located};
 
-/// The rule of a limit.
+/// Compiles a limit.
 ///
 /// # Errors
-/// Everything about it that cannot be honoured.
+/// Everything in the limit that is not supported.
 pub(super) fn compile(
     policy: &Policy,
     limit: &LimitRule,
     secret: [u8; 16],
 ) -> Result<DraftLimit, Vec<Diagnostic>> {
-    let mut meters = MeterCollector::new(limit);
+    let mut collector = MeterCollector::new(limit);
     let key = full_key(limit);
     if limit.levels.is_empty() {
-        let variants = compile_variants(limit, &mut meters.problems);
-        meters.add(
+        let variants = compile_variants(limit, &mut collector.diagnostics);
+        collector.add(
             MeterRole::Main,
             "",
             None,
             &variants,
             &KeySpec::new(key.clone()),
         );
-        meters.add_distinct(limit, &variants, &key);
+        collector.add_distinct(limit, &variants, &key);
     } else {
-        meters.reject_beside_levels(limit);
-        let mut key = limit.key.clone();
-        for level in &limit.levels {
-            key.extend(level.key.iter().cloned());
-            let variants = compile_single(&level.quota, limit.overdraft, &mut meters.problems);
-            let suffix = format!("/{}", level.name.value);
-            let name = Some(&*level.name.value);
-            meters.add(
-                MeterRole::Main,
-                &suffix,
-                name,
-                &variants,
-                &KeySpec::new(key.clone()),
-            );
-        }
+        collector.reject_beside_levels(limit);
+        collector.add_levels(limit);
     }
-    meters.add_auxiliary(limit, &key);
-    let choice = build_selector(limit, &key, secret, &mut meters.problems);
-    if meters.meters.len() > MAX_METERS {
-        meters.problems.push(problem(
+    collector.add_auxiliary(limit, &key);
+    let selector = build_selector(limit, &key, secret, &mut collector.diagnostics);
+    if collector.meters.len() > MAX_METERS {
+        collector.diagnostics.push(Diagnostic::new(
             limit.name.location,
-            &format!(
-                "`{}` needs {} states for each request, and {MAX_METERS} are the most",
+            format!(
+                "`{}` needs {} states for each request, the maximum is {MAX_METERS}",
                 limit.name.value,
-                meters.meters.len()
+                collector.meters.len()
             ),
             "give its tiers and overrides the same periods, or split it into several limits",
         ));
     }
-    if !meters.problems.is_empty() {
-        return Err(meters.problems);
+    if !collector.diagnostics.is_empty() {
+        return Err(collector.diagnostics);
     }
     let rule = Rule {
         name: limit.name.value.clone(),
-        meters: meters.meters.into(),
-        selector: choice,
+        meters: collector.meters.into(),
+        selector,
         applies_to_all: applies_to_all(limit, &key),
         cost: CostRule::new(&limit.cost),
         count: limit.count.clone(),
@@ -96,19 +82,19 @@ pub(super) fn compile(
         rule,
         matching: limit.matching.clone(),
         group: limit.group.as_ref().map(|group| group.value.clone()),
-        keys: meters.keys,
+        keys: collector.keys,
     })
 }
 
-/// Whether no request is left out and none is told from another by where it goes.
+/// Whether the limit applies to every request and its key does not depend on the target of the request.
 fn applies_to_all(limit: &LimitRule, key: &[KeyPart]) -> bool {
-    let is_place = |part: &KeyPart| {
+    let is_target = |part: &KeyPart| {
         matches!(
             part.attribute.value,
             Attribute::Host | Attribute::Path | Attribute::Route | Attribute::Method
         )
     };
-    limit.matching.conditions.is_empty() && !key.iter().any(is_place)
+    limit.matching.conditions.is_empty() && !key.iter().any(is_target)
 }
 
 /// What becomes of a limit's keys when memory is full. Whoever can make up keys escapes a limit by making up another one, so
@@ -125,13 +111,13 @@ pub(crate) fn when_full(limit: &LimitRule) -> WhenFull {
     })
 }
 
-/// All parts of a key, those of the narrowest level included.
+/// All parts of the key, including those of all levels.
 pub(crate) fn full_key(limit: &LimitRule) -> Vec<KeyPart> {
     let levels = limit.levels.iter().flat_map(|level| level.key.iter());
     limit.key.iter().chain(levels).cloned().collect()
 }
 
-/// What the state of a limit is known by.
+/// The identity of the limit's state.
 pub(super) fn identity(limit: &LimitRule) -> String {
     match (&limit.bucket, &limit.id) {
         (Some(bucket), _) => format!("@{}", bucket.value),
@@ -140,33 +126,33 @@ pub(super) fn identity(limit: &LimitRule) -> String {
     }
 }
 
-/// What the limit grants: its own quota, each tier, each override.
-fn compile_variants(limit: &LimitRule, problems: &mut Vec<Diagnostic>) -> Vec<QuotaGrant> {
+/// The compiled quotas of a limit: its own, each tier, each override.
+fn compile_variants(limit: &LimitRule, diagnostics: &mut Vec<Diagnostic>) -> Vec<QuotaGrant> {
     let tiers = limit.tiers.iter().flat_map(|tiers| &tiers.tiers);
     let quotas = std::iter::once(&limit.quota)
         .chain(tiers.map(|(_, quota)| quota))
         .chain(limit.overrides.iter().map(|over| &over.quota));
     quotas
-        .map(|quota| compile_or_report(quota, limit.overdraft, problems))
+        .map(|quota| compile_or_report(quota, limit.overdraft, diagnostics))
         .collect()
 }
 
 fn compile_single(
     quota: &Located<QuotaSpec>,
     overdraft: u64,
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<QuotaGrant> {
-    vec![compile_or_report(quota, overdraft, problems)]
+    vec![compile_or_report(quota, overdraft, diagnostics)]
 }
 
-/// A quota that cannot be honoured leaves its problems behind and is passed over.
+/// If the quota is invalid, adds its diagnostics and returns an unlimited grant.
 fn compile_or_report(
     quota: &Located<QuotaSpec>,
     overdraft: u64,
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> QuotaGrant {
-    compile_quota(quota, overdraft).unwrap_or_else(|found| {
-        problems.extend(found);
+    compile_quota(quota, overdraft).unwrap_or_else(|errors| {
+        diagnostics.extend(errors);
         QuotaGrant::Unlimited
     })
 }
@@ -175,13 +161,13 @@ fn build_selector(
     limit: &LimitRule,
     key: &[KeyPart],
     secret: [u8; 16],
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> VariantSelector {
-    let mut choice = VariantSelector::own_quota();
+    let mut selector = VariantSelector::own_quota();
     let mut next = 1;
     if let Some(tiers) = &limit.tiers {
         let names = tiers.tiers.iter().map(|(name, _)| &*name.value);
-        choice = choice.with_tiers(tiers.by.value.clone(), names);
+        selector = selector.with_tiers(tiers.by.value.clone(), names);
         next += tiers.tiers.len();
     }
     let recipe = KeySpec::new(key.to_vec());
@@ -192,12 +178,12 @@ fn build_selector(
             .write_key_of_values(values, secret, &mut buffer)
             .is_some()
         {
-            choice.override_key(buffer.as_bytes(), variant);
+            selector.override_key(buffer.as_bytes(), variant);
         } else {
-            problems.push(override_key_error(limit, over, key));
+            diagnostics.push(override_key_error(limit, over, key));
         }
     }
-    choice
+    selector
 }
 
 fn override_key_error(
@@ -211,34 +197,34 @@ fn override_key_error(
         .collect();
     let parts = parts.join(", ");
     if over.key.value.len() == key.len() {
-        return problem(
+        return Diagnostic::new(
             over.key.location,
-            &format!(
-                "an override of `{}` has a value for `ip` that is no address",
+            format!(
+                "an override of `{}` has an invalid address for `ip`",
                 limit.name.value
             ),
             "write one address, such as 192.0.2.7 or 2001:db8::7",
         );
     }
-    problem(
+    Diagnostic::new(
         over.key.location,
-        &format!(
-            "an override of `{}` gives {} values, and its key has {} parts",
+        format!(
+            "an override of `{}` has {} values, and its key has {} parts",
             limit.name.value,
             over.key.value.len(),
             key.len()
         ),
-        &format!("give one value for each of: {parts}"),
+        format!("write one value for each of: {parts}"),
     )
 }
 
-/// The meters of one limit while they are collected.
+/// Collects the meters of one limit.
 struct MeterCollector {
     identity: String,
     fixed_id: Option<u16>,
     meters: Vec<Meter>,
     keys: Vec<KeySpec>,
-    problems: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl MeterCollector {
@@ -248,11 +234,11 @@ impl MeterCollector {
             fixed_id: limit.id.as_ref().map(|id| id.value),
             meters: Vec::new(),
             keys: Vec::new(),
-            problems: Vec::new(),
+            diagnostics: Vec::new(),
         }
     }
 
-    /// One meter for each state that these variants need.
+    /// Adds one meter for each state that these variants need.
     fn add(
         &mut self,
         role: MeterRole,
@@ -264,10 +250,10 @@ impl MeterCollector {
         for (slot, which) in group_into_states(variants).into_iter().zip(1..) {
             let built = match slot.build(variants.len()) {
                 Ok(built) => built,
-                Err((place, why)) => {
-                    let message = why.to_string();
-                    self.problems.push(Diagnostic {
-                        location: place,
+                Err((location, error)) => {
+                    let message = error.to_string();
+                    self.diagnostics.push(Diagnostic {
+                        location,
                         message: message.into(),
                         help: None,
                     });
@@ -290,64 +276,77 @@ impl MeterCollector {
         }
     }
 
-    /// The states that remember which values were seen, where the limit counts different values: each is spent once for
-    /// as long as the value counts.
+    /// Adds one meter per level. The key of a level begins with the key of the level above.
+    fn add_levels(&mut self, limit: &LimitRule) {
+        let mut key = limit.key.clone();
+        for level in &limit.levels {
+            key.extend(level.key.iter().cloned());
+            let variants = compile_single(&level.quota, limit.overdraft, &mut self.diagnostics);
+            let suffix = format!("/{}", level.name.value);
+            let name = Some(&*level.name.value);
+            let key = KeySpec::new(key.clone());
+            self.add(MeterRole::Main, &suffix, name, &variants, &key);
+        }
+    }
+
+    /// Adds the states that remember distinct values. A value spends its state once; the state refills when the value
+    /// no longer counts.
     fn add_distinct(&mut self, limit: &LimitRule, variants: &[QuotaGrant], key: &[KeyPart]) {
         let Some(distinct) = &limit.distinct else {
             return;
         };
-        let mut seen = Vec::with_capacity(variants.len());
-        for granted in variants {
-            let (formula, place) = match granted {
+        let mut distinct_grants = Vec::with_capacity(variants.len());
+        for grant in variants {
+            let (builder, location) = match grant {
                 QuotaGrant::Windows(windows) => match windows.as_slice() {
                     [only] => (only.builder, only.location),
                     [] => {
-                        seen.push(QuotaGrant::Unlimited);
+                        distinct_grants.push(QuotaGrant::Unlimited);
                         continue;
                     }
                     _ => {
-                        self.problems.push(problem(
+                        self.diagnostics.push(Diagnostic::new(
                             distinct.location,
-                            "`distinct` counts different values in one window, and this limit has several",
-                            "give each window a limit of its own",
+                            "`distinct` supports one window, and this limit has several",
+                            "use a separate limit for each window",
                         ));
                         return;
                     }
                 },
                 QuotaGrant::Computed(computed) => (computed.builder, computed.location),
                 QuotaGrant::Unlimited => {
-                    seen.push(QuotaGrant::Unlimited);
+                    distinct_grants.push(QuotaGrant::Unlimited);
                     continue;
                 }
             };
-            let Some(shape) = formula.spec.distinct_value_spec() else {
-                self.problems.push(problem(
+            let Some(spec) = builder.spec.distinct_value_spec() else {
+                self.diagnostics.push(Diagnostic::new(
                     distinct.location,
-                    "`distinct` counts different values in a time, and `concurrency` has none",
-                    "say a `rate`, such as `1000 per 10s`",
+                    "`distinct` needs a period, and `concurrency` has none",
+                    "use a `rate`, such as `1000 per 10s`",
                 ));
                 return;
             };
-            seen.push(QuotaGrant::Windows(vec![WindowGrant {
-                location: place,
-                builder: QuotaBuilder::new(shape, QuotaUnit::Requests),
+            distinct_grants.push(QuotaGrant::Windows(vec![WindowGrant {
+                location,
+                builder: QuotaBuilder::new(spec, QuotaUnit::Requests),
                 units: 1,
                 period: None,
             }]));
         }
         let key = KeySpec::new(key.to_vec()).with_distinct(distinct.value.clone());
-        self.add(MeterRole::Distinct, "!seen", None, &seen, &key);
+        self.add(MeterRole::Distinct, "!seen", None, &distinct_grants, &key);
     }
 
-    /// What stands beside the quotas: a local bucket, a candidate, blocks.
+    /// Adds the meters of the local bucket, the candidate and blocks.
     fn add_auxiliary(&mut self, limit: &LimitRule, key: &[KeyPart]) {
         let key = KeySpec::new(key.to_vec());
         if let Some(local) = &limit.local {
-            let variants = compile_single(local, 0, &mut self.problems);
+            let variants = compile_single(local, 0, &mut self.diagnostics);
             self.add(MeterRole::Local, "!local", None, &variants, &key);
         }
         if let Some(candidate) = &limit.candidate {
-            let variants = compile_single(candidate, limit.overdraft, &mut self.problems);
+            let variants = compile_single(candidate, limit.overdraft, &mut self.diagnostics);
             self.add(MeterRole::Candidate, "!candidate", None, &variants, &key);
         }
         if let Penalty::Block(length) = limit.penalty.value {
@@ -361,7 +360,7 @@ impl MeterCollector {
         }
     }
 
-    /// A hierarchy's quotas are its levels'; there is nothing that tiers or overrides would replace.
+    /// A hierarchy has quotas only on its levels, so tiers and overrides have nothing to replace.
     fn reject_beside_levels(&mut self, limit: &LimitRule) {
         let tiers = limit
             .tiers
@@ -372,11 +371,11 @@ impl MeterCollector {
             .first()
             .map(|over| ("overrides", over.key.location));
         let distinct = limit.distinct.as_ref().map(|by| ("distinct", by.location));
-        for (field, place) in [tiers, overrides, distinct].into_iter().flatten() {
-            self.problems.push(problem(
-                place,
-                &format!("`{field}` cannot stand beside `levels`: it would not be clear which level is meant"),
-                "give the level that is meant a limit of its own",
+        for (field, location) in [tiers, overrides, distinct].into_iter().flatten() {
+            self.diagnostics.push(Diagnostic::new(
+                location,
+                format!("`{field}` cannot be combined with `levels`"),
+                "use a separate limit for the level",
             ));
         }
     }

@@ -1,11 +1,9 @@
-//! What a policy says becomes what the engine asks: quotas in core's terms, meters with their identities, and who
-//! gets which.
+//! Compiles a policy for the engine: core quotas, meters with identities, and the selection of quotas.
 //!
 //! Must not know: files, stores, clocks.
 
 mod bucket;
 mod limit;
-mod problem;
 pub mod quota;
 mod quota_errors;
 mod shared_states;
@@ -20,16 +18,15 @@ use std::collections::HashMap;
 use crate::model::{Match, Policy};
 use crate::rules::{RuleError, RuleOrigin, Rules, RulesDraft};
 use crate::source::{Diagnostic, SourceLocation};
-use problem::problem;
 
 impl Rules {
-    /// The rules of a policy. The secret keys every digest that keys are made of; a fleet shares one.
+    /// Compiles a policy. The secret keys every digest in keys; all nodes of a fleet use the same secret.
     ///
     /// # Errors
-    /// Everything that cannot be honoured, in the order of the file.
+    /// Everything in the policy that is not supported, in file order.
     pub fn compile(policy: &Policy, secret: [u8; 16]) -> Result<Self, Vec<Diagnostic>> {
-        let mut problems = bucket::check_buckets(&policy.limits);
-        problems.extend(check_identities(policy));
+        let mut diagnostics = bucket::check_buckets(&policy.limits);
+        diagnostics.extend(check_identities(policy));
         let mut draft = RulesDraft {
             exempt: policy.exempt.clone(),
             deny: policy.deny.clone(),
@@ -41,65 +38,67 @@ impl Rules {
         for limit in &policy.limits {
             match limit::compile(policy, limit, secret) {
                 Ok(compiled) => draft.limits.push(compiled),
-                Err(found) => problems.extend(found),
+                Err(diagnostics_of_limit) => diagnostics.extend(diagnostics_of_limit),
             }
         }
-        if problems.is_empty() {
+        if diagnostics.is_empty() {
             match Self::new(draft, secret) {
                 Ok(rules) => return Ok(rules),
-                Err(unfit) => {
-                    problems.extend(unfit.iter().map(|unfit| rule_diagnostic(policy, unfit)))
+                Err(error) => {
+                    diagnostics.extend(error.iter().map(|error| rule_diagnostic(policy, error)));
                 }
             }
         }
-        problems.sort();
-        problems.dedup();
-        Err(problems)
+        diagnostics.sort();
+        diagnostics.dedup();
+        Err(diagnostics)
     }
 }
 
-/// Two limits that do not share a bucket must not share a state.
+/// Limits without a shared bucket must have different identities.
 fn check_identities(policy: &Policy) -> Vec<Diagnostic> {
     let mut first = HashMap::new();
-    let mut problems = Vec::new();
+    let mut diagnostics = Vec::new();
     for limit in policy.limits.iter().filter(|limit| limit.bucket.is_none()) {
         let owner = *first.entry(limit::identity(limit)).or_insert(limit);
         if std::ptr::eq(owner, limit) {
             continue;
         }
-        let (field, place) = match &limit.id {
+        let (field, location) = match &limit.id {
             Some(id) => ("id", id.location),
             None => ("name", limit.name.location),
         };
-        problems.push(problem(
-            place,
-            &format!(
-                "`{}` has the same `{field}` as `{}`, so both would count in one place",
+        diagnostics.push(Diagnostic::new(
+            location,
+            format!(
+                "`{}` has the same `{field}` as `{}`, so both would share one state",
                 limit.name.value, owner.name.value
             ),
-            &format!("give each limit another `{field}`, or the same `bucket` if that is meant"),
+            format!(
+                "use a different `{field}` for each limit, or the same `bucket` to share the state"
+            ),
         ));
     }
-    problems
+    diagnostics
 }
 
-/// What is too large to be matched, where it stands.
-fn rule_diagnostic(policy: &Policy, unfit: &RuleError) -> Diagnostic {
+/// The diagnostic of a rule that exceeds a matching bound, with its location.
+fn rule_diagnostic(policy: &Policy, error: &RuleError) -> Diagnostic {
     let of_match = |matching: &Match| {
         matching
             .conditions
             .first()
             .map_or(SourceLocation::default(), |condition| condition.location)
     };
-    let place = match unfit.origin {
+    let location = match error.origin {
         RuleOrigin::Limit(index) => policy.limits.get(index).map(|limit| limit.name.location),
         RuleOrigin::Deny(index) => policy.deny.get(index).map(|deny| of_match(&deny.matching)),
         RuleOrigin::Exempt(index) => policy.exempt.get(index).map(of_match),
         RuleOrigin::Route(index) => policy.routes.get(index).map(|route| route.location),
     };
     Diagnostic {
-        location: place.unwrap_or_default(),
-        message: unfit.to_string().into(),
+        location: location.unwrap_or_default(),
+        message: error.to_string().into(),
         help: None,
     }
 }

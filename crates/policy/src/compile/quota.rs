@@ -1,11 +1,10 @@
-//! A quota as the file says it becomes core's, window by window; what core refuses becomes a problem at its place.
+//! Compiles a quota of a policy to core quotas, one per window. Errors of core become diagnostics with a location.
 //!
-//! Must not know: limits, tiers, keys. Whoever has several quotas for one state brings them together.
+//! Must not know: limits, tiers, keys. `shared_states` combines several quotas into one state.
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, QuotaUnit, UtcOffset, Window};
 
-use super::problem::problem;
 use super::quota_errors::{concurrency_error, rate_error};
 use crate::attributes::Attribute;
 use crate::humanize::format_number;
@@ -13,58 +12,57 @@ use crate::model::{Algorithm, Amount, Burst, ComputedRate, Period, QuotaSpec, Ra
 use crate::rules::{AlgorithmSpec, QuotaBuilder};
 use crate::source::{Diagnostic, Located, SourceLocation};
 
-/// The fastest rate that whole nanoseconds can always express within 0.1 %: an interval of a microsecond.
+/// The shortest interval that whole nanoseconds express within 0.1 % for every rate: one microsecond.
 const MIN_EXACT_INTERVAL: u64 = 1_000;
 
-/// What a quota grants, ready to be built.
+/// What a quota grants. Every number in it can be built.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum QuotaGrant {
-    /// One number per window, all of which must admit.
+    /// One or more windows, all of which must admit.
     Windows(Vec<WindowGrant>),
-    /// A number that is computed for each request.
+    /// A number that is computed per request.
     Computed(ComputedGrant),
     /// No limit.
     Unlimited,
 }
 
-/// One window and its number.
+/// One window and its number of units.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowGrant {
-    /// Where the file says it.
+    /// Its location in the file.
     pub location: SourceLocation,
-    /// How it is counted.
+    /// The builder of its core quota.
     pub builder: QuotaBuilder,
     /// How many.
     pub units: u64,
-    /// Whether the file said `month` or `year`.
+    /// The calendar period, if the file has `month` or `year`.
     pub period: Option<Period>,
 }
 
-/// A number that each request's attribute adds to.
+/// A number that an attribute of the request adds to.
 #[derive(Clone, Debug)]
 pub struct ComputedGrant {
-    /// Where the file says it.
+    /// Its location in the file.
     pub location: SourceLocation,
-    /// How it is counted.
+    /// The builder of its core quota.
     pub builder: QuotaBuilder,
     /// What everyone gets.
     pub base: u64,
-    /// What each unit of the attribute adds.
+    /// The additional units per unit of the attribute.
     pub each: u64,
     /// The attribute.
     pub times: Attribute,
-    /// The most that anyone gets.
+    /// The maximum number of units.
     pub at_most: u64,
-    /// The period as the file says it.
+    /// The period in the file.
     pub period: Period,
 }
 
-/// The quota's windows as core's limits: the number that the file says, or for a computed one what everyone gets.
-/// Empty where there is no limit.
+/// Builds core's limits, one per window. For a computed quota the number is the base. Empty if there is no limit.
 ///
 /// # Errors
-/// Everything that core refuses, where the file says it.
+/// Everything that core rejects, with its location.
 pub fn build_limits(
     quota: &Located<QuotaSpec>,
     overdraft: u64,
@@ -74,55 +72,51 @@ pub fn build_limits(
         QuotaGrant::Computed(computed) => vec![(computed.builder, computed.base)],
         QuotaGrant::Unlimited => Vec::new(),
     };
-    // Everything was built once already, so nothing is lost where a window cannot be built again.
+    // `compile_quota` has built every window once, so none of these builds fails.
     Ok(pairs
         .into_iter()
-        .filter_map(|(formula, units)| formula.build(units).ok())
+        .filter_map(|(builder, units)| builder.build(units).ok())
         .collect())
 }
 
-/// What is wrong with a quota, without building it.
+/// The diagnostics of a quota; empty if it is valid.
 #[must_use]
 pub fn quota_diagnostics(quota: &Located<QuotaSpec>, overdraft: u64) -> Vec<Diagnostic> {
     compile_quota(quota, overdraft).err().unwrap_or_default()
 }
 
-/// The quota, checked: every number in it can be built.
+/// Compiles and checks a quota: every number in it can be built.
 ///
 /// # Errors
-/// Everything that core refuses, where the file says it.
+/// Everything that core rejects, with its location.
 pub fn compile_quota(
     quota: &Located<QuotaSpec>,
     overdraft: u64,
 ) -> Result<QuotaGrant, Vec<Diagnostic>> {
     let spec = &quota.value;
-    let mut problems = Vec::new();
+    let mut diagnostics = Vec::new();
     if let Some(burst) = &spec.burst
         && !has_burst(spec)
     {
-        problems.push(problem(
+        diagnostics.push(Diagnostic::new(
             burst.location,
-            &format!(
-                "`burst` is only for {}: everything else admits its whole number at once",
-                Algorithm::names_with_burst()
-            ),
-            "leave `burst` out, or choose `algorithm: token_bucket`",
+            format!("`burst` is only for {}", Algorithm::names_with_burst()),
+            "leave `burst` out, or use `algorithm: token_bucket`",
         ));
     }
     let result = match &spec.amount {
-        Amount::Rates(rates) => compile_windows(quota, rates, overdraft, &mut problems),
-        Amount::Concurrency {
-            permits: places,
-            lease,
-        } => compile_concurrency(quota, *places, *lease, &mut problems),
+        Amount::Rates(rates) => compile_windows(quota, rates, overdraft, &mut diagnostics),
+        Amount::Concurrency { permits, lease } => {
+            compile_concurrency(quota, *permits, *lease, &mut diagnostics)
+        }
         Amount::Computed(computed) => {
-            self::compile_computed(quota, computed, overdraft, &mut problems)
+            self::compile_computed(quota, computed, overdraft, &mut diagnostics)
         }
         Amount::Unlimited => Some(QuotaGrant::Unlimited),
     };
     match result {
-        Some(granted) if problems.is_empty() => Ok(granted),
-        _ => Err(problems),
+        Some(grants) if diagnostics.is_empty() => Ok(grants),
+        _ => Err(diagnostics),
     }
 }
 
@@ -135,43 +129,44 @@ fn compile_windows(
     quota: &Located<QuotaSpec>,
     rates: &[Located<RateSpec>],
     overdraft: u64,
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<QuotaGrant> {
     if rates.is_empty() {
-        problems.push(problem(
+        diagnostics.push(Diagnostic::new(
             quota.location,
-            "`rate` lists no rate",
-            "say one, such as `rate: 100/min`",
+            "`rate` is an empty list",
+            "write a rate, such as `rate: 100/min`",
         ));
         return None;
     }
-    // The burst belongs to the shortest period: it is what bounds how much passes at once. A longer window beside it
-    // that could only hold the same burst would never reach its own number.
+    // The burst applies to the window with the shortest period, because that window bounds what passes at once. With
+    // the same burst, a longer window could never reach its own number.
     let shortest = rates
         .iter()
         .enumerate()
         .min_by_key(|(_, rate)| rate.value.period.fixed_length())
         .map(|(index, _)| index);
-    let mut granted = Vec::with_capacity(rates.len());
+    let mut grants = Vec::with_capacity(rates.len());
     for (index, rate) in rates.iter().enumerate() {
-        let Some(shape) = algorithm_spec(quota, rate.location, rate.value.period, problems) else {
+        let Some(spec) = algorithm_spec(quota, rate.location, rate.value.period, diagnostics)
+        else {
             continue;
         };
-        let mut formula = QuotaBuilder::new(shape, quota.value.unit);
-        formula.overdraft = overdraft;
-        formula.burst = burst_for(&quota.value, shortest == Some(index));
-        let formula = formula.with_blocks_for(rate.value.units);
-        match formula.build(rate.value.units) {
-            Ok(_) => granted.push(WindowGrant {
+        let mut builder = QuotaBuilder::new(spec, quota.value.unit);
+        builder.overdraft = overdraft;
+        builder.burst = burst_for(&quota.value, shortest == Some(index));
+        let builder = builder.with_blocks_for(rate.value.units);
+        match builder.build(rate.value.units) {
+            Ok(_) => grants.push(WindowGrant {
                 location: rate.location,
-                builder: formula,
+                builder,
                 units: rate.value.units,
                 period: calendar_period(rate.value.period),
             }),
-            Err(error) => problems.push(rate_error(quota, rate, &error)),
+            Err(error) => diagnostics.push(rate_error(quota, rate, &error)),
         }
     }
-    Some(QuotaGrant::Windows(granted))
+    Some(QuotaGrant::Windows(grants))
 }
 
 fn burst_for(spec: &QuotaSpec, is_shortest: bool) -> Option<Burst> {
@@ -188,20 +183,20 @@ const fn calendar_period(period: Period) -> Option<Period> {
 
 fn compile_concurrency(
     quota: &Located<QuotaSpec>,
-    places: u64,
+    permits: u64,
     lease: Nanos,
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<QuotaGrant> {
-    let formula = QuotaBuilder::new(AlgorithmSpec::Concurrency(lease), quota.value.unit);
-    match formula.build(places) {
+    let builder = QuotaBuilder::new(AlgorithmSpec::Concurrency(lease), quota.value.unit);
+    match builder.build(permits) {
         Ok(_) => Some(QuotaGrant::Windows(vec![WindowGrant {
             location: quota.location,
-            builder: formula,
-            units: places,
+            builder,
+            units: permits,
             period: None,
         }])),
         Err(error) => {
-            problems.push(concurrency_error(quota, lease, &error));
+            diagnostics.push(concurrency_error(quota, lease, &error));
             None
         }
     }
@@ -211,54 +206,54 @@ fn compile_computed(
     quota: &Located<QuotaSpec>,
     computed: &ComputedRate,
     overdraft: u64,
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<QuotaGrant> {
     let (base, each, most) = (&computed.base, &computed.each, &computed.at_most);
     for other in [each, most] {
         if other.value.period != base.value.period {
-            problems.push(problem(
+            diagnostics.push(Diagnostic::new(
                 other.location,
-                "a computed rate counts everything over one period",
+                "a computed rate needs one period",
                 "write the same period in all three places, as in `5000/h + 50/h × claim.repos, at most 12500/h`",
             ));
         }
     }
     if most.value.units < base.value.units {
-        problems.push(problem(
+        diagnostics.push(Diagnostic::new(
             most.location,
-            &format!(
-                "`at most` is {}, below the {} that everyone gets",
+            format!(
+                "`at most` is {}, below the base {}",
                 format_number(most.value.units),
                 format_number(base.value.units)
             ),
-            "make it at least as much as the base",
+            "write at least the base",
         ));
     }
-    let shape = algorithm_spec(quota, base.location, base.value.period, problems)?;
-    let mut formula = QuotaBuilder::new(shape, quota.value.unit);
-    formula.overdraft = overdraft;
-    formula.burst = burst_for(&quota.value, true);
-    let formula = formula.with_blocks_for(most.value.units);
+    let spec = algorithm_spec(quota, base.location, base.value.period, diagnostics)?;
+    let mut builder = QuotaBuilder::new(spec, quota.value.unit);
+    builder.overdraft = overdraft;
+    builder.burst = burst_for(&quota.value, true);
+    let builder = builder.with_blocks_for(most.value.units);
     for rate in [base, most] {
-        if let Err(error) = formula.build(rate.value.units) {
-            problems.push(rate_error(quota, rate, &error));
+        if let Err(error) = builder.build(rate.value.units) {
+            diagnostics.push(rate_error(quota, rate, &error));
         }
     }
-    if let Some(period) = formula.span()
-        && formula.spec.algorithm().has_burst()
-        && period.as_nanos().saturating_mul(formula.block) / most.value.units.max(1)
+    if let Some(period) = builder.span()
+        && builder.spec.algorithm().has_burst()
+        && period.as_nanos().saturating_mul(builder.block) / most.value.units.max(1)
             < MIN_EXACT_INTERVAL
-        && formula.unit == QuotaUnit::Requests
+        && builder.unit == QuotaUnit::Requests
     {
-        problems.push(problem(
+        diagnostics.push(Diagnostic::new(
             most.location,
-            "a computed rate above 1,000,000 a second passes through rates that whole nanoseconds cannot express within 0.1 %",
-            "lower `at most`, or count `unit: bytes` or `unit: tokens`, which are charged in blocks",
+            "a computed rate above 1,000,000 per second includes rates that whole nanoseconds cannot express within 0.1 %",
+            "lower `at most`, or use `unit: bytes` or `unit: tokens`, which are charged in blocks",
         ));
     }
     Some(QuotaGrant::Computed(ComputedGrant {
         location: quota.location,
-        builder: formula,
+        builder,
         base: base.value.units,
         each: each.value.units,
         times: computed.times.clone(),
@@ -267,39 +262,39 @@ fn compile_computed(
     }))
 }
 
-/// The rule that counts a rate over this period.
+/// The algorithm with the period of a rate.
 fn algorithm_spec(
     quota: &Located<QuotaSpec>,
-    place: SourceLocation,
+    location: SourceLocation,
     period: Period,
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<AlgorithmSpec> {
     let algorithm = quota.value.algorithm;
     if algorithm.is_concurrency() {
-        problems.push(problem(
-            place,
-            "`algorithm: concurrency` counts how many at once, not how many per period",
-            "say `concurrency: 20` instead of `rate`, or choose another algorithm",
+        diagnostics.push(Diagnostic::new(
+            location,
+            "`algorithm: concurrency` has no rate",
+            "use `concurrency: 20` instead of `rate`, or another algorithm",
         ));
     }
-    algorithm.spec(period, || window(quota, period, problems))
+    algorithm.spec(period, || window(quota, period, diagnostics))
 }
 
-/// Where the windows of a period begin and end: weeks, months and years with the calendar, days too if they are to turn at
-/// another midnight than UTC's, and everything else on multiples of its length since 1970.
+/// The window of a period. Weeks, months and years follow the calendar; days too if there is a UTC offset. All other
+/// windows begin at multiples of their length since 1970.
 fn window(
     quota: &Located<QuotaSpec>,
     period: Period,
-    problems: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<Window> {
     use tollgate_core::Calendar;
     let minutes = quota.value.utc_offset_minutes;
     let offset = match UtcOffset::from_minutes(minutes) {
         Ok(offset) => offset,
         Err(_beyond_the_earth) => {
-            problems.push(problem(
+            diagnostics.push(Diagnostic::new(
                 quota.location,
-                &format!("`utc_offset` is {minutes} minutes, and no place on earth is more than 14 hours from UTC"),
+                format!("`utc_offset` is {minutes} minutes, the maximum is 14 hours"),
                 "write an offset from \"-14:00\" to \"+14:00\"",
             ));
             return None;
@@ -311,7 +306,7 @@ fn window(
         Period::Span(length) if length == Nanos::DAY && minutes != 0 => {
             Window::Calendar(Calendar::Day, offset)
         }
-        // 1970 began on a Thursday, which is when nobody's week turns.
+        // 1970 began on a Thursday, so multiples of seven days do not begin on Mondays.
         Period::Span(length) if length == week => Window::Calendar(Calendar::Week, offset),
         Period::Span(length) => Window::Epoch(length),
         Period::Year => Window::Calendar(Calendar::Year, offset),

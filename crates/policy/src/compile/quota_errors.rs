@@ -1,6 +1,6 @@
-//! What core refuses of a quota, in the words of the file.
+//! Translates core's quota errors to diagnostics in terms of the policy file.
 //!
-//! Must not know: how quotas are made.
+//! Must not know: how quotas are built.
 
 use tollgate_core::{InvalidQuota, InvalidReason, Nanos};
 
@@ -8,15 +8,15 @@ use crate::humanize::{format_duration, format_number};
 use crate::model::{Period, QuotaSpec, RateSpec};
 use crate::source::{Diagnostic, Located};
 
-/// Core's refusal in the words of the file.
+/// The diagnostic for an error of core about a rate.
 pub(super) fn rate_error(
     quota: &Located<QuotaSpec>,
     rate: &Located<RateSpec>,
     error: &InvalidQuota,
 ) -> Diagnostic {
-    let said = rate_text(rate.value);
+    let rate_shown = rate_text(rate.value);
     let per = per_text(rate.value.period);
-    let (place, subject, nearest) = match error.field {
+    let (location, subject, nearest) = match error.field {
         "burst" => (
             quota
                 .value
@@ -24,7 +24,7 @@ pub(super) fn rate_error(
                 .as_ref()
                 .map_or(rate.location, |burst| burst.location),
             format!(
-                "`burst` cannot be {} with a rate of {said}",
+                "`burst` cannot be {} with a rate of {rate_shown}",
                 format_number(error.value)
             ),
             error.nearest.map(format_number),
@@ -32,7 +32,7 @@ pub(super) fn rate_error(
         "overdraft" => (
             rate.location,
             format!(
-                "`overdraft` cannot be {} with a rate of {said}",
+                "`overdraft` cannot be {} with a rate of {rate_shown}",
                 format_number(error.value)
             ),
             error.nearest.map(format_number),
@@ -40,7 +40,7 @@ pub(super) fn rate_error(
         "period" | "window" => (
             rate.location,
             format!(
-                "`rate` cannot be {said}: its period is {}",
+                "`rate` cannot be {rate_shown}: its period is {}",
                 duration_text(error.value)
             ),
             error
@@ -49,21 +49,20 @@ pub(super) fn rate_error(
         ),
         _ => (
             rate.location,
-            format!("`rate` cannot be {said}"),
+            format!("`rate` cannot be {rate_shown}"),
             error
                 .nearest
                 .map(|nearest| format!("{}{per}", format_number(nearest))),
         ),
     };
     Diagnostic {
-        location: place,
+        location,
         message: format!("{subject}: {}", reason_text(error)).into(),
-        help: nearest
-            .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
+        help: nearest.map(|nearest| format!("the nearest supported value is {nearest}").into()),
     }
 }
 
-/// Core's refusal of so many places.
+/// The diagnostic for an error of core about a concurrency quota.
 pub(super) fn concurrency_error(
     quota: &Located<QuotaSpec>,
     lease: Nanos,
@@ -81,8 +80,7 @@ pub(super) fn concurrency_error(
             reason_text(error)
         )
         .into(),
-        help: nearest
-            .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
+        help: nearest.map(|nearest| format!("the nearest supported value is {nearest}").into()),
     }
 }
 
@@ -90,7 +88,7 @@ fn duration_text(nanos: u64) -> String {
     format_duration(Nanos::from_nanos(nanos))
 }
 
-/// A rate as files write it.
+/// A rate in the syntax of policies.
 fn rate_text(rate: RateSpec) -> String {
     format!("{}{}", format_number(rate.units), per_text(rate.period))
 }
@@ -114,7 +112,7 @@ fn reason_text(error: &InvalidQuota) -> String {
         InvalidReason::Zero => "it must be at least 1".to_owned(),
         InvalidReason::TooLarge => match error.field {
             "window" | "lease" => "it is longer than 2^62 ns (146 years)".to_owned(),
-            _ => "it is more than this algorithm can count".to_owned(),
+            _ => "it is above the maximum of this algorithm".to_owned(),
         },
         InvalidReason::TooSmall => "it is too small".to_owned(),
         InvalidReason::RateTooFine => {
@@ -127,7 +125,7 @@ fn reason_text(error: &InvalidQuota) -> String {
             "a rate of zero denies everything, so this must be 0 or left out".to_owned()
         }
         InvalidReason::BelowOneBlock => {
-            "such a rate is charged in blocks, and it is less than one block".to_owned()
+            "this rate is charged in blocks, and it is less than one block".to_owned()
         }
         _ => error.to_string(),
     }

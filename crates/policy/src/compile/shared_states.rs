@@ -1,8 +1,8 @@
-//! The quotas of one limit (its own, its tiers, its overrides) brought together into states that they can share.
+//! Groups the quotas of one limit (its own, its tiers, its overrides) by the states that they can share.
 //!
-//! Quotas share a state only if neither forgets what the other has counted: buckets under the largest of their
-//! ceilings, sliding windows of one length and one ceiling, fixed windows that turn together. Whatever cannot share gets a
-//! state of its own, in which the others have no part; so changing between tiers mints nothing. Must not know: names, keys.
+//! Quotas share a state only if neither loses the other's counts: buckets with one ceiling, sliding windows of one
+//! length and one ceiling, fixed windows with the same begin and end. Each other quota gets its own state. So a client
+//! gains no quota by changing between tiers. Must not know: names, keys.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::model::Burst;
 use crate::rules::{AlgorithmSpec, ComputedQuota, MeterGrant, QuotaBuilder, share_state};
 use crate::source::SourceLocation;
 
-/// What one variant asks of a slot.
+/// The quota of one variant in a shared state.
 #[derive(Clone, Debug)]
 enum VariantQuota {
     Units(WindowGrant),
@@ -22,173 +22,179 @@ enum VariantQuota {
 }
 
 impl VariantQuota {
-    const fn formula(&self) -> &QuotaBuilder {
+    const fn builder(&self) -> &QuotaBuilder {
         match self {
-            Self::Units(granting) => &granting.builder,
+            Self::Units(window) => &window.builder,
             Self::Computed(computed) => &computed.builder,
         }
     }
 
-    const fn place(&self) -> SourceLocation {
+    const fn location(&self) -> SourceLocation {
         match self {
-            Self::Units(granting) => granting.location,
+            Self::Units(window) => window.location,
             Self::Computed(computed) => computed.location,
         }
     }
 
-    /// The largest count that this quota lets a window hold.
+    /// The maximum count that this quota allows in a window.
     const fn max_count(&self) -> u64 {
         match self {
-            Self::Units(granting) => granting.units.saturating_add(granting.builder.overdraft),
+            Self::Units(window) => window.units.saturating_add(window.builder.overdraft),
             Self::Computed(computed) => computed.at_most.saturating_add(computed.builder.overdraft),
         }
     }
 }
 
-/// One state, and what each variant asks of it.
+/// One state and the quota of each variant in it.
 #[derive(Debug)]
 pub(super) struct SharedState {
     variant_quotas: Vec<Option<VariantQuota>>,
 }
 
-/// The quotas of one state, and which of them each variant gets.
+/// The quotas of one state, and the grant of each variant.
 pub(super) struct BuiltState {
     pub(super) quotas: Box<[Limit]>,
     pub(super) grants: Box<[MeterGrant]>,
 }
 
-/// The states that these variants need, in the order of the first variant's windows.
+/// Groups the variants into states, in the order of the first variant's windows.
 pub(super) fn group_into_states(variants: &[QuotaGrant]) -> Vec<SharedState> {
-    let mut slots: Vec<SharedState> = Vec::new();
-    for (variant, granted) in variants.iter().enumerate() {
-        let asks: Vec<VariantQuota> = match granted {
+    let mut states: Vec<SharedState> = Vec::new();
+    for (variant, grant) in variants.iter().enumerate() {
+        let quotas: Vec<VariantQuota> = match grant {
             QuotaGrant::Windows(windows) => {
                 windows.iter().copied().map(VariantQuota::Units).collect()
             }
             QuotaGrant::Computed(computed) => vec![VariantQuota::Computed(computed.clone())],
             QuotaGrant::Unlimited => Vec::new(),
         };
-        // Windows of the same period find each other first, whatever their order in the file.
-        let (mut placed, mut rest) = (Vec::new(), Vec::new());
-        for ask in asks {
-            let same = |slot: &SharedState| slot.shape() == Some(ask.formula().spec);
-            match find_compatible(&slots, &ask, same, &placed) {
+        // Windows with the same period share a state first, in any order.
+        let (mut used, mut unplaced) = (Vec::new(), Vec::new());
+        for quota in quotas {
+            let same = |state: &SharedState| state.spec() == Some(quota.builder().spec);
+            match find_compatible(&states, &quota, same, &used) {
                 Some(index) => {
-                    placed.push(index);
-                    assign(&mut slots, index, variant, ask);
+                    used.push(index);
+                    assign(&mut states, index, variant, quota);
                 }
-                None => rest.push(ask),
+                None => unplaced.push(quota),
             }
         }
-        for ask in rest {
-            let index = find_compatible(&slots, &ask, |_| true, &placed).unwrap_or(slots.len());
-            placed.push(index);
-            assign(&mut slots, index, variant, ask);
+        for quota in unplaced {
+            let index = find_compatible(&states, &quota, |_| true, &used).unwrap_or(states.len());
+            used.push(index);
+            assign(&mut states, index, variant, quota);
         }
     }
-    slots
+    states
 }
 
-/// The first slot that the variant does not use yet and that its quota may share.
+/// The first state that the variant does not use yet and that its quota can share.
 fn find_compatible(
-    slots: &[SharedState],
-    ask: &VariantQuota,
+    states: &[SharedState],
+    quota: &VariantQuota,
     fits: impl Fn(&SharedState) -> bool,
-    placed: &[usize],
+    used: &[usize],
 ) -> Option<usize> {
-    slots
+    states
         .iter()
         .enumerate()
-        .find(|(index, slot)| {
-            !placed.contains(index) && slot.can_share(ask.formula()) && fits(slot)
+        .find(|(index, state)| {
+            !used.contains(index) && state.can_share(quota.builder()) && fits(state)
         })
         .map(|(index, _)| index)
 }
 
-fn assign(slots: &mut Vec<SharedState>, index: usize, variant: usize, ask: VariantQuota) {
-    if index >= slots.len() {
-        slots.push(SharedState {
+fn assign(states: &mut Vec<SharedState>, index: usize, variant: usize, quota: VariantQuota) {
+    if index >= states.len() {
+        states.push(SharedState {
             variant_quotas: Vec::new(),
         });
     }
-    if let Some(slot) = slots.get_mut(index) {
-        slot.variant_quotas.resize(variant, None);
-        slot.variant_quotas.push(Some(ask));
+    if let Some(state) = states.get_mut(index) {
+        state.variant_quotas.resize(variant, None);
+        state.variant_quotas.push(Some(quota));
     }
 }
 
 impl SharedState {
-    fn formula(&self) -> Option<&QuotaBuilder> {
+    fn builder(&self) -> Option<&QuotaBuilder> {
         self.variant_quotas
             .iter()
             .flatten()
             .next()
-            .map(VariantQuota::formula)
+            .map(VariantQuota::builder)
     }
 
-    fn shape(&self) -> Option<AlgorithmSpec> {
-        self.formula().map(|formula| formula.spec)
+    fn spec(&self) -> Option<AlgorithmSpec> {
+        self.builder().map(|builder| builder.spec)
     }
 
-    fn can_share(&self, formula: &QuotaBuilder) -> bool {
-        self.formula()
-            .is_some_and(|held| held.shares_state_with(formula))
+    fn can_share(&self, builder: &QuotaBuilder) -> bool {
+        self.builder()
+            .is_some_and(|own| own.shares_state_with(builder))
     }
 
-    /// The quotas of this state and who gets which.
+    /// Builds the quotas of this state and the grants.
     ///
     /// # Errors
-    /// Core refuses a quota, with where it stands.
+    /// The error of core, with the location of the quota.
     pub(super) fn build(
         self,
         variants: usize,
     ) -> Result<BuiltState, (SourceLocation, InvalidQuota)> {
-        let asks: Vec<VariantQuota> = self.variant_quotas.iter().flatten().cloned().collect();
-        let ceiling = asks.iter().map(VariantQuota::max_count).max().unwrap_or(0);
-        let with_ceiling = |mut formula: QuotaBuilder| {
-            if formula.spec.properties().has_ceiling {
-                formula.ceiling = ceiling;
+        let quotas: Vec<VariantQuota> = self.variant_quotas.iter().flatten().cloned().collect();
+        let ceiling = quotas
+            .iter()
+            .map(VariantQuota::max_count)
+            .max()
+            .unwrap_or(0);
+        let with_ceiling = |mut builder: QuotaBuilder| {
+            if builder.spec.properties().has_ceiling {
+                builder.ceiling = ceiling;
             }
-            formula
+            builder
         };
         let mut limits: Vec<Limit> = Vec::new();
         let mut known: HashMap<(QuotaBuilder, u64), usize> = HashMap::new();
         let mut widest: Vec<Limit> = Vec::new();
         let mut grants = Vec::with_capacity(variants);
-        for ask in self.variant_quotas {
-            let Some(ask) = ask else {
+        for quota in self.variant_quotas {
+            let Some(quota) = quota else {
                 grants.push(MeterGrant::Unlimited);
                 continue;
             };
-            let formula = with_ceiling(*ask.formula());
-            let units = match &ask {
-                VariantQuota::Units(granting) => granting.units,
+            let builder = with_ceiling(*quota.builder());
+            let units = match &quota {
+                VariantQuota::Units(window) => window.units,
                 VariantQuota::Computed(computed) => computed.base,
             };
-            let listed = match known.get(&(formula, units)) {
+            let base_index = match known.get(&(builder, units)) {
                 Some(index) => *index,
                 None => {
-                    let limit = formula.build(units).map_err(|why| (ask.place(), why))?;
+                    let limit = builder
+                        .build(units)
+                        .map_err(|error| (quota.location(), error))?;
                     limits.push(limit);
-                    known.insert((formula, units), limits.len() - 1);
+                    known.insert((builder, units), limits.len() - 1);
                     limits.len() - 1
                 }
             };
-            grants.push(match ask {
-                VariantQuota::Units(_) => MeterGrant::Index(listed),
+            grants.push(match quota {
+                VariantQuota::Units(_) => MeterGrant::Index(base_index),
                 VariantQuota::Computed(computed) => {
-                    let most = formula
+                    let most = builder
                         .build(computed.at_most)
-                        .map_err(|why| (computed.location, why))?;
+                        .map_err(|error| (computed.location, error))?;
                     widest.push(most);
-                    widest.extend(widest_between(&formula, &computed));
+                    widest.extend(widest_between(&builder, &computed));
                     MeterGrant::Computed(Box::new(ComputedQuota {
-                        builder: formula,
+                        builder,
                         base: computed.base,
                         each: computed.each,
                         times: computed.times,
                         at_most: computed.at_most,
-                        base_index: listed,
+                        base_index,
                         ceiling_limit: most,
                     }))
                 }
@@ -203,7 +209,7 @@ impl SharedState {
     }
 }
 
-/// Gives every quota the largest ceiling of all.
+/// Raises the ceiling of every quota to the maximum of all.
 fn share_ceiling(limits: &mut [Limit], widest: &[Limit], grants: &mut [MeterGrant]) {
     let all = limits.iter().chain(widest).copied();
     let Some(top) = all.reduce(|top, limit| share_state(top, &limit)) else {
@@ -220,25 +226,25 @@ fn share_ceiling(limits: &mut [Limit], widest: &[Limit], grants: &mut [MeterGran
 }
 
 /// A bucket whose ceiling is at least that of every quota that can be computed. The emission interval is rounded up, so
-/// a number in between may reach a little further than both ends.
-fn widest_between(formula: &QuotaBuilder, computed: &ComputedGrant) -> Option<Limit> {
+/// a number between base and maximum may have a higher ceiling than both.
+fn widest_between(builder: &QuotaBuilder, computed: &ComputedGrant) -> Option<Limit> {
     let slowest = if computed.base > 0 {
         computed.base
     } else {
         computed.each.max(1).min(computed.at_most)
     };
-    let plain = formula.build(slowest).ok()?;
-    let refill = (formula.spec.properties().refill)(plain.quota())?;
-    let (interval, period) = refill.every.zip(formula.span())?;
-    let reach = match formula.burst {
+    let plain = builder.build(slowest).ok()?;
+    let refill = (builder.spec.properties().refill)(plain.quota())?;
+    let (interval, period) = refill.every.zip(builder.span())?;
+    let reach = match builder.burst {
         Some(Burst::Units(_)) => return Some(plain),
         Some(Burst::Auto) => Nanos::from_secs(10),
         None => period,
     };
     let blocks = reach.as_nanos().saturating_add(computed.at_most) / interval.as_nanos().max(1);
-    let mut wide = *formula;
+    let mut wide = *builder;
     wide.burst = Some(Burst::Units(
-        blocks.saturating_add(2).saturating_mul(formula.block),
+        blocks.saturating_add(2).saturating_mul(builder.block),
     ));
     Some(wide.build(slowest).unwrap_or(plain))
 }

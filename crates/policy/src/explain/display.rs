@@ -1,6 +1,6 @@
-//! Explanations as people read them.
+//! Formats explanations for people.
 //!
-//! Must not know: how they were found.
+//! Must not know: how they were made.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
-//! What a fleet makes of a limit: how far it may over-admit, what each node does alone, and how many round trips it takes.
+//! What a limit means for a fleet: the over-admission bound, the fallback quota of each node, and the round trips.
 //!
-//! Must not know: words about quotas.
+//! Must not know: how quotas are described.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::humanize::{format_big_number, format_duration, format_number};
 use crate::model::{Algorithm, Consistency, KeyPart, LimitRule, Mode, OnStoreFailure, Policy};
 use tollgate_core::Nanos;
 
-/// By how much a fleet may admit more than the quota.
+/// By how much a fleet may exceed the quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OverAdmission {
-    /// By how much, in units, where the number of nodes is known.
+    /// The bound in units, if the number of nodes is known.
     pub units: Option<u64>,
-    /// By how much for each node beyond the first.
+    /// The bound for each node beyond the first.
     pub per_node: u64,
-    /// In words.
+    /// A description for people.
     pub words: String,
 }
 
-/// The bound of a limit with these windows: each node beyond the first may spend a whole burst, and what refills until it
-/// hears of the others.
+/// The bound of a limit with these windows. Each node beyond the first may spend a whole burst and what refills until
+/// the next reconciliation.
 pub(super) fn over_admission(
     consistency: Consistency,
     nodes: Option<u32>,
@@ -32,7 +32,7 @@ pub(super) fn over_admission(
 ) -> OverAdmission {
     let Consistency::Async(interval) = consistency else {
         let words = match consistency {
-            Consistency::Leased => "over-admission bound 0 (admits less while slices are out)",
+            Consistency::Leased => "over-admission bound 0 (admits less while leases are out)",
             _ => "over-admission bound 0",
         };
         return OverAdmission {
@@ -55,12 +55,12 @@ pub(super) fn over_admission(
     let every = format_duration(interval);
     let words = match (units, nodes) {
         (Some(units), Some(nodes)) => format!(
-            "over-admission bound {} ({} other nodes × {each}, if they hear of each other every {every})",
+            "over-admission bound {} ({} other nodes × {each}, if they reconcile every {every})",
             format_number(units),
             format_number(nodes.saturating_sub(1).into())
         ),
         _ => format!(
-            "over-admission bound {each} for each node beyond the first, if they hear of each other every {every}"
+            "over-admission bound {each} for each node beyond the first, if they reconcile every {every}"
         ),
     };
     OverAdmission {
@@ -70,7 +70,7 @@ pub(super) fn over_admission(
     }
 }
 
-/// What a window gives back in such a time, rounded up.
+/// What a window refills in this time, rounded up.
 fn refilled_units(window: &WindowExplanation, time: Nanos) -> u64 {
     let time = u128::from(time.as_nanos());
     let units = match (window.every_ns, window.period_ns) {
@@ -85,7 +85,7 @@ fn refilled_units(window: &WindowExplanation, time: Nanos) -> u64 {
     u64::try_from(units).unwrap_or(u64::MAX)
 }
 
-/// What a limit decides while its store does not answer.
+/// Describes the decision while the store does not answer.
 pub(super) fn describe_store_failure(
     limit: &LimitRule,
     nodes: Option<u32>,
@@ -101,7 +101,7 @@ pub(super) fn describe_store_failure(
                 .map(|window| describe_fallback(window, count))
                 .collect();
             let of = match nodes {
-                None => "1 node, because `fleet.nodes` is not said".to_owned(),
+                None => "1 node, because `fleet.nodes` is not set".to_owned(),
                 Some(1) => "1 node".to_owned(),
                 Some(nodes) => format!("{} nodes", format_number(nodes.into())),
             };
@@ -109,7 +109,7 @@ pub(super) fn describe_store_failure(
                 return "without the store: admits everything".to_owned();
             }
             format!(
-                "without the store: each node by itself {} (half of the quota over {of})",
+                "without the store: each node {} (half of the quota over {of})",
                 shares.join(", and ")
             )
         }
@@ -139,16 +139,16 @@ fn describe_fallback(window: &WindowExplanation, nodes: u32) -> String {
     }
 }
 
-/// Limits whose states live in one slot of a cluster and are asked in one round trip.
+/// Limits whose states are in one cluster slot and take one round trip.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotExplanation {
-    /// What they have in common.
+    /// The key or the `colocate` attribute that they share.
     pub by: String,
-    /// The limits' names, with the level where it is one of several.
+    /// The names of the limits, with the level if there are several.
     pub limits: Vec<String>,
 }
 
-/// The slots that a request needs if every limit applies to it.
+/// The slots of a request that all limits apply to.
 pub(super) fn explain_slots(policy: &Policy) -> Vec<SlotExplanation> {
     let mut slots: BTreeMap<String, SlotExplanation> = BTreeMap::new();
     let mut order = Vec::new();
@@ -172,7 +172,7 @@ pub(super) fn explain_slots(policy: &Policy) -> Vec<SlotExplanation> {
     order.iter().filter_map(|tag| slots.remove(tag)).collect()
 }
 
-/// How many round trips a limit takes for each decision.
+/// The number of round trips of a limit per decision.
 pub(super) fn round_trips(policy: &Policy, limit: &LimitRule) -> u64 {
     if !uses_store(policy, limit) {
         return 0;
@@ -190,7 +190,7 @@ fn uses_store(policy: &Policy, limit: &LimitRule) -> bool {
     asks_store_per_decision(limit) && limit.mode.max(policy.mode) != Mode::Off
 }
 
-/// Whether the store is asked for each decision: also by leased fixed windows, of which no slices are lent.
+/// Whether the limit calls the store for each decision. Leased fixed windows do, because they cannot be leased.
 fn asks_store_per_decision(limit: &LimitRule) -> bool {
     match limit.consistency.value {
         Consistency::Exact => true,
@@ -199,7 +199,7 @@ fn asks_store_per_decision(limit: &LimitRule) -> bool {
     }
 }
 
-/// The states of a limit that a request asks: the name, what decides its slot, and that in words.
+/// The states of a limit: name, slot tag, and the description of the tag.
 fn slot_states(limit: &LimitRule) -> Vec<(String, String, String)> {
     let name = limit.name.value.to_string();
     if let Some(by) = &limit.colocate {
@@ -208,7 +208,7 @@ fn slot_states(limit: &LimitRule) -> Vec<(String, String, String)> {
     }
     let of = |name: String, key: &[KeyPart]| {
         let by = super::matching::describe_key(key);
-        // What is missing means something else in two keys that are otherwise alike, and the encoding is still the same.
+        // The meaning of a missing attribute is not part of the encoding, so it does not change the slot.
         (name, by.clone(), by)
     };
     if limit.levels.is_empty() {
@@ -236,11 +236,11 @@ fn slot_states(limit: &LimitRule) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Round trips in words.
+/// Describes the round trips.
 pub(super) fn describe_round_trips(limit: &LimitRule, round_trips: u64) -> String {
     match (limit.consistency.value, round_trips) {
         (Consistency::Leased, _) if !asks_store_per_decision(limit) => {
-            "no round trip while a slice lasts".to_owned()
+            "no round trip while a lease lasts".to_owned()
         }
         (Consistency::Async(_), _) => "no round trip".to_owned(),
         (_, 1) => "1 round trip".to_owned(),

@@ -1,4 +1,4 @@
-//! One limit in plain words: who, how much, what else.
+//! Explains one limit: which requests, which quotas, and notes.
 //!
 //! Must not know: requests.
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::fleet::{self, OverAdmission};
 use super::matching;
 use super::window::{WindowExplanation, explain_window};
-use crate::compile::{full_key, when_full};
 use crate::compile::quota::{ComputedGrant, QuotaGrant, WindowGrant, compile_quota};
+use crate::compile::{full_key, when_full};
 use crate::humanize::{format_duration, format_number};
 use crate::model::{
     Cost, Count, GroupSelection, LimitRule, Located, Mode, Penalty, Percent, Policy, QuotaSpec,
@@ -20,49 +20,49 @@ use crate::source::Diagnostic;
 /// One limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitExplanation {
-    /// As the file names it.
+    /// The name in the file.
     pub name: String,
-    /// Whether it decides.
+    /// Whether it is enforced.
     pub mode: String,
-    /// Which requests it is about.
+    /// Which requests it matches.
     pub applies_to: String,
-    /// Whose quota it is.
+    /// The key that it counts by.
     pub per: String,
-    /// Its quotas: its own or its levels', then tiers and overrides, then what stands beside them.
+    /// Its quotas: its own or its levels, then tiers and overrides, then the local bucket and the candidate.
     pub quotas: Vec<QuotaExplanation>,
     /// By how much a fleet may exceed the limit's own quota.
     pub over_admission: OverAdmission,
     /// Round trips for each decision.
     pub round_trips: u64,
-    /// About how many bytes each key takes in memory, all of the limit's states together.
+    /// Approximate bytes per key in memory, for all states of the limit.
     pub memory_bytes_per_key: u64,
-    /// About how many bytes each key takes in Redis.
+    /// Approximate bytes per key in Redis.
     pub redis_bytes_per_key: u64,
-    /// Everything else that is worth knowing, a sentence each.
+    /// Notes, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// One quota and whose it is.
+/// One quota and the callers that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QuotaExplanation {
-    /// Who gets it.
+    /// The callers that get it.
     pub who: String,
-    /// Its windows, all of which must admit. None: no limit.
+    /// Its windows, all of which must admit. Empty: no limit.
     pub windows: Vec<WindowExplanation>,
-    /// In words.
+    /// A description for people.
     pub words: String,
 }
 
-/// So many overrides are explained one by one; a policy may have thousands.
+/// The maximum number of overrides that are explained one by one; a policy may have thousands.
 const MAX_OVERRIDES_SHOWN: usize = 20;
 
 pub(super) fn explain(
     policy: &Policy,
     limit: &LimitRule,
 ) -> Result<LimitExplanation, Vec<Diagnostic>> {
-    let dearest = CostRule::new(&limit.cost).bounds().1;
+    let max_cost = CostRule::new(&limit.cost).bounds().1;
     let quota = |who: String, spec: &Located<QuotaSpec>, overdraft| {
-        compile_quota(spec, overdraft).map(|granted| self::quota(who, &granted, dearest))
+        compile_quota(spec, overdraft).map(|grant| self::quota(who, &grant, max_cost))
     };
     let mut quotas = Vec::new();
     if limit.levels.is_empty() {
@@ -86,10 +86,10 @@ pub(super) fn explain(
         quotas.push(quota(who, &over.quota, limit.overdraft)?);
     }
     if let Some(local) = &limit.local {
-        quotas.push(quota("each process, asked first".to_owned(), local, 0)?);
+        quotas.push(quota("each process, checked first".to_owned(), local, 0)?);
     }
     if let Some(candidate) = &limit.candidate {
-        let who = "candidate, tried beside and never enforced".to_owned();
+        let who = "candidate, evaluated and never enforced".to_owned();
         quotas.push(quota(who, candidate, limit.overdraft)?);
     }
     if limit.charge_always {
@@ -129,7 +129,7 @@ pub(super) fn own_name(limit: &LimitRule) -> String {
     }
 }
 
-/// A limit that only charges promises nothing about how much is admitted.
+/// A limit with `charge: always` has no bound on admissions.
 fn mark_never_denies(explain_quota: &mut QuotaExplanation) {
     for window in &mut explain_quota.windows {
         window.most_in_any_period = None;
@@ -142,13 +142,13 @@ fn mark_never_denies(explain_quota: &mut QuotaExplanation) {
     explain_quota.words = format!("never denies, only charges against: {text}");
 }
 
-/// A quota in words; every number in it was checked when it was granted.
-pub(super) fn quota(who: String, granted: &QuotaGrant, dearest: u64) -> QuotaExplanation {
-    let window = |granting: &WindowGrant| {
-        let limit = granting.builder.build(granting.units).ok()?;
-        Some(explain_window(granting, &limit, dearest))
+/// Explains a compiled quota.
+pub(super) fn quota(who: String, grant: &QuotaGrant, max_cost: u64) -> QuotaExplanation {
+    let window = |window: &WindowGrant| {
+        let limit = window.builder.build(window.units).ok()?;
+        Some(explain_window(window, &limit, max_cost))
     };
-    let (windows, words) = match granted {
+    let (windows, words) = match grant {
         QuotaGrant::Unlimited => (Vec::new(), "not limited".to_owned()),
         QuotaGrant::Windows(windows) => {
             let windows: Vec<_> = windows.iter().filter_map(window).collect();
@@ -170,10 +170,10 @@ pub(super) fn quota(who: String, granted: &QuotaGrant, dearest: u64) -> QuotaExp
             (windows, String::new())
         }
     };
-    match granted {
+    match grant {
         QuotaGrant::Computed(computed) => {
             let words = describe_computed(computed, &windows);
-            // The most that anyone gets is what bounds are about.
+            // Bounds use the maximum that anyone gets.
             let windows = windows.into_iter().skip(1).collect();
             QuotaExplanation {
                 who,
@@ -218,10 +218,10 @@ fn bytes_per_key(limit: &LimitRule, quotas: &[QuotaExplanation], mains: usize) -
         )
     };
     let (mut memory, mut redis) = fold(quotas.get(..mains).unwrap_or_default());
-    let beside = usize::from(limit.local.is_some()) + usize::from(limit.candidate.is_some());
+    let auxiliary = usize::from(limit.local.is_some()) + usize::from(limit.candidate.is_some());
     let (local, shared) = fold(
         quotas
-            .get(quotas.len().saturating_sub(beside)..)
+            .get(quotas.len().saturating_sub(auxiliary)..)
             .unwrap_or_default(),
     );
     memory = memory.saturating_add(local);
@@ -234,7 +234,7 @@ fn bytes_per_key(limit: &LimitRule, quotas: &[QuotaExplanation], mains: usize) -
 
 pub(super) fn describe_mode(mode: Mode, enforce: Percent) -> String {
     match mode {
-        Mode::Off => "off: not asked".to_owned(),
+        Mode::Off => "off: ignored".to_owned(),
         Mode::Shadow => "shadow: counted, never enforced".to_owned(),
         Mode::Enforce if enforce == Percent::ALL => "enforced".to_owned(),
         Mode::Enforce => format!("enforced for {enforce} of keys, the others are shadowed"),
@@ -263,30 +263,30 @@ fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplanation]) -> V
     notes.extend(describe_count(&limit.count));
     if let Some(distinct) = &limit.distinct {
         notes.push(format!(
-            "counts different values of {}, not requests",
+            "counts distinct values of {}, not requests",
             distinct.value
         ));
     }
     if limit.charge_always {
         notes.push(format!(
-            "what is over goes into debt, down to {}",
+            "charges above the quota go into debt, down to {}",
             format_number(limit.overdraft)
         ));
     } else if limit.overdraft > 0 {
         notes.push(format!(
-            "what is charged afterwards may go into debt, down to {}",
+            "later charges may go into debt, down to {}",
             format_number(limit.overdraft)
         ));
     }
     if let Some(wait) = &limit.wait {
         notes.push(format!(
-            "a denial that would be over within {} becomes a wait",
+            "a request that would be admitted within {} waits instead",
             format_duration(wait.value)
         ));
     }
     match limit.penalty.value {
         Penalty::None => {}
-        Penalty::Count => notes.push("a denied request counts too".to_owned()),
+        Penalty::Count => notes.push("a denied request is charged too".to_owned()),
         Penalty::Block(length) => {
             notes.push(format!(
                 "a denial blocks the key for {}",
@@ -308,8 +308,8 @@ fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplanation]) -> V
         let message = limit
             .message
             .as_ref()
-            .map_or(String::new(), |text| format!(" and says {text:?}"));
-        notes.push(format!("a denial answers {}{message}", limit.status));
+            .map_or(String::new(), |text| format!(" with the message {text:?}"));
+        notes.push(format!("a denial returns {}{message}", limit.status));
     }
     notes
 }
@@ -371,7 +371,7 @@ fn describe_cost(cost: &Cost) -> Option<String> {
             at_most,
             otherwise,
         } => format!(
-            "a request costs what {attribute} says, from {} to {}; {} where it says no number",
+            "a request costs the number in {attribute}, from {} to {}; {} if there is no number",
             format_number(*at_least),
             format_number(*at_most),
             format_number(*otherwise)
@@ -381,7 +381,7 @@ fn describe_cost(cost: &Cost) -> Option<String> {
             estimate,
             at_most,
         } => format!(
-            "a request costs {} until its response says how much in {header}, at most {}; what is more comes on top and is paid back before anything else is admitted",
+            "a request costs {} until its response has the actual cost in {header}, at most {}; a higher cost becomes debt, which refills before the next request is admitted",
             format_number(*estimate),
             format_number(*at_most)
         ),
@@ -401,7 +401,7 @@ fn describe_count(count: &Count) -> Option<String> {
                 })
                 .collect();
             Some(format!(
-                "counts only requests that were answered {}; those under way are not counted yet",
+                "counts only requests that were answered {}; requests in flight are not counted yet",
                 classes.join(" or ")
             ))
         }

@@ -1,14 +1,14 @@
-//! Conditions and keys in plain words.
+//! Describes conditions and keys.
 //!
 //! Must not know: how requests are matched and how keys are encoded.
 
 use crate::attributes::Attribute;
 use crate::model::{Condition, KeyPart, Match, OnMissing, Test};
 
-/// So many values are named; of the rest only how many there are.
+/// The maximum number of values that are listed; the others are only counted.
 const MAX_VALUES_SHOWN: usize = 6;
 
-/// Which requests a rule is about.
+/// Describes which requests a rule matches.
 pub(super) fn describe_match(matching: &Match) -> String {
     if matching.conditions.is_empty() {
         return "every request".to_owned();
@@ -21,36 +21,36 @@ pub(super) fn describe_match(matching: &Match) -> String {
     format!("requests whose {}", all.join(" and "))
 }
 
-/// What one condition asks.
+/// Describes one condition.
 pub(super) fn describe_condition(condition: &Condition) -> String {
     format!("{} {}", condition.attribute, describe_test(&condition.test))
 }
 
-fn describe_test(asked: &Test) -> String {
-    match asked {
-        Test::Present => "is there".to_owned(),
+fn describe_test(test: &Test) -> String {
+    match test {
+        Test::Present => "is present".to_owned(),
         Test::Absent => "is absent".to_owned(),
         Test::Not(inner) => match &**inner {
-            Test::Present => "is both there and absent".to_owned(),
-            Test::Absent => "is there".to_owned(),
-            Test::Not(twice) => format!("is there and {}", describe_test(twice)),
-            once => format!("is there but {}", describe_values(once, false)),
+            Test::Present => "is both present and absent".to_owned(),
+            Test::Absent => "is present".to_owned(),
+            Test::Not(twice) => format!("is present and {}", describe_test(twice)),
+            once => format!("is present but {}", describe_values(once, false)),
         },
         plain => describe_values(plain, true),
     }
 }
 
-/// What the value must be, or must not be.
-fn describe_values(asked: &Test, is_so: bool) -> String {
+/// Describes the values that a test accepts, or rejects if `is_so` is false.
+fn describe_values(test: &Test, is_so: bool) -> String {
     let verb = |yes, no| if is_so { yes } else { no };
-    match asked {
+    match test {
         Test::OneOf(values) => {
             let values = join_values(values.iter().map(|value| quote_if_needed(value)));
             format!("{} {values}", verb("is", "is not"))
         }
         Test::Glob(globs) => {
             let globs = join_values(globs.iter().map(|glob| glob.0.to_string()));
-            format!("{} {globs}", verb("looks like", "does not look like"))
+            format!("{} {globs}", verb("matches", "does not match"))
         }
         Test::Route(routes) => {
             let routes = join_values(routes.iter().map(|route| route.0.to_string()));
@@ -58,9 +58,9 @@ fn describe_values(asked: &Test, is_so: bool) -> String {
         }
         Test::Within(networks) => {
             let networks = join_values(networks.iter().map(ToString::to_string));
-            format!("{} {networks}", verb("lies in", "does not lie in"))
+            format!("{} {networks}", verb("is in", "is not in"))
         }
-        Test::Present | Test::Absent | Test::Not(_) => describe_test(asked),
+        Test::Present | Test::Absent | Test::Not(_) => describe_test(test),
     }
 }
 
@@ -88,7 +88,7 @@ fn join_values(values: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Whose quota it is.
+/// The key that it counts by.
 pub(super) fn describe_key(key: &[KeyPart]) -> String {
     if key.is_empty() {
         return "everyone together".to_owned();
@@ -97,7 +97,7 @@ pub(super) fn describe_key(key: &[KeyPart]) -> String {
     format!("each {}", parts.join(" and "))
 }
 
-/// One part of a key, with what is not as it came.
+/// Describes one part of a key and its options.
 pub(super) fn describe_key_part(part: &KeyPart) -> String {
     let mut ways = Vec::new();
     if part.attribute.value == Attribute::Ip {
@@ -117,7 +117,7 @@ pub(super) fn describe_key_part(part: &KeyPart) -> String {
     }
 }
 
-/// What it means that parts of a key are missing, one sentence for each meaning.
+/// Describes what happens if parts of a key are missing, one sentence per outcome.
 pub(super) fn describe_missing(key: &[KeyPart]) -> Vec<String> {
     let meanings = [
         (OnMissing::Shared, "all such requests share one quota"),
@@ -145,7 +145,7 @@ mod tests {
     use crate::tests::fixtures::attribute;
 
     #[test]
-    fn every_test_has_its_words() {
+    fn every_test_has_a_description() {
         let words = |name: &str, test: Test| {
             describe_condition(&Condition {
                 attribute: attribute(name),
@@ -157,13 +157,13 @@ mod tests {
         let not = |test| Test::Not(Box::new(test));
         assert_eq!(
             words("claim.role", not(admin())),
-            "claim.role is there but is not admin or \"\""
+            "claim.role is present but is not admin or \"\""
         );
         let glob = || Test::Glob(vec![Glob("*.example.com".into())]);
-        assert_eq!(words("host", glob()), "host looks like *.example.com");
+        assert_eq!(words("host", glob()), "host matches *.example.com");
         assert_eq!(
             words("host", not(glob())),
-            "host is there but does not look like *.example.com"
+            "host is present but does not match *.example.com"
         );
         assert_eq!(words("query.debug", Test::Absent), "query.debug is absent");
         let many = (0..9).map(|n| format!("10.{n}.0.0/16").parse().unwrap());

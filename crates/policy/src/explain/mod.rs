@@ -1,4 +1,4 @@
-//! What a policy does, in plain words that are exact about the quotas in force; and what it does with one request.
+//! Explains a policy for people, exact about the quotas in force; and explains its effect on one request.
 //!
 //! ```
 //! use tollgate_policy::explain::explain;
@@ -17,8 +17,6 @@ mod request;
 mod window;
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;
 
 pub use fleet::{OverAdmission, SlotExplanation};
@@ -34,27 +32,27 @@ use crate::model::{Mode, Policy};
 use crate::rules::Rules;
 use crate::source::Diagnostic;
 
-/// A whole policy in words.
+/// The explanation of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// What holds for everything at once, where it is not plain enforcement.
+    /// The mode of the whole policy, unless it is `enforce`.
     pub mode: Option<String>,
-    /// Requests that are refused whatever the limits say.
+    /// Requests that a `deny` rule refuses.
     pub deny: Vec<String>,
     /// Requests that no limit applies to.
     pub exempt: Vec<String>,
-    /// The limits, in the order of the file.
+    /// The limits, in file order.
     pub limits: Vec<LimitExplanation>,
-    /// The slots of a cluster that a request needs under all limits that ask a store: as many round trips.
+    /// The cluster slots of a request that all limits apply to. Each slot is one round trip.
     pub slots: Vec<SlotExplanation>,
 }
 
 /// Explains a policy.
 ///
 /// # Errors
-/// Everything for which the policy would not compile.
+/// The diagnostics of a policy that does not compile.
 pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Diagnostic>> {
-    // Whatever does not compile has no effect that could be explained.
+    // A policy that does not compile has no effect to explain.
     Rules::compile(policy, [0; 16])?;
     let mut limits = Vec::with_capacity(policy.limits.len());
     for rule in &policy.limits {
@@ -75,7 +73,7 @@ pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Diagnostic>> {
         mode: match policy.mode {
             Mode::Enforce => None,
             Mode::Shadow => Some("everything is in shadow: counted, never enforced".to_owned()),
-            Mode::Off => Some("everything is off: no limit is asked".to_owned()),
+            Mode::Off => Some("everything is off: no limit applies".to_owned()),
         },
         deny: deny.collect(),
         exempt: policy.exempt.iter().map(matching::describe_match).collect(),

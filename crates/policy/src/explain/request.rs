@@ -1,6 +1,6 @@
-//! What a policy does with one request: which limits apply and why, whose quota is asked and which, and what it costs.
+//! Explains the effect of a policy on one request: which limits apply and why, the keys, quotas and costs.
 //!
-//! Must not know: stores; nothing is decided here.
+//! Must not know: stores. Nothing is decided here.
 
 use std::net::IpAddr;
 
@@ -19,46 +19,46 @@ use crate::rules::{
 };
 use crate::source::Located;
 
-/// What a policy does with one request.
+/// The effect of a policy on one request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestExplanation {
-    /// What the lists say, or how many limits apply.
+    /// The list that decides, or how many limits apply.
     pub verdict: String,
-    /// The route that the request belongs to.
+    /// The route of the request.
     pub route: Option<String>,
-    /// Every limit, in the order of the file.
+    /// All limits, in file order.
     pub limits: Vec<LimitEvaluation>,
 }
 
-/// What one limit makes of a request.
+/// The effect of one limit on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitEvaluation {
-    /// As the file names it.
+    /// The name in the file.
     pub name: String,
-    /// Whether it is asked.
+    /// Whether the limit applies.
     pub applies: bool,
-    /// Why it is not, or what else decides.
+    /// Why it does not apply, or why it denies without counting.
     pub reason: Option<String>,
-    /// Its conditions, each with what it saw.
+    /// Its conditions and their results.
     pub conditions: Vec<ConditionEvaluation>,
-    /// The parts of the key, readable; hashed ones as they are kept.
+    /// The parts of the key, readable. Hashed parts are digests.
     pub key: Vec<KeyPartEvaluation>,
-    /// The quota that the request falls under; for a hierarchy the widest level's.
+    /// The quota of the request; for a hierarchy that of the widest level.
     pub quota: Option<QuotaExplanation>,
-    /// What the request costs.
+    /// The cost of the request.
     pub cost: u64,
-    /// Whether the limit decides.
+    /// Whether the limit is enforced.
     pub mode: String,
 }
 
-/// One condition and what it saw.
+/// One condition and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConditionEvaluation {
-    /// What was asked.
+    /// The condition.
     pub condition: String,
-    /// Whether it held.
+    /// Whether it matched.
     pub held: bool,
-    /// What the request says.
+    /// The value of the request.
     pub seen: String,
 }
 
@@ -67,37 +67,37 @@ pub struct ConditionEvaluation {
 pub struct KeyPartEvaluation {
     /// The attribute.
     pub part: String,
-    /// Its value as the key has it.
+    /// Its value in the key.
     pub value: String,
 }
 
-/// So much of a value is shown.
+/// The maximum number of characters that are shown of a value.
 const MAX_VALUE_SHOWN: usize = 80;
 
-/// Explains what a policy does with a request. The rules must be those of the policy.
+/// Explains the effect of a policy on a request. The rules must be compiled from the policy.
 #[must_use]
 pub fn explain_request(
     policy: &Policy,
     rules: &Rules,
     request: &dyn Attributes,
 ) -> RequestExplanation {
-    let mut found = MatchedRules::new();
-    rules.match_rules(request, &mut found);
-    let seen = RequestExplainer {
+    let mut matched = MatchedRules::new();
+    rules.match_rules(request, &mut matched);
+    let explainer = RequestExplainer {
         policy,
         rules,
         request,
-        found: &found,
+        matched: &matched,
     };
     let limits: Vec<_> = policy
         .limits
         .iter()
         .enumerate()
-        .map(|(index, limit)| seen.limit(index, limit))
+        .map(|(index, limit)| explainer.limit(index, limit))
         .collect();
     RequestExplanation {
-        verdict: seen.verdict(limits.iter().filter(|limit| limit.applies).count()),
-        route: rules.route(request, &found).map(display_bytes),
+        verdict: explainer.verdict(limits.iter().filter(|limit| limit.applies).count()),
+        route: rules.route(request, &matched).map(display_bytes),
         limits,
     }
 }
@@ -106,23 +106,23 @@ struct RequestExplainer<'a> {
     policy: &'a Policy,
     rules: &'a Rules,
     request: &'a dyn Attributes,
-    found: &'a MatchedRules,
+    matched: &'a MatchedRules,
 }
 
 impl RequestExplainer<'_> {
     fn verdict(&self, applying: usize) -> String {
-        match self.found.list_verdict() {
-            ListVerdict::Exempt => "exempt: no limit is asked".to_owned(),
+        match self.matched.list_verdict() {
+            ListVerdict::Exempt => "exempt: no limit applies".to_owned(),
             ListVerdict::Denied(index) => match self.policy.deny.get(index) {
                 Some(deny) => format!(
-                    "refused with {}: the list denies {}",
+                    "refused with {}: `deny` matches {}",
                     deny.status,
                     matching::describe_match(&deny.matching)
                 ),
-                None => "refused by the list".to_owned(),
+                None => "refused by `deny`".to_owned(),
             },
-            ListVerdict::Limits if self.found.is_truncated() => {
-                "more limits match than one request may fall under".to_owned()
+            ListVerdict::Limits if self.matched.is_truncated() => {
+                "more limits match than the maximum per request".to_owned()
             }
             ListVerdict::Limits => match applying {
                 0 => "no limit applies: admitted".to_owned(),
@@ -145,28 +145,28 @@ impl RequestExplainer<'_> {
             meter: 0,
         };
         let mut buffer = KeyBuffer::new();
-        let keyed = self
+        let outcome = self
             .rules
-            .write_key(first, self.request, self.found, &mut buffer);
-        let is_found = self.found.rules().contains(&index);
-        let reason = if is_found {
-            self.missing(&key, keyed)
+            .write_key(first, self.request, self.matched, &mut buffer);
+        let is_matched = self.matched.rules().contains(&index);
+        let reason = if is_matched {
+            self.missing(&key, outcome)
         } else {
             Some(self.why_not(limit, &conditions))
         };
         LimitEvaluation {
             name: limit.name.value.to_string(),
-            applies: is_found && keyed != KeyOutcome::Skip,
+            applies: is_matched && outcome != KeyOutcome::Skip,
             reason,
             conditions,
             key: key.iter().map(|part| self.part(part)).collect(),
             quota: self.quota(index, limit, buffer.as_bytes()),
-            cost: self.rules.cost(index, self.request, self.found),
+            cost: self.rules.cost(index, self.request, self.matched),
             mode: limit::describe_mode(limit.mode.max(self.policy.mode), limit.enforce),
         }
     }
 
-    /// A condition alone, asked through the same index as all of them.
+    /// Evaluates one condition alone, through the same index that matches requests.
     fn condition(&self, condition: &Located<Condition>) -> ConditionEvaluation {
         let alone = RulesDraft {
             exempt: vec![Match {
@@ -174,10 +174,10 @@ impl RequestExplainer<'_> {
             }],
             ..RulesDraft::default()
         };
-        let mut found = MatchedRules::new();
+        let mut matched = MatchedRules::new();
         let held = Rules::new(alone, [0; 16]).is_ok_and(|rules| {
-            rules.match_rules(self.request, &mut found);
-            found.list_verdict() == ListVerdict::Exempt
+            rules.match_rules(self.request, &mut matched);
+            matched.list_verdict() == ListVerdict::Exempt
         });
         ConditionEvaluation {
             condition: matching::describe_condition(&condition.value),
@@ -186,14 +186,14 @@ impl RequestExplainer<'_> {
         }
     }
 
-    /// What the request says, readable.
+    /// The value of an attribute, readable.
     fn value(&self, attribute: &Attribute) -> String {
         let value = match attribute {
             Attribute::Ip => self.request.ip().map(|ip| ip.to_canonical().to_string()),
             Attribute::Route => {
                 let route = self
                     .rules
-                    .route(self.request, self.found)
+                    .route(self.request, self.matched)
                     .map(display_bytes);
                 let path = || self.request.get(&Attribute::Path);
                 route.or_else(|| path().map(|path| format!("the path {}", display_bytes(path))))
@@ -207,39 +207,37 @@ impl RequestExplainer<'_> {
         if let Some(failed) = conditions.iter().find(|condition| !condition.held) {
             return format!("`{}` does not hold", failed.condition);
         }
-        match (self.found.list_verdict(), &limit.group) {
+        match (self.matched.list_verdict(), &limit.group) {
             (ListVerdict::Exempt, _) => "the request is exempt".to_owned(),
-            (ListVerdict::Denied(_), _) => {
-                "the request is refused before any limit is asked".to_owned()
-            }
-            (ListVerdict::Limits, _) if self.found.is_truncated() => {
-                "more limits match than one request may fall under".to_owned()
+            (ListVerdict::Denied(_), _) => "`deny` refuses the request before any limit".to_owned(),
+            (ListVerdict::Limits, _) if self.matched.is_truncated() => {
+                "more limits match than the maximum per request".to_owned()
             }
             (ListVerdict::Limits, Some(group)) => {
                 format!("a narrower limit of group {} applies instead", group.value)
             }
-            (ListVerdict::Limits, None) => "its conditions do not hold together".to_owned(),
+            (ListVerdict::Limits, None) => "its conditions do not match".to_owned(),
         }
     }
 
-    fn missing(&self, key: &[KeyPart], keyed: KeyOutcome) -> Option<String> {
-        let (meaning, words) = match keyed {
+    fn missing(&self, key: &[KeyPart], outcome: KeyOutcome) -> Option<String> {
+        let (meaning, words) = match outcome {
             KeyOutcome::Complete => return None,
             KeyOutcome::Skip => (OnMissing::Skip, "and the limit is skipped without it"),
             KeyOutcome::Deny => (OnMissing::Deny, "and the request is refused without it"),
         };
         let part = key
             .iter()
-            .find(|part| part.missing == meaning && !self.is_there(&part.attribute.value))?;
+            .find(|part| part.missing == meaning && !self.is_present(&part.attribute.value))?;
         Some(format!("{} is missing, {words}", part.attribute.value))
     }
 
-    fn is_there(&self, attribute: &Attribute) -> bool {
+    fn is_present(&self, attribute: &Attribute) -> bool {
         match attribute {
             Attribute::Ip => self.request.ip().is_some(),
             other => self
                 .rules
-                .attribute_value(other, self.request, self.found)
+                .attribute_value(other, self.request, self.matched)
                 .is_some(),
         }
     }
@@ -252,11 +250,11 @@ impl RequestExplainer<'_> {
         } else {
             let value = self
                 .rules
-                .attribute_value(attribute, self.request, self.found);
+                .attribute_value(attribute, self.request, self.matched);
             value.map(|value| self.bytes(part, value))
         };
         let absent = match part.missing {
-            OnMissing::Shared => "missing, so it shares a quota with all such requests",
+            OnMissing::Shared => "missing, so it shares one quota with all such requests",
             OnMissing::Skip => "missing, so the limit does not apply",
             OnMissing::Deny => "missing, so the request is refused",
         };
@@ -293,10 +291,10 @@ impl RequestExplainer<'_> {
         format!("hashed {digest:032x}")
     }
 
-    /// The quota that the request falls under.
+    /// The quota of the request.
     fn quota(&self, index: usize, limit: &LimitRule, key: &[u8]) -> Option<QuotaExplanation> {
         let rule = self.rules.rules().get(index)?;
-        let variant = self.rules.variant(index, self.request, self.found, key);
+        let variant = self.rules.variant(index, self.request, self.matched, key);
         let tiers = limit.tiers.as_ref().map_or(&[][..], |tiers| &tiers.tiers);
         let (who, spec) = if let Some(level) = limit.levels.first() {
             (format!("level {}", level.name.value), &level.quota)
@@ -313,8 +311,8 @@ impl RequestExplainer<'_> {
                 &over.quota,
             )
         };
-        let granted = compile_quota(spec, limit.overdraft).ok()?;
-        let dearest = rule.cost.bounds().1;
+        let grant = compile_quota(spec, limit.overdraft).ok()?;
+        let max_cost = rule.cost.bounds().1;
         let computed = rule
             .meters
             .iter()
@@ -323,17 +321,17 @@ impl RequestExplainer<'_> {
                 MeterGrant::Index(_) | MeterGrant::Unlimited => None,
             });
         let Some(computed) = computed else {
-            return Some(limit::quota(who, &granted, dearest));
+            return Some(limit::quota(who, &grant, max_cost));
         };
-        let route = self.rules.route(self.request, self.found);
-        let granting = WindowGrant {
+        let route = self.rules.route(self.request, self.matched);
+        let window = WindowGrant {
             location: spec.location,
             builder: computed.builder,
             units: computed.units(self.request, route),
             period: None,
         };
-        let built = granting.builder.build(granting.units).ok()?;
-        let window = explain_window(&granting, &built, dearest);
+        let built = window.builder.build(window.units).ok()?;
+        let window = explain_window(&window, &built, max_cost);
         Some(QuotaExplanation {
             who: format!("{who}, computed by {}", computed.times),
             words: window.words.clone(),
@@ -342,7 +340,7 @@ impl RequestExplainer<'_> {
     }
 }
 
-/// Bytes as far as they can be read, and not too many of them.
+/// The bytes as text: invalid UTF-8 and control characters replaced, long values truncated.
 fn display_bytes(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     let mut shown: String = text

@@ -1,4 +1,4 @@
-//! One window of a quota in plain words, exact about what is in force.
+//! Explains one window of a quota, exact about the quota in force.
 //!
 //! Must not know: limits, fleets, requests.
 
@@ -11,110 +11,110 @@ use crate::compile::quota::WindowGrant;
 use crate::humanize::{format_amount, period_name};
 use crate::model::Period;
 
-/// What one window of a quota does.
+/// One window of a quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WindowExplanation {
-    /// As policies name it.
+    /// The name in policies.
     pub algorithm: &'static str,
     /// What is counted.
     pub unit: &'static str,
-    /// The most units admitted at one instant.
+    /// The maximum units admitted at one instant.
     pub at_once: u64,
-    /// The time in which one block is given back, in nanoseconds; buckets only.
+    /// The time in which one block refills, in nanoseconds; buckets only.
     pub every_ns: Option<u64>,
     /// Units that are charged together.
     pub block: u64,
-    /// The number of the rate, or of places.
+    /// The number of the rate, or the number of permits.
     pub units: u64,
-    /// What the period is called; concurrency has none.
+    /// The name of the period; `None` for concurrency.
     pub period: Option<String>,
-    /// The length of the period in nanoseconds, where it has one length.
+    /// The length of the period in nanoseconds, if it is fixed.
     pub period_ns: Option<u64>,
-    /// Never more units than this in any period, both ends included.
+    /// The maximum units in any period, both ends included.
     pub most_in_any_period: Option<u64>,
-    /// About how many bytes one key takes in memory.
+    /// Approximate bytes per key in memory.
     pub memory_bytes: u64,
-    /// About how many bytes one key takes in Redis.
+    /// Approximate bytes per key in Redis.
     pub redis_bytes: u64,
-    /// All of it in words.
+    /// The description for people.
     pub words: String,
 }
 
-/// What a window does where a request costs at most `dearest`.
+/// Explains a window. `dearest` is the highest cost of a request.
 pub(super) fn explain_window(
-    granting: &WindowGrant,
+    window: &WindowGrant,
     limit: &Limit,
-    dearest: u64,
+    max_cost: u64,
 ) -> WindowExplanation {
-    let period = granting.builder.span();
-    let most = period.and_then(|period| max_in_any_span(granting, limit, period, dearest));
-    let properties = granting.builder.spec.properties();
+    let period = window.builder.span();
+    let most = period.and_then(|period| max_in_any_span(window, limit, period, max_cost));
+    let properties = window.builder.spec.properties();
     let refill = (properties.refill)(limit.quota()).unwrap_or(Refill {
         every: None,
         block: 1,
-        at_once: granting.units,
+        at_once: window.units,
         is_queue: false,
     });
     let at_once = match refill.is_queue {
-        true => dearest.clamp(1, refill.at_once.max(1)),
+        true => max_cost.clamp(1, refill.at_once.max(1)),
         false => refill.at_once,
     };
     let (memory_bytes, redis_bytes) =
-        (properties.bytes)(granting.units / granting.builder.block.max(1));
+        (properties.bytes)(window.units / window.builder.block.max(1));
     WindowExplanation {
         algorithm: properties.name,
-        unit: granting.builder.unit.name(),
-        at_once: if granting.units == 0 { 0 } else { at_once },
+        unit: window.builder.unit.name(),
+        at_once: if window.units == 0 { 0 } else { at_once },
         every_ns: refill
             .every
-            .filter(|_| granting.units > 0)
+            .filter(|_| window.units > 0)
             .map(Nanos::as_nanos),
         block: refill.block,
-        units: granting.units,
-        period: granting.builder.spec.period_name(),
+        units: window.units,
+        period: window.builder.spec.period_name(),
         period_ns: period.map(Nanos::as_nanos),
         most_in_any_period: most,
         memory_bytes,
         redis_bytes,
-        words: describe(granting, limit, most),
+        words: describe(window, limit, most),
     }
 }
 
 fn max_in_any_span(
-    granting: &WindowGrant,
+    window: &WindowGrant,
     limit: &Limit,
     period: Nanos,
-    dearest: u64,
+    max_cost: u64,
 ) -> Option<u64> {
-    (granting.builder.spec.properties().max_in_any_span)(limit.quota(), period, dearest)
+    (window.builder.spec.properties().max_in_any_span)(limit.quota(), period, max_cost)
 }
 
-fn describe(granting: &WindowGrant, limit: &Limit, most: Option<u64>) -> String {
-    let formula = &granting.builder;
-    if granting.units == 0 {
+fn describe(window: &WindowGrant, limit: &Limit, most: Option<u64>) -> String {
+    let builder = &window.builder;
+    if window.units == 0 {
         return "denies everything".to_owned();
     }
-    let never = match (most, formula.span()) {
+    let never = match (most, builder.span()) {
         (Some(most), Some(period)) => format!(
             "; never more than {} in any {}",
-            format_amount(most, formula.unit),
+            format_amount(most, builder.unit),
             period_name(period)
         ),
         _ => String::new(),
     };
     let explained = ExplainContext {
-        formula,
+        builder,
         never_clause: never,
         max_in_period: most,
     };
-    let text = (formula.spec.properties().describe)(limit.quota(), &explained);
-    text.unwrap_or(explained.never_clause) + calendar_note(granting)
+    let text = (builder.spec.properties().describe)(limit.quota(), &explained);
+    text.unwrap_or(explained.never_clause) + calendar_note(window)
 }
 
-/// A month or a year that no calendar counts is said to be what it is.
-const fn calendar_note(granting: &WindowGrant) -> &'static str {
-    match granting.period {
-        _ if granting.builder.spec.properties().follows_calendar => "",
+/// States the length of a month or year that does not follow the calendar.
+const fn calendar_note(window: &WindowGrant) -> &'static str {
+    match window.period {
+        _ if window.builder.spec.properties().follows_calendar => "",
         Some(Period::Month) => " (a month counts as 30 days)",
         Some(Period::Year) => " (a year counts as 365 days)",
         _ => "",

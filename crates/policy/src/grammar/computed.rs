@@ -1,6 +1,6 @@
-//! A rate that attributes add to: `5000/h + 50/h × claim.repos, at most 12500/h`.
+//! Computed rates: `5000/h + 50/h × claim.repos, at most 12500/h`.
 //!
-//! Must not know: how the number of an attribute is found.
+//! Must not know: how the attribute is read.
 
 use tollgate_core::QuotaUnit;
 
@@ -9,19 +9,19 @@ use super::{GrammarError, quote};
 use crate::attributes::Attribute;
 use crate::model::RateSpec;
 
-/// The four parts of a computed rate, in the order in which they are written.
+/// The four parts of a computed rate, in the order of the text: base, addition, attribute, maximum.
 pub type ComputedRateParts = (RateSpec, RateSpec, Attribute, RateSpec);
 
-/// Whether a text means to be a computed rate.
+/// Whether a text looks like a computed rate.
 #[must_use]
 pub fn is_computed_rate(text: &str) -> bool {
     text.contains('+') && !text.trim_start().starts_with('+') || text.contains('×')
 }
 
-/// A base, what each unit of an attribute adds, that attribute, and the most that it can come to.
+/// Parses a computed rate: a base, an addition per unit of an attribute, the attribute, and a maximum.
 ///
 /// # Errors
-/// The text is not written so.
+/// The text is not a computed rate.
 pub fn parse_computed_rate(text: &str, unit: QuotaUnit) -> Result<ComputedRateParts, GrammarError> {
     let form = |what: &str| {
         GrammarError::with_help(
@@ -30,10 +30,10 @@ pub fn parse_computed_rate(text: &str, unit: QuotaUnit) -> Result<ComputedRatePa
         )
     };
     let (base, rest) = text.split_once('+').ok_or_else(|| form("`+` is missing"))?;
-    let (sum, most) = rest
+    let (sum, max) = rest
         .split_once(',')
-        .and_then(|(sum, most)| Some((sum, most.trim().strip_prefix("at most ")?)))
-        .ok_or_else(|| form("`, at most …` is missing, so nothing would bound it"))?;
+        .and_then(|(sum, max)| Some((sum, max.trim().strip_prefix("at most ")?)))
+        .ok_or_else(|| form("`, at most …` is missing"))?;
     let (each, attribute) = sum
         .split_once('×')
         .or_else(|| sum.split_once('*'))
@@ -46,7 +46,7 @@ pub fn parse_computed_rate(text: &str, unit: QuotaUnit) -> Result<ComputedRatePa
         parse_rate(base, unit)?,
         parse_rate(each, unit)?,
         times,
-        parse_rate(most, unit)?,
+        parse_rate(max, unit)?,
     ))
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_multiplication_may_be_typed_on_any_keyboard() {
+    fn a_computed_rate_accepts_ascii_spellings_of_the_multiplication_sign() {
         let expected = parse_computed_rate(
             "5000/h + 50/h × claim.repos, at most 12500/h",
             QuotaUnit::Requests,
@@ -81,29 +81,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_missing_part_of_a_computed_rate_is_named() {
         let cases = [
             ("5000/h + 50/h × claim.repos", "at most"),
             ("5000/h + 50/h, at most 10/h", "× ATTRIBUTE"),
             ("5000/h × claim.repos, at most 10/h", "`+` is missing"),
             ("5000/h + 50/h × repos, at most 10/h", "not an attribute"),
-            (
-                "5000 + 50/h × claim.repos, at most 10/h",
-                "does not say per what",
-            ),
+            ("5000 + 50/h × claim.repos, at most 10/h", "has no period"),
             (
                 "5000/h + NaN/h × claim.repos, at most 10/h",
                 "not a finite number",
             ),
         ];
         for (text, expected) in cases {
-            let wrong = parse_computed_rate(text, QuotaUnit::Requests).unwrap_err();
+            let error = parse_computed_rate(text, QuotaUnit::Requests).unwrap_err();
             assert!(
-                wrong.message.contains(expected),
+                error.message.contains(expected),
                 "{text}: {}",
-                wrong.message
+                error.message
             );
-            assert!(wrong.help.is_some(), "{text}");
+            assert!(error.help.is_some(), "{text}");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Whole numbers as people write them: `10`, `1_000`, `10k`, `1M`, `1G`, and for bytes `64KiB`.
+//! Whole numbers: `10`, `1_000`, `10k`, `1M`, `1G`, and for bytes `64KiB`.
 //!
-//! Everything that only looks like a number is refused by name: signs, fractions, exponents, letters for digits.
-//! Must not know: what is counted.
+//! Texts that look like numbers have specific errors: signs, fractions, exponents, letters for digits. Must not know:
+//! what is counted.
 
 use tollgate_core::QuotaUnit;
 
 use super::{GrammarError, quote};
 
-/// A number without a unit of size.
+/// Parses a whole number.
 ///
 /// ```
-/// use tollgate_policy::words::count;
+/// use tollgate_policy::grammar::parse_count;
 ///
-/// assert_eq!(count("10k"), Ok(10_000));
-/// assert!(count("1O0").is_err());
+/// assert_eq!(parse_count("10k"), Ok(10_000));
+/// assert!(parse_count("1O0").is_err());
 /// ```
 ///
 /// # Errors
@@ -22,7 +22,7 @@ pub fn parse_count(text: &str) -> Result<u64, GrammarError> {
     parse(text, &DECIMAL)
 }
 
-/// A number of units: the same as [`count`], and for bytes also `KB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`.
+/// Parses a number of units: like [`parse_count`], and for bytes also `KB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`.
 ///
 /// # Errors
 /// The text is not a whole number from 0 to 2^64 − 1.
@@ -90,7 +90,7 @@ fn parse(text: &str, suffixes: &[Suffix]) -> Result<u64, GrammarError> {
         })
 }
 
-/// Why it is no number. Only called when it is none.
+/// The error of a text that is not a number.
 fn explain_not_a_number(text: &str, digits: &str, suffix: &str) -> GrammarError {
     let shown = quote(text);
     let lower = text.to_ascii_lowercase();
@@ -135,7 +135,7 @@ fn explain_not_a_number(text: &str, digits: &str, suffix: &str) -> GrammarError 
     {
         return GrammarError::with_help(
             format!("{shown} is not a whole number"),
-            "write a whole number; for less than one in a period take a longer period, `30/min` instead of `0.5/s`",
+            "write a whole number; for less than one per period use a longer period, `30/min` instead of `0.5/s`",
         );
     }
     explain_look_alike(text, digits, suffix)
@@ -169,7 +169,7 @@ fn explain_look_alike(text: &str, digits: &str, suffix: &str) -> GrammarError {
     }
     if digits.contains('_') && suffix.is_empty() {
         return GrammarError::with_help(
-            format!("{shown} is not a number: `_` stands between two digits"),
+            format!("{shown} is not a number: `_` is only allowed between two digits"),
             format!("write {}", quote(&digits.replace('_', ""))),
         );
     }
@@ -182,10 +182,10 @@ fn explain_look_alike(text: &str, digits: &str, suffix: &str) -> GrammarError {
     if !digits.is_empty() && !suffix.is_empty() {
         return GrammarError::with_help(
             format!(
-                "{shown} is not a number: {} is not known here",
+                "{shown} is not a number: unknown suffix {}",
                 quote(suffix.trim())
             ),
-            "numbers may end in `k`, `M` or `G`; where `unit: bytes` is counted also in `KiB`, `MiB` or `GiB`",
+            "use `k`, `M` or `G`; with `unit: bytes` also `KiB`, `MiB` or `GiB`",
         );
     }
     GrammarError::with_help(
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_people_write_are_read() {
+    fn common_spellings_of_numbers_are_parsed() {
         let cases = [
             ("0", 0),
             ("10", 10),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn s_30_what_only_looks_like_a_number_is_refused_by_name() {
+    fn s_30_texts_that_only_look_like_a_number_are_rejected_with_the_reason() {
         let cases = [
             ("", "missing"),
             ("NaN", "not a finite number"),
@@ -247,26 +247,26 @@ mod tests {
             ("1__0", "between two digits"),
             ("_1", "between two digits"),
             ("5m", "means minutes"),
-            ("5KiB", "not known here"),
-            ("0x10", "not known here"),
+            ("5KiB", "unknown suffix"),
+            ("0x10", "unknown suffix"),
             ("many", "not a number"),
             ("18446744073709551616", "too large"),
             ("99999999999999999999999999999999999", "too large"),
             ("18446744073709551615k", "too large"),
         ];
         for (text, expected) in cases {
-            let wrong = parse_count(text).unwrap_err();
+            let error = parse_count(text).unwrap_err();
             assert!(
-                wrong.message.contains(expected),
+                error.message.contains(expected),
                 "{text}: {}",
-                wrong.message
+                error.message
             );
-            assert!(wrong.help.is_some() || expected == "too large", "{text}");
+            assert!(error.help.is_some() || expected == "too large", "{text}");
         }
     }
 
     #[test]
-    fn letters_for_digits_come_with_the_digits() {
+    fn letters_that_look_like_digits_come_with_a_suggestion() {
         let help = |text| parse_count(text).unwrap_err().help.unwrap();
         assert_eq!(&*help("1O0"), "did you mean `100`?");
         assert_eq!(&*help("-0"), "write `0`");

@@ -1,13 +1,13 @@
-//! Lengths of time: `250ms`, `10s`, `15m`, `2h`, `1d`, `1w`, `1h30m`.
+//! Durations: `250ms`, `10s`, `15m`, `2h`, `1d`, `1w`, `1h30m`.
 //!
-//! Must not know: what the time is for.
+//! Must not know: what the duration is for.
 
 use tollgate_core::Nanos;
 
 use super::count::parse_count;
 use super::{GrammarError, quote};
 
-/// The longest that state can express: 2^62 ns, about 146 years.
+/// The longest duration that a state can store: 2^62 ns, about 146 years.
 const MAX_NANOS: u64 = 1 << 62;
 
 const MICRO: u64 = 1_000;
@@ -50,18 +50,18 @@ pub(super) fn unit_nanos(name: &str) -> Option<u64> {
         .map(|(_, nanos)| *nanos)
 }
 
-/// A length of time, longer than nothing and at most 2^62 ns. Larger units come first, and each at most once.
+/// Parses a duration: above zero and at most 2^62 ns. Larger units come first, each at most once.
 ///
 /// ```
 /// use tollgate_core::Nanos;
-/// use tollgate_policy::words::duration;
+/// use tollgate_policy::grammar::parse_duration;
 ///
-/// assert_eq!(duration("1h30m"), Ok(Nanos::from_secs(5_400)));
-/// assert!(duration("10").is_err(), "ten of what?");
+/// assert_eq!(parse_duration("1h30m"), Ok(Nanos::from_secs(5_400)));
+/// assert!(parse_duration("10").is_err(), "ten of what?");
 /// ```
 ///
 /// # Errors
-/// The text is not such a length of time.
+/// The text is not a valid duration.
 pub fn parse_duration(text: &str) -> Result<Nanos, GrammarError> {
     let text = text.trim();
     if text.is_empty() {
@@ -75,12 +75,12 @@ pub fn parse_duration(text: &str) -> Result<Nanos, GrammarError> {
         let nanos = component_nanos(text, number, name)?;
         if nanos >= smaller_than {
             return Err(GrammarError::with_help(
-                format!("{} names its units out of order", quote(text)),
+                format!("{} has its units out of order", quote(text)),
                 "write larger units first and each once, as in `1h30m`",
             ));
         }
         smaller_than = nanos;
-        let number = parse_count(number).map_err(|wrong| not_a_duration(text, &wrong))?;
+        let number = parse_count(number).map_err(|error| not_a_duration(text, &error))?;
         total = number
             .checked_mul(nanos)
             .and_then(|part| total.checked_add(part))
@@ -95,7 +95,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, GrammarError> {
     }
     if total == 0 {
         return Err(GrammarError::with_help(
-            format!("{} is no time at all", quote(text)),
+            format!("{} is zero", quote(text)),
             "write a duration longer than zero, or leave the field out",
         ));
     }
@@ -105,7 +105,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, GrammarError> {
 const EXAMPLES: &str =
     "write a number and a unit: `250ms`, `10s`, `15m`, `2h`, `1d`, `1w`, `1h30m`";
 
-/// The number, the name of the unit, and what comes after them.
+/// The number, the name of the unit, and the text after them.
 fn split_component(text: &str) -> (&str, &str, &str) {
     let letter = |c: char| c.is_alphabetic();
     let name_start = text.find(letter).unwrap_or(text.len());
@@ -128,8 +128,8 @@ fn component_nanos(text: &str, number: &str, name: &str) -> Result<u64, GrammarE
             EXAMPLES.to_owned()
         };
         return Err(match parse_count(number) {
-            Ok(_) => GrammarError::with_help(format!("{shown} says no unit of time"), help),
-            Err(wrong) => not_a_duration(text, &wrong),
+            Ok(_) => GrammarError::with_help(format!("{shown} has no unit of time"), help),
+            Err(error) => not_a_duration(text, &error),
         });
     }
     if ["month", "months", "mo", "year", "years", "y"].contains(&name) {
@@ -158,9 +158,9 @@ fn component_nanos(text: &str, number: &str, name: &str) -> Result<u64, GrammarE
             format!("did you mean {}?", quote(&digits)),
         ));
     }
-    // `NaN` stumbles over a letter; the number says it better than the unit.
+    // For `NaN` the error about the number is better than one about the unit.
     Err(match parse_count(text) {
-        Err(wrong) if wrong.message.contains("finite") => wrong,
+        Err(error) if error.message.contains("finite") => error,
         _ => GrammarError::with_help(
             format!(
                 "{shown} is not a duration: {} is not a unit of time",
@@ -171,16 +171,19 @@ fn component_nanos(text: &str, number: &str, name: &str) -> Result<u64, GrammarE
     })
 }
 
-fn not_a_duration(text: &str, wrong: &GrammarError) -> GrammarError {
-    if wrong.message.contains("not a whole number") {
+fn not_a_duration(text: &str, error: &GrammarError) -> GrammarError {
+    if error.message.contains("not a whole number") {
         return GrammarError::with_help(
-            format!("{} is not a duration: fractions are not known", quote(text)),
-            "take a smaller unit: `1h30m` instead of `1.5h`, `500ms` instead of `0.5s`",
+            format!(
+                "{} is not a duration: fractions are not supported",
+                quote(text)
+            ),
+            "use a smaller unit: `1h30m` instead of `1.5h`, `500ms` instead of `0.5s`",
         );
     }
     GrammarError {
-        message: format!("{} is not a duration: {}", quote(text), wrong.message).into(),
-        help: wrong.help.clone().or_else(|| Some(EXAMPLES.into())),
+        message: format!("{} is not a duration: {}", quote(text), error.message).into(),
+        help: error.help.clone().or_else(|| Some(EXAMPLES.into())),
     }
 }
 
@@ -189,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_that_people_write_are_read() {
+    fn common_spellings_of_durations_are_parsed() {
         let cases = [
             ("250ms", 250 * MILLI),
             ("10s", 10 * SECOND),
@@ -214,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_with_the_reason() {
+    fn invalid_durations_are_rejected_with_the_reason() {
         let cases = [
             ("", "missing"),
             ("10", "no unit of time"),
             ("1h30", "no unit of time"),
             ("s", "a number is missing"),
-            ("0s", "no time at all"),
+            ("0s", "is zero"),
             ("-5s", "negative"),
             ("-0s", "negative"),
             ("NaN", "not a finite number"),
@@ -237,13 +240,13 @@ mod tests {
             ("99999999999999999999s", "too large"),
         ];
         for (text, expected) in cases {
-            let wrong = parse_duration(text).unwrap_err();
+            let error = parse_duration(text).unwrap_err();
             assert!(
-                wrong.message.contains(expected),
+                error.message.contains(expected),
                 "{text}: {}",
-                wrong.message
+                error.message
             );
-            assert!(wrong.help.is_some(), "{text}");
+            assert!(error.help.is_some(), "{text}");
         }
         assert_eq!(
             parse_duration("10").unwrap_err().help.as_deref(),

@@ -1,18 +1,18 @@
-//! Patterns: `*` stands for any run without `/`, `**` for any run, `?` for one character that is not `/`.
+//! Globs: `*` matches any run without `/`, `**` any run, `?` one character except `/`.
 //!
-//! Must not know: how patterns are matched.
+//! Must not know: how globs are matched.
 
 use super::{GrammarError, quote};
 use crate::model::Glob;
 
-/// A pattern. The number of its stars is bounded, because each is a place to try again from.
+/// Parses a glob. The number of stars is bounded, because matching cost grows with it.
 ///
 /// # Errors
-/// The text is not such a pattern.
+/// The text is not a valid glob.
 pub fn parse_glob(text: &str) -> Result<Glob, GrammarError> {
     const MAX_BYTES: usize = 512;
     const MAX_STARS: usize = 16;
-    let wrong = |what: &str, help: &str| {
+    let error = |what: &str, help: &str| {
         Err(GrammarError::with_help(
             format!("{} {what}", quote(text)),
             help,
@@ -21,31 +21,31 @@ pub fn parse_glob(text: &str) -> Result<Glob, GrammarError> {
     if text.is_empty() {
         return Err(GrammarError::with_help(
             "a pattern is empty",
-            "leave it out, or say `absent`",
+            "leave it out, or write `absent`",
         ));
     }
     if text.len() > MAX_BYTES {
-        return wrong(
+        return error(
             "is too long for a pattern",
             "patterns have at most 512 bytes",
         );
     }
     if text.contains("***") {
-        return wrong(
-            "is not a pattern: three stars in a row mean nothing",
-            "`*` stands for anything but `/`, `**` for anything",
+        return error(
+            "is not a pattern: `***` is not a wildcard",
+            "`*` matches any run without `/`, `**` any run",
         );
     }
     if text.contains(['[', ']', '{', '}']) {
-        return wrong(
-            "is not a pattern: brackets are not known",
+        return error(
+            "is not a pattern: brackets are not supported",
             "list several patterns instead: `[\"*.png\", \"*.jpg\"]`",
         );
     }
     if text.replace("**", "*").matches('*').count() > MAX_STARS {
-        return wrong(
+        return error(
             "has too many stars",
-            "patterns have at most 16; `**` stands for any run of anything",
+            "patterns have at most 16; `**` matches any run",
         );
     }
     Ok(Glob(text.into()))
@@ -63,20 +63,20 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_misunderstood_is_refused() {
+    fn ambiguous_patterns_are_rejected() {
         for (text, expected) in [
             (String::new(), "empty"),
-            ("***".to_owned(), "three stars"),
+            ("***".to_owned(), "`***`"),
             ("[ab]*".to_owned(), "brackets"),
             ("*.{png,jpg}".to_owned(), "brackets"),
             ("*a".repeat(17), "too many stars"),
             ("a".repeat(513), "too long"),
         ] {
-            let wrong = parse_glob(&text).unwrap_err();
+            let error = parse_glob(&text).unwrap_err();
             assert!(
-                wrong.message.contains(expected),
+                error.message.contains(expected),
                 "{text}: {}",
-                wrong.message
+                error.message
             );
         }
     }

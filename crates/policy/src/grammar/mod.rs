@@ -1,7 +1,7 @@
-//! The small languages inside a policy: durations, rates, counts, shares, networks, templates, patterns, statuses.
+//! The grammars of texts in policies: durations, rates, counts, percentages, networks, templates, globs, status codes.
 //!
-//! Each file is one grammar: a text becomes a value, or an error in plain words with what would be right. Pure
-//! functions. Must not know: fields, files, lines.
+//! Each file parses one grammar: a text becomes a value, or an error with a suggestion. All functions are pure. Must
+//! not know: fields, files, lines.
 
 mod computed;
 mod count;
@@ -30,17 +30,17 @@ pub use status::parse_status_class;
 pub use suggestion::nearest_name;
 pub use template::{parse_template, template_matches};
 
-/// Why a text is not what it should be.
+/// Why a text does not match its grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrammarError {
-    /// What is wrong with it, naming the text.
+    /// The message, with the text.
     pub message: Box<str>,
-    /// What would be right.
+    /// The suggestion.
     pub help: Option<Box<str>>,
 }
 
 impl GrammarError {
-    /// Wrong, and nothing to suggest.
+    /// An error without a suggestion.
     #[must_use]
     pub fn new(message: impl Into<Box<str>>) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl GrammarError {
         }
     }
 
-    /// Wrong, and what would be right.
+    /// An error with a suggestion.
     #[must_use]
     pub fn with_help(message: impl Into<Box<str>>, help: impl Into<Box<str>>) -> Self {
         Self {
@@ -59,18 +59,18 @@ impl GrammarError {
     }
 }
 
-/// A text in a message: in backquotes, control characters escaped, and cut where it would fill the screen.
+/// Quotes a text for a message: in backquotes, with control characters escaped, truncated if it is long.
 #[must_use]
 pub fn quote(text: &str) -> String {
-    const MOST: usize = 60;
+    const MAX_CHARS: usize = 60;
     let mut shown: String = text
         .chars()
-        .take(MOST)
+        .take(MAX_CHARS)
         .flat_map(char::escape_debug)
         .collect();
-    // A quote that was escaped for Rust is an ordinary character here.
+    // `escape_debug` escapes quotes, which messages show as they are.
     shown = shown.replace("\\\"", "\"").replace("\\'", "'");
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     format!("`{shown}`")
@@ -81,7 +81,7 @@ mod tests {
     use super::quote;
 
     #[test]
-    fn texts_in_messages_are_bounded_and_show_what_cannot_be_seen() {
+    fn quoted_texts_are_bounded_and_escape_control_characters() {
         assert_eq!(quote("a\"b"), "`a\"b`");
         assert_eq!(quote("a\nb\u{0}"), "`a\\nb\\0`");
         assert_eq!(quote(&"x".repeat(1_000)).chars().count(), 63);

@@ -1,17 +1,17 @@
 //! Names: of limits, groups, buckets, levels and lists; of headers; of methods.
 //!
-//! Must not know: what is named.
+//! Must not know: what the names refer to.
 
 use super::{GrammarError, quote};
 
 /// How many characters a name may have.
 const MAX_LENGTH: usize = 64;
 
-/// A name: letters, digits, `.`, `_` and `-`, beginning with a letter or digit, at most 64 of them. Names become
-/// metric labels and parts of keys, so nothing in them may need escaping.
+/// Parses a name: letters, digits, `.`, `_` and `-`, beginning with a letter or digit, at most 64 characters. Names
+/// become metric labels and parts of keys, so they must not need escaping.
 ///
 /// # Errors
-/// The text is not such a name.
+/// The text is not a valid name.
 pub fn parse_name(text: &str) -> Result<Box<str>, GrammarError> {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if text.is_empty() {
@@ -46,10 +46,10 @@ pub fn parse_name(text: &str) -> Result<Box<str>, GrammarError> {
     ))
 }
 
-/// The name of a header, made lower-case.
+/// Parses a header name and lower-cases it.
 ///
 /// # Errors
-/// No header can be called so.
+/// The text is not a valid header name.
 pub fn parse_header_name(text: &str) -> Result<Box<str>, GrammarError> {
     let pseudo = match text {
         ":method" => Some("method"),
@@ -59,24 +59,24 @@ pub fn parse_header_name(text: &str) -> Result<Box<str>, GrammarError> {
     };
     if let Some(attribute) = pseudo {
         return Err(GrammarError::with_help(
-            format!("{} is not a header of its own", quote(text)),
+            format!("{} is a pseudo-header", quote(text)),
             format!("use the attribute `{attribute}`"),
         ));
     }
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if text.is_empty() || text.len() > 256 || !text.bytes().all(token) {
         return Err(GrammarError::with_help(
-            format!("{} cannot be the name of a header", quote(text)),
-            "names of headers have letters, digits and `-`, as in `x-api-key`",
+            format!("{} is not a header name", quote(text)),
+            "write letters, digits and `-`, as in `x-api-key`",
         ));
     }
     Ok(text.to_ascii_lowercase().into())
 }
 
-/// A method, made upper-case.
+/// Parses a method and upper-cases it.
 ///
 /// # Errors
-/// No method can be called so.
+/// The text is not a valid method.
 pub fn parse_method(text: &str) -> Result<Box<str>, GrammarError> {
     if text.is_empty()
         || text.len() > 32
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn names_need_no_escaping_anywhere() {
-        for good in ["a", "per-user", "v1.login_2", &"x".repeat(64)] {
-            assert_eq!(parse_name(good).as_deref(), Ok(good));
+        for valid in ["a", "per-user", "v1.login_2", &"x".repeat(64)] {
+            assert_eq!(parse_name(valid).as_deref(), Ok(valid));
         }
-        for (bad, help) in [
+        for (invalid, help) in [
             ("per user", "write `per-user`"),
             ("-a", "write `a`"),
             ("@x!", "write `x`"),
@@ -107,9 +107,9 @@ mod tests {
             ("ü", "write a name such as `per-user`"),
         ] {
             assert_eq!(
-                parse_name(bad).unwrap_err().help.as_deref(),
+                parse_name(invalid).unwrap_err().help.as_deref(),
                 Some(help),
-                "{bad}"
+                "{invalid}"
             );
         }
         assert!(parse_name(&"x".repeat(65)).is_err());

@@ -1,7 +1,7 @@
 //! Networks and addresses: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`.
 //!
-//! An address whose bits go on beyond the network's length is refused, because one of the two is a mistake. IPv4
-//! addresses in the clothes of IPv6 are IPv4. Must not know: what networks are for.
+//! A network with host bits set is rejected, because either the address or the prefix length is a mistake. IPv4-mapped
+//! IPv6 is IPv4. Must not know: what networks are for.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,13 +9,13 @@ use ipnet::IpNet;
 
 use super::{GrammarError, quote};
 
-/// A network, or an address as a network of one.
+/// Parses a network; a single address is a network of one address.
 ///
 /// ```
-/// use tollgate_policy::words::network;
+/// use tollgate_policy::grammar::parse_network;
 ///
-/// assert_eq!(network("10.0.0.0/8").unwrap().prefix_len(), 8);
-/// assert_eq!(network("10.1.2.3/8").unwrap_err().help.as_deref(), Some("did you mean `10.0.0.0/8` or `10.1.2.3`?"));
+/// assert_eq!(parse_network("10.0.0.0/8").unwrap().prefix_len(), 8);
+/// assert_eq!(parse_network("10.1.2.3/8").unwrap_err().help.as_deref(), Some("did you mean `10.0.0.0/8` or `10.1.2.3`?"));
 /// ```
 ///
 /// # Errors
@@ -36,20 +36,20 @@ pub fn parse_network(text: &str) -> Result<IpNet, GrammarError> {
         return Err(not_a_length(text, host, bits));
     };
     let network = unmap_ipv4(network);
-    let right = network.trunc();
-    if right == network {
-        return Ok(right);
+    let truncated = network.trunc();
+    if truncated == network {
+        return Ok(truncated);
     }
     Err(GrammarError::with_help(
         format!(
-            "{} has bits beyond its length: {host} is one address in that network",
+            "{} has host bits set: {host} is a single address",
             quote(text)
         ),
-        format!("did you mean `{right}` or `{host}`?"),
+        format!("did you mean `{truncated}` or `{host}`?"),
     ))
 }
 
-/// One address.
+/// Parses one address.
 ///
 /// # Errors
 /// The text is not an address.
@@ -65,7 +65,7 @@ pub fn parse_address(text: &str) -> Result<IpAddr, GrammarError> {
 
 fn not_an_address(text: &str) -> GrammarError {
     let help = if text.contains('%') {
-        "leave the zone out"
+        "leave the zone id out"
     } else if text.starts_with('[') {
         "write the address without brackets"
     } else {
@@ -76,14 +76,14 @@ fn not_an_address(text: &str) -> GrammarError {
 
 fn not_a_length(text: &str, host: &str, bits: &str) -> GrammarError {
     let mask = bits.parse::<Ipv4Addr>().ok().and_then(mask_bits);
-    let most = if host.contains(':') { 128 } else { 32 };
+    let max = if host.contains(':') { 128 } else { 32 };
     let help = mask.map_or_else(
-        || format!("write a number from 0 to {most} after the slash"),
+        || format!("write a number from 0 to {max} after the slash"),
         |bits| format!("write `{host}/{bits}`"),
     );
     GrammarError::with_help(
         format!(
-            "{} is not a network: {} is not its length",
+            "{} is not a network: {} is not a prefix length",
             quote(text),
             quote(bits)
         ),
@@ -91,12 +91,12 @@ fn not_a_length(text: &str, host: &str, bits: &str) -> GrammarError {
     )
 }
 
-/// `+8` and `08` parse as numbers and are no lengths.
+/// `+8` and `08` parse as numbers but are not prefix lengths.
 fn is_plain_number(bits: &str) -> bool {
     bits == "0" || !bits.starts_with(['0', '+'])
 }
 
-/// A network of IPv4 addresses that is written as one of IPv6 is one of IPv4.
+/// Converts an IPv4-mapped IPv6 network to an IPv4 network.
 pub(crate) fn unmap_ipv4(network: IpNet) -> IpNet {
     let v4 = match network {
         IpNet::V6(v6) => v6
@@ -109,7 +109,7 @@ pub(crate) fn unmap_ipv4(network: IpNet) -> IpNet {
         .unwrap_or(network)
 }
 
-/// The length of a network whose mask is written as an address.
+/// The prefix length of a network mask.
 fn mask_bits(mask: Ipv4Addr) -> Option<u32> {
     let bits = mask.to_bits().leading_ones();
     (mask.to_bits().count_ones() == bits).then_some(bits)
@@ -122,12 +122,12 @@ mod tests {
     fn read(text: &str) -> String {
         match parse_network(text) {
             Ok(network) => network.to_string(),
-            Err(wrong) => format!("{}; {}", wrong.message, wrong.help.unwrap_or_default()),
+            Err(error) => format!("{}; {}", error.message, error.help.unwrap_or_default()),
         }
     }
 
     #[test]
-    fn networks_and_addresses_are_read() {
+    fn networks_and_addresses_are_parsed() {
         for (text, expected) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("0.0.0.0/0", "0.0.0.0/0"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_and_the_right_one_named() {
+    fn invalid_networks_are_rejected_with_a_suggestion() {
         for (text, expected) in [
             ("10.1.2.3/8", "did you mean `10.0.0.0/8` or `10.1.2.3`?"),
             ("2001:db8::1/32", "did you mean `2001:db8::/32`"),
@@ -157,7 +157,7 @@ mod tests {
             ("10.0.0", "not an address"),
             ("010.0.0.1", "not an address"),
             ("example.com", "not an address"),
-            ("fe80::1%eth0", "leave the zone out"),
+            ("fe80::1%eth0", "leave the zone id out"),
             ("[::1]", "without brackets"),
             ("", "not an address"),
         ] {

@@ -1,13 +1,13 @@
-//! Offsets from UTC: `+02:00`, `-03:30`, `Z`.
+//! UTC offsets: `+02:00`, `-03:30`, `Z`.
 //!
 //! Must not know: calendars.
 
 use super::{GrammarError, quote};
 
-/// Minutes east of UTC, at most 14 hours either way.
+/// Parses a UTC offset to minutes east of UTC, at most 14 hours either way.
 ///
 /// # Errors
-/// The text is not such an offset.
+/// The text is not a valid offset.
 pub fn parse_utc_offset(text: &str) -> Result<i16, GrammarError> {
     let text = text.trim();
     if matches!(text, "Z" | "UTC" | "utc") {
@@ -27,16 +27,13 @@ pub fn parse_utc_offset(text: &str) -> Result<i16, GrammarError> {
     match minutes {
         Some(minutes) if minutes.abs() <= 14 * 60 => Ok(minutes),
         Some(_) => Err(GrammarError::with_help(
-            format!(
-                "{} is further from UTC than any place on earth",
-                quote(text)
-            ),
+            format!("{} is more than 14 hours from UTC", quote(text)),
             "write an offset from \"-14:00\" to \"+14:00\"",
         )),
         None => Err(GrammarError::with_help(
             format!("{} is not an offset from UTC", quote(text)),
             if text.contains('/') {
-                "zones that change with the season are not known: write a fixed offset such as \"+02:00\""
+                "time zone names are not supported: write a fixed offset such as \"+02:00\""
             } else {
                 "write it as \"+02:00\" or \"-03:30\""
             },
@@ -54,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_are_read_in_minutes() {
+    fn offsets_are_parsed_to_minutes() {
         for (text, expected) in [
             ("Z", 0),
             ("UTC", 0),
@@ -68,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_offset_is_refused() {
+    fn invalid_offsets_are_rejected() {
         for (text, expected) in [
             ("", "not an offset"),
             ("2", "not an offset"),
@@ -80,16 +77,16 @@ mod tests {
             ("é2:00", "not an offset"),
             ("NaN", "not an offset"),
             ("Europe/Berlin", "not an offset"),
-            ("+14:01", "further from UTC"),
-            ("-99:00", "further from UTC"),
+            ("+14:01", "more than 14 hours"),
+            ("-99:00", "more than 14 hours"),
         ] {
-            let wrong = parse_utc_offset(text).unwrap_err();
+            let error = parse_utc_offset(text).unwrap_err();
             assert!(
-                wrong.message.contains(expected),
+                error.message.contains(expected),
                 "{text}: {}",
-                wrong.message
+                error.message
             );
-            assert!(wrong.help.is_some());
+            assert!(error.help.is_some());
         }
     }
 }

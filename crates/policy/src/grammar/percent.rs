@@ -1,14 +1,14 @@
-//! Shares: `25%`, `2.5%`, `0.01%`.
+//! Percentages: `25%`, `2.5%`, `0.01%`.
 //!
-//! Must not know: shares of what.
+//! Must not know: what they are percentages of.
 
 use super::{GrammarError, quote};
 use crate::model::Percent;
 
-/// A share from 0 % to 100 %, in steps of 0.01 %.
+/// Parses a percentage from 0 % to 100 %, in steps of 0.01 %.
 ///
 /// # Errors
-/// The text is not such a share.
+/// The text is not a valid percentage.
 pub fn parse_percent(text: &str) -> Result<Percent, GrammarError> {
     let text = text.trim();
     let shown = quote(text);
@@ -19,7 +19,7 @@ pub fn parse_percent(text: &str) -> Result<Percent, GrammarError> {
             "write a number and a percent sign: `25%`, `0.5%`".to_owned()
         };
         return Err(GrammarError::with_help(
-            format!("{shown} is not a share: `%` is missing"),
+            format!("{shown} is not a percentage: `%` is missing"),
             help,
         ));
     };
@@ -28,17 +28,17 @@ pub fn parse_percent(text: &str) -> Result<Percent, GrammarError> {
             u16::try_from(hundredths).unwrap_or(u16::MAX),
         )),
         Some(_) => Err(GrammarError::with_help(
-            format!("{shown} is more than everything"),
+            format!("{shown} is more than 100%"),
             "write at most `100%`",
         )),
         None => Err(GrammarError::with_help(
-            format!("{shown} is not a share"),
+            format!("{shown} is not a percentage"),
             "write a number from 0 to 100 with at most two decimals, and a percent sign: `25%`, `0.5%`",
         )),
     }
 }
 
-/// Digits, with at most two after a point, in hundredths.
+/// Parses digits with at most two decimals, in hundredths.
 fn parse_hundredths(number: &str) -> Option<u32> {
     let (whole, rest) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -46,7 +46,7 @@ fn parse_hundredths(number: &str) -> Option<u32> {
         return None;
     }
     let tens = if rest.len() == 1 { 10 } else { 1 };
-    // More digits than fit are more than everything.
+    // A number that overflows is more than 100 %.
     let whole: u32 = whole.parse().unwrap_or(u32::MAX / 1_000);
     let rest: u32 = rest.parse().ok()?;
     whole.checked_mul(100)?.checked_add(rest * tens)
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_to_a_hundredth_of_a_percent() {
+    fn percentages_are_parsed_to_a_hundredth_of_a_percent() {
         for (text, expected) in [
             ("0%", 0),
             ("25%", 2_500),
@@ -76,29 +76,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_share_is_refused() {
+    fn invalid_percentages_are_rejected() {
         for (text, expected) in [
             ("25", "`%` is missing"),
             ("0.5", "`%` is missing"),
-            ("101%", "more than everything"),
-            ("99999999999999999999%", "more than everything"),
-            ("-1%", "not a share"),
-            ("-0%", "not a share"),
-            ("NaN%", "not a share"),
-            ("inf%", "not a share"),
-            ("1e1%", "not a share"),
-            ("1O%", "not a share"),
-            ("0.001%", "not a share"),
-            ("%", "not a share"),
+            ("101%", "more than 100%"),
+            ("99999999999999999999%", "more than 100%"),
+            ("-1%", "not a percentage"),
+            ("-0%", "not a percentage"),
+            ("NaN%", "not a percentage"),
+            ("inf%", "not a percentage"),
+            ("1e1%", "not a percentage"),
+            ("1O%", "not a percentage"),
+            ("0.001%", "not a percentage"),
+            ("%", "not a percentage"),
             ("", "`%` is missing"),
         ] {
-            let wrong = parse_percent(text).unwrap_err();
+            let error = parse_percent(text).unwrap_err();
             assert!(
-                wrong.message.contains(expected),
+                error.message.contains(expected),
                 "{text}: {}",
-                wrong.message
+                error.message
             );
-            assert!(wrong.help.is_some());
+            assert!(error.help.is_some());
         }
         assert_eq!(
             parse_percent("25").unwrap_err().help.as_deref(),

@@ -1,6 +1,6 @@
-//! So many per period: `10/s`, `1000/min`, `1M/month`, `100 per 15m`.
+//! Rates: `10/s`, `1000/min`, `1M/month`, `100 per 15m`.
 //!
-//! Must not know: algorithms; whether a rate can be enforced is core's to say.
+//! Must not know: algorithms; core decides which rates are supported.
 
 use tollgate_core::{Nanos, QuotaUnit};
 
@@ -9,14 +9,14 @@ use super::duration::{parse_duration, unit_nanos};
 use super::{GrammarError, quote};
 use crate::model::{Period, RateSpec};
 
-/// A rate of so many units. Zero denies everything.
+/// Parses a rate. Zero denies everything.
 ///
 /// ```
 /// use tollgate_core::{Nanos, QuotaUnit};
 /// use tollgate_policy::model::Period;
-/// use tollgate_policy::words::rate;
+/// use tollgate_policy::grammar::parse_rate;
 ///
-/// let rate = rate("100 per 15m", QuotaUnit::Requests).unwrap();
+/// let rate = parse_rate("100 per 15m", QuotaUnit::Requests).unwrap();
 /// assert_eq!((rate.units, rate.period), (100, Period::Span(Nanos::from_secs(900))));
 /// ```
 ///
@@ -32,13 +32,13 @@ pub fn parse_rate(text: &str, unit: QuotaUnit) -> Result<RateSpec, GrammarError>
         return Err(missing_period(text));
     };
     let units =
-        parse_amount(number, unit).map_err(|wrong| number_error(text, number, period, &wrong))?;
+        parse_amount(number, unit).map_err(|error| number_error(text, number, period, &error))?;
     let period = self::parse_period(text, period.trim())?;
     Ok(RateSpec { units, period })
 }
 
 const EXAMPLES: &str =
-    "write so many per period: `10/s`, `1000/min`, `5000/h`, `1M/month`, `100 per 15m`";
+    "write an amount per period: `10/s`, `1000/min`, `5000/h`, `1M/month`, `100 per 15m`";
 
 fn parse_period(rate: &str, text: &str) -> Result<Period, GrammarError> {
     match text {
@@ -46,7 +46,7 @@ fn parse_period(rate: &str, text: &str) -> Result<Period, GrammarError> {
         "year" | "y" => return Ok(Period::Year),
         "" => {
             return Err(GrammarError::with_help(
-                format!("{} does not say per what", quote(rate)),
+                format!("{} has no period", quote(rate)),
                 EXAMPLES,
             ));
         }
@@ -55,7 +55,7 @@ fn parse_period(rate: &str, text: &str) -> Result<Period, GrammarError> {
     if let Some(nanos) = unit_nanos(text) {
         return Ok(Period::Span(Nanos::from_nanos(nanos)));
     }
-    parse_duration(text).map(Period::Span).map_err(|wrong| {
+    parse_duration(text).map(Period::Span).map_err(|error| {
         let calendar = text.contains("month") || text.contains("year");
         let help = if calendar {
             Some("write `/month` or `/year` for one, or days for several: `90d`".into())
@@ -70,10 +70,10 @@ fn parse_period(rate: &str, text: &str) -> Result<Period, GrammarError> {
                 .into(),
             )
         } else {
-            wrong.help.or_else(|| Some(EXAMPLES.into()))
+            error.help.or_else(|| Some(EXAMPLES.into()))
         };
         GrammarError {
-            message: format!("{} is not a rate: {}", quote(rate), wrong.message).into(),
+            message: format!("{} is not a rate: {}", quote(rate), error.message).into(),
             help,
         }
     })
@@ -96,22 +96,22 @@ fn missing_period(text: &str) -> GrammarError {
     }
     match parse_count(text) {
         Ok(_) => GrammarError::with_help(
-            format!("{shown} does not say per what"),
+            format!("{shown} has no period"),
             format!("write `{text}/s`, `{text}/min`, `{text}/h` or `{text}/day`"),
         ),
-        Err(wrong) if wrong.message.contains("not a number") => {
+        Err(error) if error.message.contains("not a number") => {
             GrammarError::with_help(format!("{shown} is not a rate"), EXAMPLES)
         }
-        Err(wrong) => GrammarError {
-            message: format!("{shown} is not a rate: {}", wrong.message).into(),
+        Err(error) => GrammarError {
+            message: format!("{shown} is not a rate: {}", error.message).into(),
             help: Some(EXAMPLES.into()),
         },
     }
 }
 
-fn number_error(rate: &str, number: &str, period: &str, wrong: &GrammarError) -> GrammarError {
+fn number_error(rate: &str, number: &str, period: &str, error: &GrammarError) -> GrammarError {
     let number = number.trim();
-    // `10r/s`, `10 requests/s`: the number is there, with a word that says what everybody knows.
+    // `10r/s`, `10 requests/s`: a valid number with a redundant word.
     let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let word = number.get(digits.len()..).unwrap_or_default();
     let help = if ["r", "req", "reqs", "request", "requests", "hits", "calls"].contains(&word)
@@ -119,10 +119,10 @@ fn number_error(rate: &str, number: &str, period: &str, wrong: &GrammarError) ->
     {
         Some(format!("did you mean `{}/{}`?", digits.trim(), period.trim()).into())
     } else {
-        wrong.help.clone()
+        error.help.clone()
     };
     GrammarError {
-        message: format!("{} is not a rate: {}", quote(rate), wrong.message).into(),
+        message: format!("{} is not a rate: {}", quote(rate), error.message).into(),
         help: help.or_else(|| Some(EXAMPLES.into())),
     }
 }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_people_write_are_read() {
+    fn common_spellings_of_rates_are_parsed() {
         let span = |secs| Period::Span(Nanos::from_secs(secs));
         let cases = [
             ("10/s", 10, span(1)),
@@ -165,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused_with_the_reason_and_a_suggestion() {
+    fn invalid_rates_are_rejected_with_the_reason_and_a_suggestion() {
         let cases = [
             ("", "a rate is missing"),
-            ("100", "does not say per what"),
-            ("100/", "does not say per what"),
+            ("100", "has no period"),
+            ("100/", "has no period"),
             ("fast", "not a rate"),
             ("NaN/s", "not a finite number"),
             ("inf/min", "not a finite number"),
@@ -178,10 +178,10 @@ mod tests {
             ("1e400/s", "exponent"),
             ("1O0/min", "look like digits"),
             ("0.5/s", "not a whole number"),
-            ("10r/s", "not known here"),
+            ("10r/s", "unknown suffix"),
             ("100rps", "not a rate"),
-            ("10MiB/s", "not known here"),
-            ("10/0s", "no time at all"),
+            ("10MiB/s", "unknown suffix"),
+            ("10/0s", "is zero"),
             ("10/-1s", "negative"),
             ("10/15", "no unit of time"),
             ("10/fortnight", "not a unit of time"),
@@ -191,13 +191,13 @@ mod tests {
             ("99999999999999999999/s", "too large"),
         ];
         for (text, expected) in cases {
-            let wrong = read(text).unwrap_err();
+            let error = read(text).unwrap_err();
             assert!(
-                wrong.message.contains(expected),
+                error.message.contains(expected),
                 "{text}: {}",
-                wrong.message
+                error.message
             );
-            assert!(wrong.help.is_some(), "{text}");
+            assert!(error.help.is_some(), "{text}");
         }
         let help = |text| read(text).unwrap_err().help.unwrap();
         assert_eq!(&*help("10r/s"), "did you mean `10/s`?");

@@ -1,11 +1,11 @@
-//! Statuses of responses: `401`, or `4xx` for a hundred of them.
+//! Response statuses: `401`, or `4xx` for a class.
 //!
-//! Must not know: what is counted by them.
+//! Must not know: what they are used for.
 
 use super::{GrammarError, quote};
 use crate::model::StatusClass;
 
-/// One status from 100 to 599, or a class of them.
+/// Parses one status from 100 to 599, or a class.
 ///
 /// # Errors
 /// The text is neither.
@@ -42,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_and_their_classes_are_read() {
+    fn statuses_and_their_classes_are_parsed() {
         assert_eq!(parse_status_class("401"), Ok(StatusClass::Code(401)));
         assert_eq!(parse_status_class("4xx"), Ok(StatusClass::Class(4)));
         assert_eq!(parse_status_class("5XX"), Ok(StatusClass::Class(5)));
     }
 
     #[test]
-    fn what_is_no_status_is_refused() {
+    fn invalid_statuses_are_rejected() {
         for text in [
             "", "4", "40", "4x", "xx", "0xx", "9xx", "099", "600", "4010", "+40", "-401", "NaN",
             "1e2", "4O1", "400-499",

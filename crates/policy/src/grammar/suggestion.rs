@@ -1,15 +1,15 @@
-//! The known name that somebody probably meant.
+//! Suggests the known name that was probably meant.
 //!
-//! Must not know: what the names stand for.
+//! Must not know: what the names refer to.
 
-/// The known name nearest to what was written, if it is near enough to be a slip: one change in a short name, about a
-/// third of the letters in a longer one. Letters' case, `-` and `_` do not count.
+/// The known name nearest to the written one, if it is near enough to be a typo: one edit in a short name, about a
+/// third of the letters in a longer one. Case, `-` and `_` are ignored.
 ///
 /// ```
-/// use tollgate_policy::words::nearest;
+/// use tollgate_policy::grammar::nearest_name;
 ///
-/// assert_eq!(nearest("brust", ["rate", "burst"]), Some("burst"));
-/// assert_eq!(nearest("weather", ["rate", "burst"]), None);
+/// assert_eq!(nearest_name("brust", ["rate", "burst"]), Some("burst"));
+/// assert_eq!(nearest_name("weather", ["rate", "burst"]), None);
 /// ```
 pub fn nearest_name<'a>(
     written: &str,
@@ -23,9 +23,9 @@ pub fn nearest_name<'a>(
         .into_iter()
         .filter_map(|name| {
             let candidate = normalize(name);
-            let most = (candidate.len().max(written.len()) / 3).max(1);
+            let max = (candidate.len().max(written.len()) / 3).max(1);
             let distance = edit_distance(&written, &candidate);
-            (distance <= most && distance < candidate.len()).then_some((distance, name))
+            (distance <= max && distance < candidate.len()).then_some((distance, name))
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
@@ -38,7 +38,7 @@ fn normalize(name: &str) -> Vec<char> {
         .collect()
 }
 
-/// How many letters must be put in, left out, changed, or swapped with their neighbour.
+/// The edit distance: insertions, deletions, replacements, and swaps of neighbours.
 fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_found_and_strangers_are_not() {
+    fn typos_get_a_suggestion_and_unrelated_names_do_not() {
         let known = [
             "rate",
             "burst",

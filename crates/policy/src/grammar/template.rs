@@ -1,38 +1,38 @@
 //! Route templates: `/v1/items/{id}`, `/api/{*rest}`.
 //!
-//! Must not know: how templates are found by a path.
+//! Must not know: how templates are matched.
 
 use super::{GrammarError, quote};
 use crate::model::Template;
 
-/// A template: begins with `/`; each segment is literal or `{name}`, the last may be `{*name}`. A slash at the end says
-/// nothing and is dropped, because paths match with and without it.
+/// Parses a template: begins with `/`; each segment is literal or `{name}`, the last may be `{*name}`. A trailing slash
+/// is dropped, because paths match with and without it.
 ///
 /// ```
-/// use tollgate_policy::words::template;
+/// use tollgate_policy::grammar::parse_template;
 ///
-/// assert_eq!(&*template("/v1/items/{id}/").unwrap().0, "/v1/items/{id}");
-/// assert_eq!(template("/v1/:id").unwrap_err().help.as_deref(), Some("write `/v1/{id}`"));
+/// assert_eq!(&*parse_template("/v1/items/{id}/").unwrap().0, "/v1/items/{id}");
+/// assert_eq!(parse_template("/v1/:id").unwrap_err().help.as_deref(), Some("write `/v1/{id}`"));
 /// ```
 ///
 /// # Errors
-/// The text is not such a template.
+/// The text is not a valid template.
 pub fn parse_template(text: &str) -> Result<Template, GrammarError> {
     const MAX_BYTES: usize = 1_024;
     const MAX_SEGMENTS: usize = 64;
-    let wrong = |what: &str, help: String| {
+    let error = |what: &str, help: String| {
         GrammarError::with_help(format!("{} is not a template: {what}", quote(text)), help)
     };
     let Some(inside) = text.strip_prefix('/') else {
         let help = match text.split_once("://") {
-            Some(_) => "write only the path, and match the rest by `host`".to_owned(),
+            Some(_) => "write only the path, and match the host by `host`".to_owned(),
             None => format!("write {}", quote(&format!("/{text}"))),
         };
-        return Err(wrong("it does not begin with `/`", help));
+        return Err(error("it does not begin with `/`", help));
     };
     if text.contains(['?', '#']) {
         let path = text.split(['?', '#']).next().unwrap_or_default();
-        return Err(wrong(
+        return Err(error(
             "a query is not part of a path",
             format!(
                 "write {}, and match parameters by `query.NAME`",
@@ -41,14 +41,14 @@ pub fn parse_template(text: &str) -> Result<Template, GrammarError> {
         ));
     }
     if text.chars().any(|c| c.is_control() || c == ' ') {
-        return Err(wrong(
-            "no path has spaces",
+        return Err(error(
+            "paths have no spaces",
             "write them as `%20`".to_owned(),
         ));
     }
     let inside = inside.strip_suffix('/').unwrap_or(inside);
     if text.len() > MAX_BYTES || inside.split('/').count() > MAX_SEGMENTS {
-        return Err(wrong(
+        return Err(error(
             "it is too long",
             "templates have at most 64 segments and 1024 bytes; end it with `{*rest}`".to_owned(),
         ));
@@ -61,9 +61,9 @@ pub fn parse_template(text: &str) -> Result<Template, GrammarError> {
     while let Some(segment) = segments.next() {
         if let Some(name) = parse_parameter(text, segment, segments.peek().is_none())? {
             if names.contains(&name) {
-                return Err(wrong(
-                    &format!("the name {} stands twice in it", quote(name)),
-                    "give each segment a name of its own".to_owned(),
+                return Err(error(
+                    &format!("the parameter {} is used twice", quote(name)),
+                    "use each parameter name once".to_owned(),
                 ));
             }
             names.push(name);
@@ -72,13 +72,13 @@ pub fn parse_template(text: &str) -> Result<Template, GrammarError> {
     Ok(Template(format!("/{inside}").into()))
 }
 
-/// The name in a segment, or none where it is literal.
+/// The parameter name of a segment; `None` if it is literal.
 fn parse_parameter<'a>(
     text: &str,
     segment: &'a str,
     is_last: bool,
 ) -> Result<Option<&'a str>, GrammarError> {
-    let wrong = |what: &str, help: String| {
+    let error = |what: &str, help: String| {
         Err(GrammarError::with_help(
             format!("{} is not a template: {what}", quote(text)),
             help,
@@ -98,15 +98,15 @@ fn parse_parameter<'a>(
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
         if !good {
-            return wrong(
+            return error(
                 &format!("{} is not a name", quote(name)),
                 "names have letters, digits and `_`, as in `{id}` and `{*rest}`".to_owned(),
             );
         }
         if rest && !is_last {
-            return wrong(
+            return error(
                 &format!(
-                    "{} takes everything after it, so it must come last",
+                    "{} matches the rest of the path, so it must come last",
                     quote(segment)
                 ),
                 replaced(&format!("{{{name}}}")),
@@ -115,37 +115,38 @@ fn parse_parameter<'a>(
         return Ok(Some(name));
     }
     match segment {
-        "" => wrong(
+        "" => error(
             "it has an empty segment",
             "write one `/` between segments".to_owned(),
         ),
-        "." | ".." => wrong(
-            "`.` and `..` are resolved before paths are matched",
-            "write the path that it leads to".to_owned(),
+        "." | ".." => error(
+            "`.` and `..` are removed from paths before matching",
+            "write the resolved path".to_owned(),
         ),
-        "*" | "**" => wrong(
-            "stars are for `path`",
+        "*" | "**" => error(
+            "`*` and `**` are only for `path`",
             replaced(if is_last { "{*rest}" } else { "{any}" }),
         ),
         _ if segment.starts_with(':') && segment.len() > 1 => {
             let name = segment.trim_start_matches(':');
-            wrong(
-                "segments are named in braces",
+            error(
+                "parameters are written in braces",
                 replaced(&format!("{{{name}}}")),
             )
         }
-        _ if segment.contains(['{', '}', '*']) => wrong(
+        _ if segment.contains(['{', '}', '*']) => error(
             &format!(
-                "{} is partly literal, and a segment is literal or named as a whole",
+                "{} is partly literal, but a segment is either literal or a parameter",
                 quote(segment)
             ),
-            "match such paths by `path` with a pattern, and name the whole segment here".to_owned(),
+            "match such paths by `path` with a pattern, or use a parameter for the whole segment"
+                .to_owned(),
         ),
         _ => reject_needless_escapes(text, segment),
     }
 }
 
-/// Paths are compared after unreserved characters are decoded, so an encoded one would never match.
+/// Paths are compared after unreserved characters are decoded, so an escaped one would never match.
 fn reject_needless_escapes<'a>(text: &str, segment: &str) -> Result<Option<&'a str>, GrammarError> {
     for (at, _) in segment.match_indices('%') {
         let hex = segment
@@ -165,7 +166,7 @@ fn reject_needless_escapes<'a>(text: &str, segment: &str) -> Result<Option<&'a s
             let plain = char::from(byte).to_string();
             return Err(GrammarError::with_help(
                 format!(
-                    "{} is not a template: {} is only another spelling of {}",
+                    "{} is not a template: {} is a needless escape of {}",
                     quote(text),
                     quote(spelled),
                     quote(&plain)
@@ -177,7 +178,7 @@ fn reject_needless_escapes<'a>(text: &str, segment: &str) -> Result<Option<&'a s
     Ok(None)
 }
 
-/// Whether a path that is already in its plain form lies under a template. For checks; requests are matched by an index.
+/// Whether a normalized path matches a template. For checks; requests are matched by an index.
 #[must_use]
 pub fn template_matches(template: &Template, path: &str) -> bool {
     let segments = |text: &'_ str| -> Vec<String> {
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_are_read_and_lose_a_slash_at_the_end() {
+    fn templates_are_parsed_without_a_trailing_slash() {
         for (text, expected) in [
             ("/", "/"),
             ("/login", "/login"),
@@ -220,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_refused_with_what_would_be() {
+    fn invalid_templates_are_rejected_with_a_suggestion() {
         for (text, expected) in [
             ("", "write `/`"),
             ("login", "write `/login`"),
-            ("https://a.example/x", "match the rest by `host`"),
+            ("https://a.example/x", "match the host by `host`"),
             ("/a?b=1", "write `/a`, and match parameters"),
             ("/a b", "%20"),
             ("/v1/:id", "write `/v1/{id}`"),
@@ -234,22 +235,22 @@ mod tests {
             ("/v{n}/x", "match such paths by `path`"),
             ("/{}/x", "names have letters"),
             ("/{1}/x", "names have letters"),
-            ("/{a}/{a}", "a name of its own"),
+            ("/{a}/{a}", "each parameter name once"),
             ("/a//b", "one `/`"),
             ("///", "one `/`"),
-            ("/a/../b", "leads to"),
+            ("/a/../b", "resolved path"),
             ("/%7Euser", "write `/~user`"),
             ("/100%", "%25"),
         ] {
-            let wrong = parse_template(text).unwrap_err();
-            let help = wrong.help.unwrap();
+            let error = parse_template(text).unwrap_err();
+            let help = error.help.unwrap();
             assert!(help.contains(expected), "{text}: {help}");
         }
         assert!(parse_template(&"/a".repeat(65)).is_err());
     }
 
     #[test]
-    fn paths_lie_under_templates_segment_by_segment() {
+    fn paths_match_templates_segment_by_segment() {
         let holds = |t: &str, path| template_matches(&parse_template(t).unwrap(), path);
         assert!(holds("/a/{id}", "/a/7"));
         assert!(!holds("/a/{id}", "/a"));

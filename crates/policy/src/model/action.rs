@@ -1,40 +1,40 @@
-//! What happens when a limit has decided, and when it could not.
+//! What a limit does on a denial, and while its store is unavailable.
 //!
-//! Must not know: how any of it is carried out.
+//! Must not know: how the engine carries it out.
 
 use tollgate_core::Nanos;
 
-/// Whether a limit's word counts.
+/// Whether a limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Mode {
-    /// It decides.
+    /// It is enforced.
     #[default]
     Enforce,
-    /// It is counted and reported, never enforced.
+    /// It counts and reports, but never denies.
     Shadow,
-    /// It is not asked.
+    /// It is ignored.
     Off,
 }
 
-/// What a denial costs the one who was denied.
+/// What a denial costs the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Penalty {
-    /// Nothing: refused is free.
+    /// Nothing.
     #[default]
     None,
-    /// The refused request counts too.
+    /// The denied request is charged too.
     Count,
-    /// Everything under the same key is refused for this long.
+    /// The key is blocked for this long.
     Block(Nanos),
 }
 
 /// What a limit decides while its shared store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnStoreFailure {
-    /// Its local share: half of the quota divided by the nodes.
+    /// A local fallback quota: half of the quota divided by the number of nodes.
     #[default]
     Local,
-    /// Admit.
+    /// Admit the request.
     Open,
     /// Refuse with 503.
     Closed,
@@ -43,26 +43,26 @@ pub enum OnStoreFailure {
 /// How exactly a fleet shares one quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Consistency {
-    /// One round trip a decision, no over-admission.
+    /// One round trip per decision, no over-admission.
     #[default]
     Exact,
-    /// Slices taken in advance; no over-admission, some under-admission.
+    /// Nodes lease parts of the quota in advance; no over-admission, some under-admission.
     Leased,
-    /// Counted locally and reconciled this often; over-admission within a printed bound.
+    /// Nodes count locally and reconcile at this interval. `explain` prints the over-admission bound.
     Async(Nanos),
 }
 
-/// A share in hundredths of a percent, 0 to 10,000.
+/// A percentage in hundredths of a percent, 0 to 10,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(u16);
 
 impl Percent {
-    /// Nothing.
+    /// 0 %.
     pub const ZERO: Self = Self(0);
-    /// Everything.
+    /// 100 %.
     pub const ALL: Self = Self(10_000);
 
-    /// So many hundredths of a percent; more than everything is everything.
+    /// A percentage from hundredths of a percent; more than 10,000 becomes 10,000.
     #[must_use]
     pub const fn from_hundredths(hundredths: u16) -> Self {
         Self(if hundredths > 10_000 {
@@ -80,7 +80,7 @@ impl Percent {
 }
 
 impl Default for Percent {
-    /// Everything.
+    /// 100 %.
     fn default() -> Self {
         Self::ALL
     }

@@ -1,41 +1,41 @@
-//! What a request costs, and which requests are counted at all.
+//! The cost of a request, and which requests are counted.
 //!
 //! Must not know: how costs are charged.
 
 use crate::attributes::Attribute;
 
-/// What one request costs.
+/// The cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// Always this much.
+    /// A constant.
     Fixed(u64),
-    /// By the value of an attribute (points by method); `otherwise` where no value fits.
+    /// By the value of an attribute, such as points by method. All other values cost `otherwise`.
     ByValue {
-        /// Whose value.
+        /// The attribute.
         attribute: Attribute,
         /// Exact values and their cost.
         values: Vec<(Box<str>, u64)>,
-        /// The cost of any other value, or of none.
+        /// The cost of any other value, or if the attribute is absent.
         otherwise: u64,
     },
-    /// The number that an attribute says, within bounds. What is not a number costs `otherwise`.
+    /// The number in an attribute, within bounds. If the attribute is absent or not a number, the cost is `otherwise`.
     Attribute {
-        /// Whose value.
+        /// The attribute.
         attribute: Attribute,
-        /// Never less than this.
+        /// The minimum.
         at_least: u64,
-        /// Never more than this.
+        /// The maximum.
         at_most: u64,
-        /// Where there is no number.
+        /// The cost if there is no number.
         otherwise: u64,
     },
-    /// What the response says, in a header; until then the estimate is charged.
+    /// The number in a response header. The estimate is charged until the response arrives.
     Response {
-        /// The header, lower-case.
+        /// The header name, lower-case.
         header: Box<str>,
-        /// Charged when the request arrives.
+        /// The cost charged when the request arrives.
         estimate: u64,
-        /// Never more than this.
+        /// The maximum.
         at_most: u64,
     },
 }
@@ -49,26 +49,26 @@ impl Default for Cost {
 /// What is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Count {
-    /// Every request that is admitted.
+    /// Every admitted request.
     #[default]
     Requests,
-    /// Only requests whose response has one of these statuses; a request is only looked at, its response is charged.
+    /// Only requests whose response has one of these statuses. The request is only checked; its response is charged.
     Responses(Vec<StatusClass>),
     /// Only requests that any limit of this policy denied.
     Denials,
 }
 
-/// One status, or a hundred of them.
+/// A status code, or a class of status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatusClass {
-    /// `404`
+    /// A code such as `404`.
     Code(u16),
-    /// `4xx` is 4.
+    /// A class by its first digit: `4xx` is 4.
     Class(u8),
 }
 
 impl StatusClass {
-    /// Whether a response's status is meant.
+    /// Whether a status code matches.
     #[must_use]
     pub const fn matches(self, status: u16) -> bool {
         match self {

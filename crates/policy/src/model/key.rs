@@ -1,4 +1,4 @@
-//! Whose quota it is: the attributes that make up a key, and what an absent one means.
+//! The attributes of a key, and what a limit does if one is absent.
 //!
 //! Must not know: how keys are encoded or stored.
 
@@ -8,22 +8,22 @@ use crate::source::Located;
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPart {
-    /// Which attribute.
+    /// The attribute.
     pub attribute: Located<Attribute>,
-    /// Letters A to Z count as a to z.
+    /// Letters A to Z are lower-cased.
     pub lower: bool,
-    /// Only a keyed digest of the value is kept and shown.
+    /// Only a keyed digest of the value is stored and shown.
     pub hash: bool,
-    /// How many leading bits of an IPv4 address count.
+    /// The number of leading bits of an IPv4 address that are used.
     pub v4_bits: u8,
-    /// How many leading bits of an IPv6 address count.
+    /// The number of leading bits of an IPv6 address that are used.
     pub v6_bits: u8,
-    /// What it means if the request has no such attribute.
+    /// What happens if the request lacks the attribute.
     pub missing: OnMissing,
 }
 
 impl KeyPart {
-    /// The attribute as it is: IPv4 /32, IPv6 /64, shared where it is missing.
+    /// A key part with default options: IPv4 /32, IPv6 /64, shared if absent.
     #[must_use]
     pub const fn new(attribute: Located<Attribute>) -> Self {
         Self {
@@ -37,10 +37,11 @@ impl KeyPart {
     }
 }
 
-/// What a limit does with a request that lacks an attribute of its key.
+/// What a limit does with a request that lacks an attribute of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnMissing {
-    /// All such requests share one quota. The default: leaving a header out must not be a way around a limit.
+    /// All such requests share one quota. This is the default, so that a client cannot evade a limit by omitting a
+    /// header.
     #[default]
     Shared,
     /// The limit does not apply.

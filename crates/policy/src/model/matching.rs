@@ -1,55 +1,55 @@
-//! Which requests a rule is about: conditions on attributes, all of which must hold.
+//! Which requests a rule matches: conditions on attributes, all of which must hold.
 //!
-//! Must not know: how many rules there are and how they are indexed.
+//! Must not know: how rules are indexed.
 
 use ipnet::IpNet;
 
 use crate::attributes::Attribute;
 use crate::source::Located;
 
-/// Conditions that must all hold. None: every request.
+/// Conditions, all of which must hold. If there are none, every request matches.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Match {
     /// The conditions, at most one per attribute.
     pub conditions: Vec<Located<Condition>>,
 }
 
-/// What one attribute must be like.
+/// A condition on one attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Which attribute.
+    /// The attribute.
     pub attribute: Attribute,
-    /// What is asked of it.
+    /// The test of its value.
     pub test: Test,
 }
 
-/// What is asked of an attribute.
+/// A test of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Test {
-    /// Its value is one of these (at least one).
+    /// The value is one of these (at least one).
     OneOf(Vec<Box<str>>),
-    /// Its value looks like one of these (at least one).
+    /// The value matches one of these globs (at least one).
     Glob(Vec<Glob>),
-    /// Its path lies under one of these templates (only of `route`).
+    /// The path matches one of these templates (only for `route`).
     Route(Vec<Template>),
-    /// Its address lies in one of these networks (only of `ip`).
+    /// The address is in one of these networks (only for `ip`).
     Within(Vec<IpNet>),
-    /// It is there, whatever its value.
+    /// The attribute is present.
     Present,
-    /// It is not there.
+    /// The attribute is absent.
     Absent,
-    /// It is there, and the inner test does not hold.
+    /// The attribute is present and the inner test does not match.
     Not(Box<Test>),
 }
 
-/// A pattern: `*` stands for any run without `/`, `**` for any run, `?` for one character that is not `/`. A segment `**` may
-/// also stand for none: `/a/**/b` is like `/a/b`. A slash at the end of a path does not count.
+/// A glob: `*` matches any run without `/`, `**` any run, `?` one character except `/`. A segment `**` may match
+/// nothing: `/a/**/b` matches `/a/b`. A trailing slash of a path is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob(pub Box<str>);
 
-/// A checked route template: begins with `/`; a segment is literal, `{name}`, or at the end `{*name}`, which stands for the
-/// rest of a path, even if nothing is left: `/api` lies under `/api/{*rest}`.
+/// A valid route template: begins with `/`; a segment is literal, `{name}`, or at the end `{*name}`. `{*name}` matches
+/// the rest of a path, which may be empty: `/api/{*rest}` matches `/api`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template(pub Box<str>);
 

@@ -1,7 +1,7 @@
-//! What a policy file says, in full: every short form spelled out, every default filled in, every number checked.
+//! The content of a policy file: short forms expanded, defaults filled in, numbers checked.
 //!
-//! Values that a message may have to point at carry their [`Place`](crate::source::Place) in an [`At`]. Two models are
-//! equal if they say the same, wherever they say it. Must not know: how files are read, how rules are matched.
+//! Values that diagnostics refer to carry their [`SourceLocation`](crate::source::SourceLocation) in a [`Located`].
+//! Equality ignores locations. Must not know: how files are read, how rules are matched.
 
 mod action;
 mod cost;
@@ -10,13 +10,13 @@ mod matching;
 mod quota;
 
 pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
-pub use tollgate_core::limit::WhenFull;
 pub use cost::{Cost, Count, StatusClass};
 pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
 pub use quota::{Amount, Burst, ComputedRate, Period, QuotaOverride, QuotaSpec, RateSpec, Tiers};
+pub use tollgate_core::limit::WhenFull;
 
 pub use crate::algorithm::Algorithm;
 pub use crate::source::Located;
@@ -24,29 +24,29 @@ pub use ipnet::IpNet;
 
 use crate::attributes::Attribute;
 
-/// A whole policy.
+/// A policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The limits, in the order of the file.
+    /// The limits, in file order.
     pub limits: Vec<LimitRule>,
     /// Requests that no limit applies to.
     pub exempt: Vec<Match>,
-    /// Requests that are refused without asking any limit.
+    /// Requests that are refused before any limit.
     pub deny: Vec<DenyRule>,
-    /// What holds for limits that name the group.
+    /// How the limits of each group combine.
     pub groups: Vec<Group>,
-    /// Route templates that exist though no limit matches by them.
+    /// Route templates that no limit matches by.
     pub routes: Vec<Located<Template>>,
-    /// `mode`: of everything at once; the strictest of this and a limit's own holds.
+    /// `mode` of the whole policy. The more permissive of this and the limit's own mode applies.
     pub mode: Mode,
-    /// `fleet.nodes`: how many instances share the quotas, where nothing better is known.
+    /// `fleet.nodes`: the number of nodes, if the fleet does not know it.
     pub nodes: Option<u32>,
-    /// `divergence_threshold`: above this share of differing decisions a candidate is advised against.
+    /// `divergence_threshold`: the share of differing decisions above which a candidate is not recommended.
     pub divergence_threshold: Percent,
 }
 
 impl Default for Policy {
-    /// Nothing is limited.
+    /// No limits.
     fn default() -> Self {
         Self {
             limits: Vec::new(),
@@ -62,94 +62,95 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Above this share of differing decisions a candidate is advised against, unless the policy says otherwise: 2 %.
+    /// The default of `divergence_threshold`: 2 %.
     pub const DIVERGENCE_THRESHOLD: Percent = Percent::from_hundredths(200);
 }
 
-/// A request that is refused whatever the limits say.
+/// Requests that are refused before any limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenyRule {
     /// Which requests.
     pub matching: Match,
-    /// The status to answer with.
+    /// The response status.
     pub status: u16,
-    /// The message to answer with.
+    /// The response message.
     pub message: Option<Box<str>>,
 }
 
-/// Limits that override each other instead of all applying.
+/// A group of limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// As limits name it.
+    /// The name that limits refer to.
     pub name: Located<Box<str>>,
     /// How its limits combine.
     pub apply: GroupSelection,
 }
 
-/// How the limits of a group combine when several of them match.
+/// How the limits of a group combine when several match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GroupSelection {
     /// All of them apply.
     #[default]
     All,
-    /// Only the most specific: the one with the most conditions; of as many, the one that the file lists first.
-    /// Limits that are not enforced take nobody's place.
+    /// Only the limit with the most conditions applies; of several, the first in the file. Limits that are not enforced
+    /// do not replace others.
     Narrowest,
 }
 
 /// One limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRule {
-    /// Unique in the file, stable across reloads unless `id` is given.
+    /// Unique in the file. State is kept by it across reloads, unless there is an `id`.
     pub name: Located<Box<str>>,
-    /// The stable number, where the name may change or a shared store must agree on it.
+    /// A stable id of the state, so that the name may change.
     pub id: Option<Located<u16>>,
-    /// Which requests it is about.
+    /// Which requests it matches.
     pub matching: Match,
     /// The group it belongs to.
     pub group: Option<Located<Box<str>>>,
-    /// Limits that name the same bucket share its state.
+    /// Limits with the same bucket share its state.
     pub bucket: Option<Located<Box<str>>>,
-    /// Whose quota it is. Empty: everyone's together.
+    /// The parts of the key. Empty: all requests share one quota.
     pub key: Vec<KeyPart>,
     /// How much.
     pub quota: Located<QuotaSpec>,
-    /// Other quotas by an attribute's value.
+    /// Other quotas by the value of an attribute.
     pub tiers: Option<Tiers>,
     /// Other quotas for single keys.
     pub overrides: Vec<QuotaOverride>,
-    /// Levels from the widest to the narrowest, each with its key and quota; then the limit's own are not given.
+    /// Levels from the widest to the narrowest, each with its key and quota. With levels, the limit has no own key and
+    /// quota.
     pub levels: Vec<Level>,
-    /// What a request costs.
+    /// The cost of a request.
     pub cost: Cost,
     /// What is counted.
     pub count: Count,
-    /// Counts how many different values this attribute has, not requests.
+    /// Counts distinct values of this attribute, not requests.
     pub distinct: Option<Located<Attribute>>,
-    /// A permissive bucket in this process, asked first.
+    /// A permissive bucket in this process, checked first.
     pub local: Option<Located<QuotaSpec>>,
-    /// A quota that is tried beside the enforced one, never enforced itself.
+    /// A quota that is evaluated beside the enforced one and never enforced.
     pub candidate: Option<Located<QuotaSpec>>,
     /// `enforce`, `shadow` or `off`.
     pub mode: Mode,
-    /// The share of keys that it is enforced for; the others are shadowed.
+    /// The share of keys that it is enforced for; other keys are in shadow mode.
     pub enforce: Percent,
-    /// A denial that would be over sooner than this becomes a wait.
+    /// If the denial would end within this time, the request waits instead.
     pub wait: Option<Located<tollgate_core::Nanos>>,
-    /// What a denial costs the denied.
+    /// What a denial costs the caller.
     pub penalty: Located<Penalty>,
-    /// `charge: always`: never denies and charges into debt down to the overdraft.
+    /// `charge: always`: never denies; charges may go into debt down to the overdraft.
     pub charge_always: bool,
-    /// How far below zero post-paid charges may go, in units.
+    /// How far below zero later charges may go, in units.
     pub overdraft: u64,
-    /// What to decide when the shared store does not answer.
+    /// What to decide while the shared store does not answer.
     pub on_store_failure: OnStoreFailure,
     /// What becomes of its keys when memory is full. `None`: [`WhenFull::Forget`] if clients choose a part of the key, else
     /// [`WhenFull::Refuse`].
     pub when_full: Option<WhenFull>,
     /// How exactly a fleet shares the quota.
     pub consistency: Located<Consistency>,
-    /// Limits with the same attribute here live in one slot of a cluster.
+    /// Limits with the same attribute here keep their state in one cluster slot.
     pub colocate: Option<Located<Attribute>>,
     /// The status of a denial.
     pub status: u16,
@@ -158,7 +159,7 @@ pub struct LimitRule {
 }
 
 impl LimitRule {
-    /// A limit that says no more than its name and how much: everyone together, every request, every default.
+    /// A limit with a name, a quota and defaults: all requests, one shared quota.
     #[must_use]
     pub fn new(name: impl Into<Located<Box<str>>>, quota: Located<QuotaSpec>) -> Self {
         Self {
@@ -196,9 +197,9 @@ impl LimitRule {
 /// One level of a hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// As verdicts name it when it is violated.
+    /// The name that verdicts report when it denies.
     pub name: Located<Box<str>>,
-    /// What this level adds to the key of the level above.
+    /// The parts that this level adds to the key of the level above.
     pub key: Vec<KeyPart>,
     /// How much.
     pub quota: Located<QuotaSpec>,

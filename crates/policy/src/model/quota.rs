@@ -1,6 +1,6 @@
-//! How much: rates as people write them, by which algorithm, by which tier, computed or overridden.
+//! Quotas as policies write them: rates, algorithms, tiers, computed rates and overrides.
 //!
-//! Must not know: core's compiled quotas; `compile` makes those.
+//! Must not know: core's compiled quotas; `compile` builds those.
 
 use tollgate_core::{Nanos, QuotaUnit};
 
@@ -11,59 +11,59 @@ use crate::source::Located;
 /// One quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaSpec {
-    /// By which rule it is counted.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// How much.
     pub amount: Amount,
-    /// The most at once, where it is not the rate's own number.
+    /// The burst, if it is not the number of the rate.
     pub burst: Option<Located<Burst>>,
     /// What is counted.
     pub unit: QuotaUnit,
-    /// The offset from UTC at which calendar windows turn, in minutes.
+    /// The UTC offset of calendar windows, in minutes.
     pub utc_offset_minutes: i16,
 }
 
-/// How much a quota grants.
+/// The amount of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Amount {
-    /// One rate, or several that all hold.
+    /// One or more rates, all of which must admit.
     Rates(Vec<Located<RateSpec>>),
-    /// So many at once, each held at most this long without being renewed.
+    /// A number of permits. A permit that is not renewed expires after its lease.
     Concurrency {
         /// How many.
         permits: u64,
-        /// How long a place is held.
+        /// The lease of a permit.
         lease: Nanos,
     },
-    /// A rate that attributes of the request add to.
+    /// A rate that an attribute of the request adds to.
     Computed(ComputedRate),
-    /// No limit at all (a tier or an override may say so).
+    /// No limit; only for tiers and overrides.
     Unlimited,
 }
 
-/// So many per period.
+/// An amount per period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateSpec {
-    /// How many. Zero denies everything.
+    /// The number of units. Zero denies everything.
     pub units: u64,
-    /// In how long.
+    /// The period.
     pub period: Period,
 }
 
-/// The time that a rate's number is for.
+/// The period of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Period {
-    /// A length of time. A day is 24 hours, a week seven days.
+    /// A duration. A day is 24 hours, a week seven days.
     Span(Nanos),
-    /// `month`: from the first to the first for a fixed window, 30 days for every other algorithm.
+    /// `month`: a calendar month for a fixed window, 30 days for every other algorithm.
     Month,
-    /// `year`: from January to January for a fixed window, 365 days for every other algorithm.
+    /// `year`: a calendar year for a fixed window, 365 days for every other algorithm.
     Year,
 }
 
 impl Period {
-    /// How long it is where no calendar counts: a month is 30 days, a year 365.
+    /// The length without a calendar: a month is 30 days, a year 365 days.
     pub(crate) const fn fixed_length(self) -> Nanos {
         match self {
             Self::Span(length) => length,
@@ -73,12 +73,12 @@ impl Period {
     }
 }
 
-/// The most that a bucket admits at once.
+/// The maximum that a bucket admits at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Burst {
-    /// So many.
+    /// A number of units.
     Units(u64),
-    /// Ten seconds' worth, at least one.
+    /// The units of ten seconds, at least one.
     Auto,
 }
 
@@ -87,20 +87,20 @@ pub enum Burst {
 pub struct ComputedRate {
     /// What everyone gets.
     pub base: Located<RateSpec>,
-    /// What each unit of the attribute adds, over the same period as the base.
+    /// The addition per unit of the attribute, over the same period as the base.
     pub each: Located<RateSpec>,
-    /// The attribute whose number is multiplied. Where it is absent or no number, it is zero.
+    /// The attribute with the factor. If it is absent or not a number, the factor is zero.
     pub times: Attribute,
-    /// The most that anyone gets, over the same period.
+    /// The maximum for anyone, over the same period.
     pub at_most: Located<RateSpec>,
 }
 
 /// Quotas by the value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiers {
-    /// Whose value names the tier.
+    /// The attribute whose value selects the tier.
     pub by: Located<Attribute>,
-    /// The tiers. A value that names none gets the limit's own quota.
+    /// The tiers. Any other value gets the limit's own quota.
     pub tiers: Vec<(Located<Box<str>>, Located<QuotaSpec>)>,
 }
 

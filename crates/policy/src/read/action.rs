@@ -1,6 +1,6 @@
-//! The fields of a limit that say whether its word counts, what happens when it has decided, and when it could not.
+//! Reads the fields of a limit about enforcement, denials and store failures.
 //!
-//! Must not know: how any of it is carried out.
+//! Must not know: how the engine carries it out.
 
 use serde_json::{Value as Json, json};
 use tollgate_core::Nanos;
@@ -24,10 +24,10 @@ const FAILURES: [(&str, OnStoreFailure); 3] = [
 const WHEN_FULL: [(&str, WhenFull); 2] =
     [("forget", WhenFull::Forget), ("refuse", WhenFull::Refuse)];
 
-/// Whether a limit charges always: `request` or `always`.
+/// Whether a limit always charges: `request` or `always`.
 const CHARGE_MODES: [(&str, bool); 2] = [("request", false), ("always", true)];
 
-/// Whether its word counts and for whom, what happens when it has decided, and when it could not.
+/// The fields about enforcement, denials and store failures.
 pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
     Field::new(
         "mode",
@@ -35,13 +35,13 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
         "`enforce` (default), `shadow` (count and report only) or `off`.",
         || definition_ref("mode"),
         |reader, node, name, limit| {
-            set_if_some(&mut limit.rule.mode, reader.keyword(node, name, &MODES))
+            set_if_some(&mut limit.rule.mode, reader.keyword(node, name, &MODES));
         },
     ),
     Field::new(
         "enforce",
         FieldDefault::Value("100%"),
-        "The share of keys that it is enforced for; the others are shadowed.",
+        "The percentage of keys that it is enforced for; other keys are in shadow mode.",
         || definition_ref("percent"),
         |reader, node, name, limit| {
             let share = reader.parse(node, name, grammar::parse_percent);
@@ -51,7 +51,7 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
     Field::new(
         "wait",
         FieldDefault::None,
-        "A denial that would be over sooner than this becomes a wait.",
+        "A request that would be admitted within this time waits instead of being denied.",
         || definition_ref("duration"),
         |reader, node, name, limit| {
             let wait = reader.parse(node, name, grammar::parse_duration);
@@ -71,7 +71,7 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
     Field::new(
         "charge",
         FieldDefault::Value("request"),
-        "`always`: never denies and charges into debt down to the overdraft.",
+        "`always`: never denies; charges may go into debt down to `overdraft`.",
         || enumeration(&CHARGE_MODES),
         |reader, node, name, limit| {
             set_if_some(
@@ -83,7 +83,7 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
     Field::new(
         "on_store_failure",
         FieldDefault::Value("local"),
-        "While the shared store does not answer: `local` (default, a share of the quota), `open` or `closed`.",
+        "While the shared store does not answer: `local` (default, a fallback quota on each node), `open` or `closed`.",
         || enumeration(&FAILURES),
         |reader, node, name, limit| {
             let failure = reader.keyword(node, name, &FAILURES);
@@ -110,7 +110,7 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
     Field::new(
         "colocate",
         FieldDefault::None,
-        "Limits with the same attribute here live in one slot of a cluster.",
+        "Limits with the same `colocate` attribute keep their state in one cluster slot.",
         || definition_ref("attribute"),
         |reader, node, name, limit| limit.rule.colocate = read_colocate(reader, node, name),
     ),
@@ -148,7 +148,7 @@ fn read_penalty(reader: &mut TreeReader, node: &SourceNode) -> Option<Penalty> {
         _ => Err(unknown_keyword(
             text,
             &["none", "count", "block"],
-            "it may be `none`, `count` or `block 10m`",
+            "write `none`, `count` or `block 10m`",
         )),
     })
 }
@@ -171,7 +171,7 @@ fn read_consistency(reader: &mut TreeReader, node: &SourceNode) -> Option<Consis
         _ => Err(unknown_keyword(
             text,
             &["exact", "leased", "async"],
-            "it may be `exact`, `leased` or `async 1s`",
+            "write `exact`, `leased` or `async 1s`",
         )),
     })
 }
@@ -186,37 +186,37 @@ fn read_colocate(
         reader.diagnostics.add(
             node.location,
             "`colocate` cannot be the raw `path`",
-            "name an attribute of the key",
+            "use an attribute of the key",
         );
     }
     Some(attribute)
 }
 
 fn split_keyword(text: &str) -> (&str, &str) {
-    let (word, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-    (word, rest.trim())
+    let (keyword, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    (keyword, rest.trim())
 }
 
-fn parse_keyword_duration(word: &str, span: &str, example: &str) -> Result<Nanos, GrammarError> {
+fn parse_keyword_duration(keyword: &str, span: &str, example: &str) -> Result<Nanos, GrammarError> {
     if span.is_empty() {
         return Err(GrammarError::with_help(
-            format!("`{word}` does not say how long"),
-            format!("write `{word} {example}`"),
+            format!("`{keyword}` has no duration"),
+            format!("write `{keyword} {example}`"),
         ));
     }
     grammar::parse_duration(span)
 }
 
 fn unknown_keyword(text: &str, known: &[&str], help: &str) -> GrammarError {
-    let (word, rest) = split_keyword(text);
-    match nearest_name(word, known.iter().copied()) {
-        Some(meant) if meant != word => {
+    let (keyword, rest) = split_keyword(text);
+    match nearest_name(keyword, known.iter().copied()) {
+        Some(meant) if meant != keyword => {
             let meant = format!("{meant} {rest}");
             GrammarError::with_help(
-                format!("it cannot be {}", quote(text)),
+                format!("unknown value {}", quote(text)),
                 format!("did you mean {}?", quote(meant.trim())),
             )
         }
-        _ => GrammarError::with_help(format!("it cannot be {}", quote(text)), help),
+        _ => GrammarError::with_help(format!("unknown value {}", quote(text)), help),
     }
 }

@@ -1,4 +1,4 @@
-//! `cost` and `count`: what a request costs, and which requests are counted.
+//! Reads `cost` and `count`.
 //!
 //! Must not know: how costs are charged.
 
@@ -18,7 +18,7 @@ use crate::source::{SourceNode, SourceValue};
 
 const FORMS: &str = "write `cost: 5`, `cost: { by: method, POST: 5, otherwise: 1 }`, `cost: { from: header.x-cost }` or `cost: { response: x-tokens-used }`";
 
-/// A cost while it is read. Each form has some of it.
+/// A cost while it is read. Each form uses some of the fields.
 pub(crate) struct CostDraft {
     unit: QuotaUnit,
     attribute: Option<Attribute>,
@@ -29,7 +29,7 @@ pub(crate) struct CostDraft {
     estimate: Option<u64>,
 }
 
-/// The fields of a cost by the value of an attribute. Every other name is a value.
+/// The fields of a cost by the value of an attribute. All other names are values.
 pub(crate) const BY_VALUE: [Field<CostDraft>; 2] = [
     Field::new(
         "by",
@@ -37,33 +37,33 @@ pub(crate) const BY_VALUE: [Field<CostDraft>; 2] = [
         "The attribute whose value chooses the cost.",
         || definition_ref("attribute"),
         |reader, node, name, cost| {
-            cost.attribute = reader.text_attribute(node, name).map(|at| at.value)
+            cost.attribute = reader.text_attribute(node, name).map(|at| at.value);
         },
     ),
     Field::new(
         "otherwise",
         FieldDefault::Value("1"),
-        "The cost of any other value, or of none.",
+        "The cost of any other value, or if the attribute is absent.",
         || definition_ref("number"),
         |reader, node, name, cost| cost.otherwise = reader.units(node, name, cost.unit),
     ),
 ];
 
-/// The fields of a cost that an attribute says.
+/// The fields of a cost that an attribute contains.
 pub(crate) const FROM_ATTRIBUTE: [Field<CostDraft>; 4] = [
     Field::new(
         "from",
         FieldDefault::Required("header.x-cost"),
-        "The attribute that says the cost.",
+        "The attribute with the cost.",
         || definition_ref("attribute"),
         |reader, node, name, cost| {
-            cost.attribute = reader.text_attribute(node, name).map(|at| at.value)
+            cost.attribute = reader.text_attribute(node, name).map(|at| at.value);
         },
     ),
     Field::new(
         "at_least",
         FieldDefault::Value("1"),
-        "Never less than this.",
+        "The minimum cost.",
         || definition_ref("number"),
         |reader, node, name, cost| cost.at_least = reader.units(node, name, cost.unit),
     ),
@@ -71,18 +71,18 @@ pub(crate) const FROM_ATTRIBUTE: [Field<CostDraft>; 4] = [
     Field::new(
         "otherwise",
         FieldDefault::Description("`at_least`"),
-        "Where there is no number.",
+        "The cost if the attribute is not a number.",
         || definition_ref("number"),
         |reader, node, name, cost| cost.otherwise = reader.units(node, name, cost.unit),
     ),
 ];
 
-/// The fields of a cost that the response says.
+/// The fields of a cost that the response contains.
 pub(crate) const FROM_RESPONSE: [Field<CostDraft>; 3] = [
     Field::new(
         "response",
         FieldDefault::Required("x-tokens-used"),
-        "The header of the response that says the cost.",
+        "The response header with the cost.",
         || json!({ "type": "string" }),
         |reader, node, name, cost| {
             cost.header = reader.parse(node, name, |text| {
@@ -93,7 +93,7 @@ pub(crate) const FROM_RESPONSE: [Field<CostDraft>; 3] = [
     Field::new(
         "estimate",
         FieldDefault::Value("1"),
-        "Charged when the request arrives.",
+        "The cost charged when the request arrives.",
         || definition_ref("number"),
         |reader, node, name, cost| cost.estimate = reader.units(node, name, cost.unit),
     ),
@@ -103,7 +103,7 @@ pub(crate) const FROM_RESPONSE: [Field<CostDraft>; 3] = [
 const AT_MOST: Field<CostDraft> = Field::new(
     "at_most",
     FieldDefault::None,
-    "Never more than this.",
+    "The maximum cost.",
     || definition_ref("number"),
     |reader, node, name, cost| cost.at_most = reader.units(node, name, cost.unit),
 );
@@ -121,7 +121,7 @@ pub(crate) const COUNT: [Field<Option<Vec<StatusClass>>>; 1] = [Field::new(
     |reader, node, _, classes| *classes = responses(reader, node),
 )];
 
-/// The words of `count`.
+/// The keywords of `count`.
 const COUNTS: [(&str, bool); 2] = [("requests", false), ("denials", true)];
 
 /// The schema of `cost`.
@@ -139,7 +139,7 @@ pub(crate) fn count_schema() -> Json {
     json!({ "anyOf": [enumeration(&COUNTS), object(field_specs(&COUNT))] })
 }
 
-/// `cost`: a number, or by a value, from an attribute or from the response.
+/// `cost`: a number, or a map with `by`, `from` or `response`.
 pub(super) fn read_cost(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -153,7 +153,7 @@ pub(super) fn read_cost(
     if forms.iter().filter(|form| fields.has(form)).count() != 1 {
         reader.diagnostics.add(
             node.location,
-            "`cost` must have one of `by`, `from` and `response`",
+            "`cost` needs exactly one of `by`, `from` and `response`",
             FORMS,
         );
         return None;
@@ -190,9 +190,9 @@ fn read_cost_by_value(
     }
     if fields.unread_entries().next().is_none() {
         reader.diagnostics.add(
-            fields.place,
-            "`cost` names no value",
-            "add one for each value that costs something else: `POST: 5`",
+            fields.location,
+            "`cost` has no values",
+            "add the cost of at least one value: `POST: 5`",
         );
     }
     Some(Cost::ByValue {
@@ -233,7 +233,7 @@ fn read_cost_from_response(
 }
 
 impl TreeReader {
-    /// A number of units.
+    /// Reads a number of units.
     pub(super) fn units(&mut self, node: &SourceNode, field: &str, unit: QuotaUnit) -> Option<u64> {
         self.parse(node, field, |text| grammar::parse_amount(text, unit))
     }

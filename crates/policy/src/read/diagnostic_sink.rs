@@ -1,14 +1,14 @@
-//! Everything that is wrong, as it is found.
+//! Collects diagnostics.
 //!
 //! Must not know: what is read.
 
 use crate::grammar::GrammarError;
 use crate::source::{Diagnostic, SourceLocation};
 
-/// A file may be wrong in every one of its values; it is not worth remembering all of them.
+/// The maximum number of diagnostics that are kept. A file may have a mistake in every value.
 const MAX_KEPT: usize = 10_000;
 
-/// Problems, in the order in which they were found.
+/// Diagnostics, in the order in which they were found.
 #[derive(Default)]
 pub(crate) struct DiagnosticSink {
     diagnostics: Vec<Diagnostic>,
@@ -16,44 +16,44 @@ pub(crate) struct DiagnosticSink {
 }
 
 impl DiagnosticSink {
-    pub(crate) fn push(&mut self, problem: Diagnostic) {
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         if self.diagnostics.len() < MAX_KEPT {
-            self.diagnostics.push(problem);
+            self.diagnostics.push(diagnostic);
         } else {
             self.dropped += 1;
         }
     }
 
-    /// What is wrong at a place, and what would be right.
+    /// A mistake at a location, with a suggestion.
     pub(crate) fn add(
         &mut self,
-        place: SourceLocation,
+        location: SourceLocation,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.push(Diagnostic::new(place, message, help));
+        self.push(Diagnostic::new(location, message, help));
     }
 
-    /// What is wrong with the text of a field.
+    /// Adds the error of a field's text.
     pub(crate) fn add_field_error(
         &mut self,
-        place: SourceLocation,
+        location: SourceLocation,
         field: &str,
-        wrong: GrammarError,
+        error: GrammarError,
     ) {
         self.push(Diagnostic {
-            location: place,
-            message: format!("`{field}`: {}", wrong.message).into(),
-            help: wrong.help,
+            location,
+            message: format!("`{field}`: {}", error.message).into(),
+            help: error.help,
         });
     }
 
-    /// How many were found, to tell whether something went wrong in between.
+    /// The number of diagnostics so far, to detect new ones.
     pub(crate) fn len(&self) -> usize {
         self.diagnostics.len() + self.dropped
     }
 
-    /// All of them in the order of the file.
+    /// The kept diagnostics in file order.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort();
         self.diagnostics.dedup();
@@ -66,19 +66,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn problems_come_in_the_order_of_the_file_and_too_many_are_only_counted() {
-        let mut report = DiagnosticSink::default();
+    fn diagnostics_are_in_file_order_and_bounded() {
+        let mut sink = DiagnosticSink::default();
         for line in (1..=20_000_u32).rev() {
-            let place = SourceLocation {
+            let location = SourceLocation {
                 line,
                 column: 1,
                 width: 1,
             };
-            report.add(place, "wrong", "right");
+            sink.add(location, "wrong", "right");
         }
-        assert_eq!(report.len(), 20_000);
-        let problems = report.finish();
-        assert_eq!(problems.len(), MAX_KEPT);
-        assert!(problems.is_sorted_by_key(|problem| problem.location));
+        assert_eq!(sink.len(), 20_000);
+        let diagnostics = sink.finish();
+        assert_eq!(diagnostics.len(), MAX_KEPT);
+        assert!(diagnostics.is_sorted_by_key(|diagnostic| diagnostic.location));
     }
 }

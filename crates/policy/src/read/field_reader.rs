@@ -1,4 +1,4 @@
-//! A map whose names are asked for one by one; what nobody asked for is reported with the name that was probably meant.
+//! Reads a map field by field, and reports unknown names with a suggestion.
 //!
 //! Must not know: which fields there are.
 
@@ -10,17 +10,17 @@ use crate::source::{MapEntry, SourceLocation, SourceNode, SourceValue};
 /// The fields of one map while it is read.
 #[derive(Debug)]
 pub struct FieldReader<'a> {
-    /// What the map is, in messages: "limit `login`", "`cost`".
+    /// The subject of messages: "limit `login`", "`cost`".
     pub(super) subject: String,
-    /// Where it begins.
-    pub(super) place: SourceLocation,
-    /// Everything in it.
+    /// Its location.
+    pub(super) location: SourceLocation,
+    /// All entries of the map.
     pub(super) entries: &'a [MapEntry],
     known_names: Vec<&'static str>,
 }
 
 impl<'a> FieldReader<'a> {
-    /// The fields of a map; anything else is reported with what was found.
+    /// Opens a map. Any other value is reported.
     pub fn open(
         reader: &mut TreeReader,
         node: &'a SourceNode,
@@ -31,7 +31,7 @@ impl<'a> FieldReader<'a> {
         if let SourceValue::Map(entries) = &node.value {
             return Some(Self {
                 subject: of,
-                place: node.location,
+                location: node.location,
                 entries,
                 known_names: Vec::new(),
             });
@@ -44,7 +44,7 @@ impl<'a> FieldReader<'a> {
         None
     }
 
-    /// The value of a field, if it is given. A name without a value is reported: it is either forgotten or too much.
+    /// The value of a field, if the file sets it. A name without a value is reported.
     pub fn take(&mut self, reader: &mut TreeReader, name: &'static str) -> Option<&'a SourceNode> {
         let entry = self.entry(name)?;
         if matches!(entry.value.value, SourceValue::Null) {
@@ -58,7 +58,7 @@ impl<'a> FieldReader<'a> {
         Some(&entry.value)
     }
 
-    /// The value of a field that must be given.
+    /// The value of a required field.
     pub fn require(
         &mut self,
         reader: &mut TreeReader,
@@ -67,7 +67,7 @@ impl<'a> FieldReader<'a> {
     ) -> Option<&'a SourceNode> {
         if self.entry(name).is_none() {
             reader.diagnostics.add(
-                self.place,
+                self.location,
                 format!("{} has no `{name}`", self.subject),
                 format!("add `{name}: {example}`"),
             );
@@ -76,52 +76,52 @@ impl<'a> FieldReader<'a> {
         self.take(reader, name)
     }
 
-    /// Whether a field is given, with or without a value.
+    /// Whether the file sets a field, with or without a value.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| &*entry.name.value == name)
     }
 
-    /// The entries whose names are none of the fields asked for, where a map has names of its own.
+    /// The entries that were not read as fields, for maps with free names.
     pub(super) fn unread_entries(&self) -> impl Iterator<Item = &'a MapEntry> + use<'a> {
-        let asked = self.known_names.clone();
+        let names = self.known_names.clone();
         let entries = self.entries;
         entries
             .iter()
-            .filter(move |entry| !asked.contains(&&*entry.name.value))
+            .filter(move |entry| !names.contains(&&*entry.name.value))
     }
 
-    /// The value of a field if its name is given, which may be nothing.
+    /// The value of a field, which may be null.
     pub fn find(&mut self, name: &'static str) -> Option<&'a SourceNode> {
         self.entry(name).map(|entry| &entry.value)
     }
 
-    /// Reports every name that was not asked for.
+    /// Reports all unknown names.
     pub fn finish(self, reader: &mut TreeReader) {
         self.finish_with(reader, |_| None);
     }
 
-    /// Reports every name that was not asked for, where some of them have a help of their own.
+    /// Reports all unknown names. `own_help` returns a special suggestion for some of them.
     pub fn finish_with(self, reader: &mut TreeReader, own_help: impl Fn(&str) -> Option<String>) {
         for entry in self.unread_entries() {
             let name = &*entry.name.value;
             let help = own_help(name).unwrap_or_else(|| self.suggestion(name));
             reader.diagnostics.add(
                 entry.name.location,
-                format!("{}: there is no field {}", self.subject, quote(name)),
+                format!("{}: unknown field {}", self.subject, quote(name)),
                 help,
             );
         }
     }
 
-    /// The field that a name was probably meant for, or all there are.
+    /// Suggests the field that was probably meant, or lists all fields.
     fn suggestion(&self, name: &str) -> String {
         match nearest_name(name, self.known_names.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None if self.known_names.len() == 1 => {
-                format!("there is only {}", join_names(&self.known_names, "and"))
+                format!("the only field is {}", join_names(&self.known_names, "and"))
             }
-            None => format!("there are {}", join_names(&self.known_names, "and")),
+            None => format!("the fields are {}", join_names(&self.known_names, "and")),
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// Names in backquotes, separated by commas, with a word before the last.
+/// Joins names in backquotes with commas, and with `word` before the last.
 pub(super) fn join_names(names: &[&str], word: &str) -> String {
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {

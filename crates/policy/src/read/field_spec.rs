@@ -1,9 +1,8 @@
-//! The declaration of a field: its name, what it means if it is left out, what editors and docs/policy.md say about it, the
-//! schema of its value, and how its value is read.
+//! The declaration of a field: its name, default, documentation, JSON Schema, and the function that reads it.
 //!
-//! Each map of a policy has a table of declarations in the file that reads it. The reader, the suggestions for unknown
-//! names, the JSON Schema and the field reference are made from these tables, so that a field is declared once. What only
-//! holds between several fields is for `check`. Must not know: which fields there are.
+//! Each map of a policy has a table of field declarations in the file that reads it. The reader, the suggestions for
+//! unknown names, the JSON Schema and the field reference all use these tables, so each field is declared once. `check`
+//! has the rules about several fields. Must not know: which fields there are.
 
 use serde_json::Value;
 
@@ -14,11 +13,11 @@ use crate::source::SourceNode;
 /// One field of a map that becomes a `T`.
 pub(crate) struct Field<T> {
     pub(crate) spec: FieldSpec,
-    /// Puts the value into its place, or reports what is wrong with it. Gets the field's own name.
+    /// Reads the value into the target, or reports a diagnostic. The third argument is the name of the field.
     read: fn(&mut TreeReader, &SourceNode, &'static str, &mut T),
 }
 
-/// What can be said of a field without reading it.
+/// Everything about a field except the function that reads it.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldSpec {
     pub(crate) name: &'static str,
@@ -29,16 +28,16 @@ pub(crate) struct FieldSpec {
     pub(crate) schema: fn() -> Value,
 }
 
-/// What it means if a field is left out.
+/// What it means to omit a field.
 #[derive(Clone, Copy)]
 pub(crate) enum FieldDefault {
-    /// A mistake. The help shows this value.
+    /// It is an error. The suggestion uses this example value.
     Required(&'static str),
-    /// The same as this value.
+    /// This value is the default.
     Value(&'static str),
-    /// What these words say.
+    /// This text describes the default.
     Description(&'static str),
-    /// Nothing: there is no such thing then.
+    /// There is no default: the feature is off.
     None,
 }
 
@@ -62,13 +61,13 @@ impl<T> Field<T> {
     }
 }
 
-/// What can be said of the fields of a table.
+/// The specs of all fields in a table.
 pub(crate) fn field_specs<T>(table: &[Field<T>]) -> impl Iterator<Item = FieldSpec> {
     table.iter().map(|field| field.spec)
 }
 
 impl FieldReader<'_> {
-    /// Reads the fields of a table, in its order, into their places.
+    /// Reads the fields of a table into the target, in the order of the table.
     pub(super) fn read<T>(&mut self, reader: &mut TreeReader, table: &[Field<T>], target: &mut T) {
         for field in table {
             let name = field.spec.name;
@@ -83,9 +82,9 @@ impl FieldReader<'_> {
     }
 }
 
-/// Puts a value that could be read into its place.
-pub(super) fn set_if_some<T>(place: &mut T, value: Option<T>) {
+/// Assigns the value if it could be read.
+pub(super) fn set_if_some<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
-        *place = value;
+        *target = value;
     }
 }

@@ -1,6 +1,6 @@
-//! `key`: whose quota it is.
+//! Reads `key`.
 //!
-//! Must not know: how keys are made of a request.
+//! Must not know: how keys are encoded.
 
 use serde_json::{Value as Json, json};
 
@@ -13,10 +13,10 @@ use crate::model::{KeyPart, OnMissing};
 use crate::schema::{definition_ref, enumeration, object, one_or_list};
 use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
 
-/// As many parts as anybody needs; each costs room in every key.
+/// The maximum number of parts; each takes space in every key.
 const MAX_PARTS: usize = 8;
 
-/// What a missing attribute may mean.
+/// The values of `missing`.
 pub(crate) const MISSING: [(&str, OnMissing); 3] = [
     ("shared", OnMissing::Shared),
     ("skip", OnMissing::Skip),
@@ -43,21 +43,21 @@ pub(crate) const PART: [Field<PartDraft>; 6] = [
     Field::new(
         "lower",
         FieldDefault::Value("false"),
-        "Letters A to Z count as a to z.",
+        "Lower-cases the letters A to Z.",
         || json!({ "type": "boolean" }),
         |reader, node, name, draft| set_if_some(&mut draft.part.lower, reader.boolean(node, name)),
     ),
     Field::new(
         "hash",
         FieldDefault::Value("false"),
-        "Only a keyed digest of the value is kept and shown.",
+        "Stores and shows only a keyed digest of the value.",
         || json!({ "type": "boolean" }),
         |reader, node, name, draft| set_if_some(&mut draft.part.hash, reader.boolean(node, name)),
     ),
     Field::new(
         "v4",
         FieldDefault::Value("32"),
-        "How many leading bits of an IPv4 address count (default 32).",
+        "The number of leading bits of an IPv4 address in the key (default 32).",
         || bits_schema(32),
         |reader, node, name, draft| {
             draft.v4 = Some(node.location);
@@ -67,7 +67,7 @@ pub(crate) const PART: [Field<PartDraft>; 6] = [
     Field::new(
         "v6",
         FieldDefault::Value("64"),
-        "How many leading bits of an IPv6 address count (default 64).",
+        "The number of leading bits of an IPv6 address in the key (default 64).",
         || bits_schema(128),
         |reader, node, name, draft| {
             draft.v6 = Some(node.location);
@@ -77,7 +77,7 @@ pub(crate) const PART: [Field<PartDraft>; 6] = [
     Field::new(
         "missing",
         FieldDefault::Description("the limit's `missing`"),
-        "What it means if the attribute is absent.",
+        "What to do if the attribute is absent.",
         || enumeration(&MISSING),
         |reader, node, name, draft| {
             set_if_some(
@@ -88,8 +88,8 @@ pub(crate) const PART: [Field<PartDraft>; 6] = [
     ),
 ];
 
-fn bits_schema(most: u8) -> Json {
-    json!({ "type": "integer", "minimum": 0, "maximum": most })
+fn bits_schema(max: u8) -> Json {
+    json!({ "type": "integer", "minimum": 0, "maximum": max })
 }
 
 /// The schema of a key.
@@ -97,7 +97,7 @@ pub(crate) fn schema() -> Json {
     one_or_list(&json!({ "anyOf": [definition_ref("attribute"), object(field_specs(&PART))] }))
 }
 
-/// One name, one map, or a list of them.
+/// Reads an attribute name, a map, or a list of them.
 pub(super) fn read_key(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -123,7 +123,7 @@ pub(super) fn read_key(
             reader.diagnostics.add(
                 part.attribute.location,
                 format!("`key` names `{}` twice", part.attribute.value),
-                "leave one out: the second adds nothing",
+                "remove one of them",
             );
             continue;
         }
@@ -177,14 +177,14 @@ fn read_long_part(
     let mut part = draft.part;
     part.attribute = draft.attribute?;
     let is_ip = part.attribute.value == Attribute::Ip;
-    for (name, place) in [("v4", draft.v4), ("v6", draft.v6)] {
-        if let Some(place) = place
+    for (name, location) in [("v4", draft.v4), ("v6", draft.v6)] {
+        if let Some(location) = location
             && !is_ip
         {
             reader.diagnostics.add(
-                place,
+                location,
                 format!(
-                    "`{name}` is for `ip`, and `{}` is no address",
+                    "`{name}` is only for `ip`, not for `{}`",
                     part.attribute.value
                 ),
                 format!("leave `{name}` out"),
@@ -194,7 +194,7 @@ fn read_long_part(
     if is_ip && part.lower {
         reader.diagnostics.add(
             node.location,
-            "`lower` says nothing about `ip`: addresses have no letters to lower",
+            "`lower` has no effect on `ip`",
             "leave `lower` out",
         );
     }
@@ -202,14 +202,14 @@ fn read_long_part(
 }
 
 impl TreeReader {
-    /// How many leading bits of an address count.
-    fn bits(&mut self, node: &SourceNode, field: &str, most: u8) -> Option<u8> {
-        let bits = self.number(node, field, 1, most.into())?;
+    /// Reads a number of leading bits of an address.
+    fn bits(&mut self, node: &SourceNode, field: &str, max: u8) -> Option<u8> {
+        let bits = self.number(node, field, 1, max.into())?;
         u8::try_from(bits).ok()
     }
 }
 
-/// An attribute that may be keyed by. Raw paths may not: every identifier in them would make a new key.
+/// Reads an attribute for a key. `path` is rejected, because every identifier in a path would make a new key.
 fn read_key_attribute(reader: &mut TreeReader, node: &SourceNode) -> Option<Located<Attribute>> {
     let attribute = reader.attribute(node, "key")?;
     if attribute.value != Attribute::Path {
@@ -217,7 +217,7 @@ fn read_key_attribute(reader: &mut TreeReader, node: &SourceNode) -> Option<Loca
     }
     reader.diagnostics.add(
         node.location,
-        "`key` cannot be the raw `path`: every id in a path would be a key of its own, and no limit would ever be reached",
+        "`key` cannot be the raw `path`: every id in a path would make a new key, so no key would reach its limit",
         "use `route`, the template that the path belongs to; list templates under `routes`",
     );
     None

@@ -1,4 +1,4 @@
-//! One entry of `limits`.
+//! Reads one entry of `limits`.
 //!
 //! Must not know: other limits.
 
@@ -21,24 +21,24 @@ use crate::schema::{
 };
 use crate::source::{Located, SourceLocation, SourceNode};
 
-/// The largest number that a limit may be given; those above are for limits that give none.
+/// The largest `id`. Larger ids are for limits without an `id`.
 const MAX_ID: u64 = 60_000;
 
 /// A limit while it is read.
 pub(crate) struct LimitDraft {
     pub(super) rule: LimitRule,
     name: Option<Located<Box<str>>>,
-    /// What its key does where an attribute is missing, and where it says so.
+    /// The default of `missing` for the parts of the key, and its location.
     missing: OnMissing,
     missing_location: Option<SourceLocation>,
     quota_options: QuotaOptions,
     levels_location: Option<SourceLocation>,
-    /// The quota that tiers and others take over from. Where it could not be read it is a blank one, so that their own
-    /// mistakes are still reported.
+    /// The quota that tiers and overrides inherit from. If it could not be read, it is a blank quota, so that mistakes
+    /// in tiers are still reported.
     own_quota: QuotaSpec,
 }
 
-/// The name, which comes first because messages name the limit by it.
+/// The name is read first, because messages use it.
 const NAME: [Field<LimitDraft>; 1] = [Field::new(
     "name",
     FieldDefault::Required("per-user"),
@@ -47,12 +47,12 @@ const NAME: [Field<LimitDraft>; 1] = [Field::new(
     |reader, node, name, limit| limit.name = reader.name(node, name),
 )];
 
-/// Which requests it is about, and whose quota it is.
+/// The fields about which requests it matches and the key.
 const SUBJECT: [Field<LimitDraft>; 6] = [
     Field::new(
         "id",
-        FieldDefault::Description("the name decides"),
-        "A stable number for the state, so that the name may change.",
+        FieldDefault::Description("the name"),
+        "A stable id of the state, so that the name may change.",
         || json!({ "type": "integer", "minimum": 1, "maximum": MAX_ID }),
         |reader, node, name, limit| {
             let id = reader.number(node, name, 1, MAX_ID);
@@ -63,7 +63,7 @@ const SUBJECT: [Field<LimitDraft>; 6] = [
     Field::new(
         "match",
         FieldDefault::Description("all requests"),
-        "Which requests it is about. Left out: all.",
+        "Which requests it matches. Default: all.",
         || definition_ref("match"),
         |reader, node, _, limit| set_if_some(&mut limit.rule.matching, read_match(reader, node)),
     ),
@@ -84,7 +84,7 @@ const SUBJECT: [Field<LimitDraft>; 6] = [
     Field::new(
         "missing",
         FieldDefault::Value("shared"),
-        "What it means if an attribute of the key is absent: `shared` (default), `skip` or `deny`.",
+        "What to do if an attribute of the key is absent: `shared` (default), `skip` or `deny`.",
         || enumeration(&MISSING),
         |reader, node, name, limit| {
             limit.missing_location = Some(node.location);
@@ -93,14 +93,14 @@ const SUBJECT: [Field<LimitDraft>; 6] = [
     ),
     Field::new(
         "key",
-        FieldDefault::Description("everyone's together"),
-        "Whose quota it is: attributes that together make up the key. Left out: everyone's together.",
+        FieldDefault::Description("one quota for all requests"),
+        "The attributes of the key; each key has its own quota. Default: one quota for all requests.",
         || definition_ref("key"),
         |reader, node, _, limit| limit.rule.key = read_key(reader, node, limit.missing),
     ),
 ];
 
-/// Quotas beside the limit's own.
+/// Quotas besides the limit's own.
 const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
     Field::new(
         "tiers",
@@ -108,7 +108,7 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
         "Other quotas by the value of an attribute.",
         || definition_ref("tiers"),
         |reader, node, _, limit| {
-            limit.rule.tiers = tiers::read_tiers(reader, node, &limit.own_quota)
+            limit.rule.tiers = tiers::read_tiers(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
@@ -117,37 +117,37 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
         "Other quotas for single keys.",
         || list_of(&definition_ref("override")),
         |reader, node, _, limit| {
-            limit.rule.overrides = tiers::read_overrides(reader, node, &limit.own_quota)
+            limit.rule.overrides = tiers::read_overrides(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
         "local",
         FieldDefault::None,
-        "A permissive bucket in this process, asked first.",
+        "A permissive bucket in this process, checked first.",
         || definition_ref("quota"),
         |reader, node, _, limit| {
-            limit.rule.local = tiers::read_local(reader, node, &limit.own_quota)
+            limit.rule.local = tiers::read_local(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
         "candidate",
         FieldDefault::None,
-        "A quota that is tried beside the enforced one and never enforced.",
+        "A quota that is evaluated beside the enforced one and never enforced.",
         || definition_ref("quota"),
         |reader, node, _, limit| {
-            limit.rule.candidate = tiers::read_candidate(reader, node, &limit.own_quota)
+            limit.rule.candidate = tiers::read_candidate(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
         "distinct",
         FieldDefault::None,
-        "Counts how many different values this attribute has, not requests.",
+        "Counts distinct values of this attribute, not requests.",
         || definition_ref("attribute"),
         |reader, node, name, limit| limit.rule.distinct = reader.attribute(node, name),
     ),
 ];
 
-/// Keys and quotas instead of the limit's own.
+/// Levels, which have their own keys and quotas.
 const LEVELS: [Field<LimitDraft>; 1] = [Field::new(
     "levels",
     FieldDefault::None,
@@ -170,7 +170,7 @@ const COUNTING: [Field<LimitDraft>; 3] = [
             set_if_some(
                 &mut limit.rule.cost,
                 read_cost(reader, node, limit.quota_options.unit),
-            )
+            );
         },
     ),
     Field::new(
@@ -218,7 +218,7 @@ pub(crate) fn schema() -> Json {
 }
 
 impl LimitDraft {
-    /// A limit of which nothing is said.
+    /// A limit with defaults only.
     fn blank() -> Self {
         Self {
             rule: LimitRule::new(Box::from(""), Located::from(no_own_quota())),
@@ -232,7 +232,7 @@ impl LimitDraft {
     }
 }
 
-/// Reads one limit. Everything in it is looked at, even if its name or quota is wrong.
+/// Reads one limit. Reads all fields even if the name or the quota is invalid.
 pub(super) fn read_limit(reader: &mut TreeReader, node: &SourceNode) -> Option<LimitRule> {
     let mut fields = FieldReader::open(reader, node, "a limit", "{ name: everyone, rate: 100/s }")?;
     let mut limit = LimitDraft::blank();
@@ -241,16 +241,13 @@ pub(super) fn read_limit(reader: &mut TreeReader, node: &SourceNode) -> Option<L
         fields.subject = format!("limit `{}`", name.value);
     }
     fields.read(reader, &SUBJECT, &mut limit);
-    if let Some(place) = limit.missing_location
+    if let Some(location) = limit.missing_location
         && !fields.has("key")
         && !fields.has("levels")
     {
         reader.diagnostics.add(
-            place,
-            format!(
-                "{}: `missing` is about attributes of the key, and there is no `key`",
-                fields.subject
-            ),
+            location,
+            format!("{}: `missing` needs a `key`", fields.subject),
             "add a `key`, or leave `missing` out",
         );
     }
@@ -269,7 +266,7 @@ pub(super) fn read_limit(reader: &mut TreeReader, node: &SourceNode) -> Option<L
             limit.own_quota = quota.value.clone();
         }
         fields.read(reader, &ALTERNATIVE_QUOTAS, &mut limit);
-        // There are none; read so that the name is known.
+        // Absent here; read so that its name is known.
         fields.read(reader, &LEVELS, &mut limit);
         quota
     };
@@ -282,7 +279,7 @@ pub(super) fn read_limit(reader: &mut TreeReader, node: &SourceNode) -> Option<L
     Some(rule)
 }
 
-/// The quota of a limit whose levels have theirs: unlimited in itself.
+/// The own quota of a limit with levels: unlimited.
 fn no_own_quota() -> QuotaSpec {
     QuotaSpec {
         algorithm: Algorithm::default(),
@@ -293,14 +290,14 @@ fn no_own_quota() -> QuotaSpec {
     }
 }
 
-/// `levels`, which have keys and quotas of their own.
+/// Reads `levels`, and rejects fields that cannot be combined with them.
 fn read_levels_only(
     reader: &mut TreeReader,
     fields: &mut FieldReader<'_>,
     limit: &mut LimitDraft,
 ) -> Option<Located<QuotaSpec>> {
     fields.read(reader, &LEVELS, limit);
-    let place = limit.levels_location?;
+    let location = limit.levels_location?;
     let of_each = field_specs(&AMOUNT_FIELDS).map(|field| field.name);
     for name in ["key"].into_iter().chain(of_each) {
         let help = format!("give each level its own `{name}`");
@@ -308,10 +305,10 @@ fn read_levels_only(
     }
     let of_none = field_specs(&ALTERNATIVE_QUOTAS).map(|field| field.name);
     for name in of_none.chain(["bucket"]) {
-        let help = format!("leave `{name}` out, or write a limit of its own for it");
+        let help = format!("leave `{name}` out, or use a separate limit for it");
         reject_beside_levels(reader, fields, name, &help);
     }
-    Some(Located::new(no_own_quota(), place))
+    Some(Located::new(no_own_quota(), location))
 }
 
 fn reject_beside_levels(
@@ -323,7 +320,10 @@ fn reject_beside_levels(
     if let Some(node) = fields.take(reader, name) {
         reader.diagnostics.add(
             node.location,
-            format!("{}: `{name}` cannot stand beside `levels`", fields.subject),
+            format!(
+                "{}: `{name}` cannot be combined with `levels`",
+                fields.subject
+            ),
             help,
         );
     }

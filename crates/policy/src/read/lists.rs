@@ -1,12 +1,13 @@
-//! What stands beside the limits: named networks, groups, routes, exemptions and denials.
+//! Reads lists of networks, groups, routes, exemptions and denials.
 //!
-//! Must not know: what stands in a limit.
+//! Must not know: the fields of a limit.
 
 use serde_json::json;
 
+use super::condition_values::read_networks;
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, set_if_some};
-use super::matching::{read_match, read_networks};
+use super::matching::read_match;
 use super::scalar::describe_node;
 use super::{FieldLocations, TreeReader};
 use crate::grammar;
@@ -68,7 +69,7 @@ pub(crate) struct DenyDraft {
     matching: Option<Match>,
 }
 
-/// `lists`: networks by name, to be used as `{ in: NAME }`.
+/// `lists`: named networks for `{ in: NAME }`.
 pub(super) fn read_lists(reader: &mut TreeReader, node: &SourceNode) {
     let Some(fields) =
         FieldReader::open(reader, node, "`lists`", "lists: { office: [10.0.0.0/8] }")
@@ -103,14 +104,14 @@ pub(super) fn read_lists(reader: &mut TreeReader, node: &SourceNode) {
                 Vec::new()
             }
         };
-        // Even a list with a wrong network is known by its name, so that its uses are not reported too.
+        // An invalid list is still known by its name, so that its uses are not reported too.
         if let Some(name) = name {
             reader.lists.push((name, networks));
         }
     }
 }
 
-/// `groups`: how the limits of each combine.
+/// `groups`: how the limits of each group combine.
 pub(super) fn read_groups(reader: &mut TreeReader, node: &SourceNode) -> Vec<Group> {
     let mut groups = Vec::new();
     let Some(fields) = FieldReader::open(
@@ -127,8 +128,9 @@ pub(super) fn read_groups(reader: &mut TreeReader, node: &SourceNode) -> Vec<Gro
             "groups",
             grammar::parse_name(&entry.name.value),
         );
-        let of = format!("group `{}`", entry.name.value);
-        let Some(mut fields) = FieldReader::open(reader, &entry.value, of, "{ apply: narrowest }")
+        let subject = format!("group `{}`", entry.name.value);
+        let Some(mut fields) =
+            FieldReader::open(reader, &entry.value, subject, "{ apply: narrowest }")
         else {
             continue;
         };
@@ -145,7 +147,7 @@ pub(super) fn read_groups(reader: &mut TreeReader, node: &SourceNode) -> Vec<Gro
     groups
 }
 
-/// `routes`: templates that no limit matches by.
+/// `routes`: route templates that no limit matches by.
 pub(super) fn read_routes(reader: &mut TreeReader, node: &SourceNode) -> Vec<Located<Template>> {
     let mut routes: Vec<Located<Template>> = Vec::new();
     for node in reader.list(node, "routes").unwrap_or_default() {
@@ -167,11 +169,11 @@ pub(super) fn read_routes(reader: &mut TreeReader, node: &SourceNode) -> Vec<Loc
     routes
 }
 
-/// `exempt`: conditions, under `match` or bare.
+/// `exempt`: conditions, directly or under `match`.
 pub(super) fn read_exempt(
     reader: &mut TreeReader,
     node: &SourceNode,
-    places: &mut FieldLocations,
+    locations: &mut FieldLocations,
 ) -> Vec<Match> {
     let mut rules = Vec::new();
     for node in reader.list(node, "exempt").unwrap_or_default() {
@@ -197,22 +199,22 @@ pub(super) fn read_exempt(
             reader.diagnostics.add(
                 node.location,
                 "an `exempt` entry without conditions exempts every request",
-                "say which requests; to switch all limits off say `mode: off`",
+                "add conditions; to switch all limits off write `mode: off`",
             );
         }
         if reader.diagnostics.len() == before {
             rules.push(matching);
-            places.exempt.push(node.location);
+            locations.exempt.push(node.location);
         }
     }
     rules
 }
 
-/// `deny`: conditions, with a status and a message, or bare.
+/// `deny`: conditions, directly or under `match` with a status and a message.
 pub(super) fn read_deny(
     reader: &mut TreeReader,
     node: &SourceNode,
-    places: &mut FieldLocations,
+    locations: &mut FieldLocations,
 ) -> Vec<DenyRule> {
     let mut rules = Vec::new();
     for node in reader.list(node, "deny").unwrap_or_default() {
@@ -224,12 +226,12 @@ pub(super) fn read_deny(
             reader.diagnostics.add(
                 node.location,
                 "a `deny` entry without conditions refuses every request",
-                "say which requests; a limit with `rate: 0/s` refuses everything too, and can be shadowed",
+                "add conditions; to refuse everything use a limit with `rate: 0/s`, which supports shadow mode",
             );
         }
         if reader.diagnostics.len() == before {
             rules.push(rule);
-            places.deny.push(node.location);
+            locations.deny.push(node.location);
         }
     }
     rules
@@ -260,7 +262,7 @@ fn read_deny_rule(reader: &mut TreeReader, node: &SourceNode) -> Option<DenyRule
     Some(draft.rule)
 }
 
-/// No attribute is called `match`, so its name tells the long form from the bare one.
+/// No attribute is named `match`, so this name identifies the long form.
 fn is_long_form(node: &SourceNode) -> bool {
     matches!(&node.value, SourceValue::Map(entries) if entries.iter().any(|entry| &*entry.name.value == "match"))
 }

@@ -1,33 +1,33 @@
-//! Where the fields of each limit stand, for messages about values that do not carry their own place.
+//! The locations of the fields of each limit, for diagnostics about values without a location.
 //!
 //! Must not know: what the fields mean.
 
 use crate::source::{Located, MapEntry, SourceLocation, SourceValue};
 
-/// The places of the fields of each limit, by the limit's index in the model. Where nothing is known, as for a policy
-/// that was not read from a file, every place is nowhere.
+/// The locations of the fields of each limit, by the limit's index in the model. Empty if the policy does not come from
+/// a file.
 #[derive(Default)]
 pub(crate) struct FieldLocations {
     limits: Vec<Vec<(Box<str>, SourceLocation)>>,
-    /// What each limit is called, also of those that could not be read for another reason.
+    /// The names of all limits, including limits that could not be read.
     pub(crate) names: Vec<Located<Box<str>>>,
-    /// Where each `exempt` entry begins.
+    /// The location of each `exempt` entry.
     pub(crate) exempt: Vec<SourceLocation>,
-    /// Where each `deny` entry begins.
+    /// The location of each `deny` entry.
     pub(crate) deny: Vec<SourceLocation>,
 }
 
 impl FieldLocations {
-    /// Remembers where the next limit's fields stand.
+    /// Adds the field locations of the next limit.
     pub(crate) fn add_limit(&mut self, entries: &[MapEntry]) {
-        let places = entries
+        let locations = entries
             .iter()
             .map(|entry| (entry.name.value.clone(), entry.value.location))
             .collect();
-        self.limits.push(places);
+        self.limits.push(locations);
     }
 
-    /// Remembers what a limit is called, whatever else is wrong with it.
+    /// Adds the name of a limit, valid or not.
     pub(crate) fn add_name(&mut self, entries: &[MapEntry]) {
         let name = entries.iter().find(|entry| &*entry.name.value == "name");
         if let Some(MapEntry { value, .. }) = name
@@ -37,10 +37,10 @@ impl FieldLocations {
         }
     }
 
-    /// Where the value of a field of a limit stands, if the file gives it.
+    /// The location of a field's value, if the file sets the field.
     pub(crate) fn field_location(&self, limit: usize, field: &str) -> Option<SourceLocation> {
         let fields = self.limits.get(limit)?;
-        let (_, place) = fields.iter().find(|(name, _)| **name == *field)?;
-        Some(*place)
+        let (_, location) = fields.iter().find(|(name, _)| **name == *field)?;
+        Some(*location)
     }
 }

@@ -1,11 +1,11 @@
-//! A tree of values becomes the model of a policy: every short form spelled out, and everything that is wrong said at
-//! once, because whoever corrects a file wants to correct it once.
+//! Reads a tree into the model of a policy: expands short forms and reports all mistakes at once.
 //!
-//! Each file reads one part of a policy with the same few tools: `Fields` over a map that reports names
-//! that nobody asked for, scalars that say what they found instead, and [`words`](crate::words) for what stands in them.
-//! Must not know: formats, and what a policy means; `check` knows that.
+//! Each file reads one part of a policy. [`FieldReader`] reads maps and reports unknown names, `scalar` reads single
+//! values, and [`grammar`](crate::grammar) parses texts. Must not know: file formats. `check` knows the meaning of a
+//! policy.
 
 mod action;
+mod condition_values;
 mod cost;
 mod diagnostic_sink;
 mod field_reader;
@@ -40,7 +40,7 @@ use crate::source::{Diagnostic, SourceLocation, SourceNode, find_duplicate_names
 use field_spec::field_specs;
 use quota::{AMOUNT_FIELDS, OPTION_FIELDS, UNLIMITED_FIELD};
 
-/// The schemas of the parts of a policy, by the names that other schemas refer to them with.
+/// The schemas of the parts of a policy, by definition name.
 pub(crate) fn schemas() -> [(&'static str, Value); 9] {
     [
         ("limit", limit::schema()),
@@ -55,7 +55,7 @@ pub(crate) fn schemas() -> [(&'static str, Value); 9] {
     ]
 }
 
-/// The maps of a policy and their fields.
+/// All maps of a policy with their fields.
 pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 16] {
     let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
@@ -90,37 +90,36 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 16] {
 /// use tollgate_policy::source::{SourceFormat, parse};
 ///
 /// let tree = parse("limits: [{ name: all, rate: 100/s, brust: 5, burst: 1O }]", SourceFormat::Yaml).unwrap();
-/// let problems = tollgate_policy::read::policy(&tree).unwrap_err();
-/// assert_eq!(problems.len(), 2);
-/// assert_eq!(problems[0].help.as_deref(), Some("did you mean `burst`?"));
-/// assert_eq!(problems[1].help.as_deref(), Some("did you mean `10`?"));
+/// let diagnostics = tollgate_policy::read::read_policy(&tree).unwrap_err();
+/// assert_eq!(diagnostics.len(), 2);
+/// assert_eq!(diagnostics[0].help.as_deref(), Some("did you mean `burst`?"));
+/// assert_eq!(diagnostics[1].help.as_deref(), Some("did you mean `10`?"));
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file.
+/// All diagnostics, in file order.
 pub fn read_policy(node: &SourceNode) -> Result<Policy, Vec<Diagnostic>> {
     let mut reader = TreeReader::new(node);
-    let (policy, places) = policy::read_root(&mut reader, node);
-    let mut report = reader.diagnostics;
-    crate::check::check_policy(&policy, &places, &mut report);
-    if report.len() == 0
-        && let Err(problems) = Rules::compile(&policy, [0; 16])
+    let (policy, locations) = policy::read_root(&mut reader, node);
+    let mut sink = reader.diagnostics;
+    crate::check::check_policy(&policy, &locations, &mut sink);
+    if sink.len() == 0
+        && let Err(diagnostics) = Rules::compile(&policy, [0; 16])
     {
-        // Whatever is accepted compiles, under any secret.
-        for problem in problems {
-            report.push(problem);
+        // An accepted policy compiles with any secret.
+        for diagnostic in diagnostics {
+            sink.push(diagnostic);
         }
     }
-    let problems = report.finish();
-    if problems.is_empty() {
+    let diagnostics = sink.finish();
+    if diagnostics.is_empty() {
         Ok(policy)
     } else {
-        Err(problems)
+        Err(diagnostics)
     }
 }
 
-/// What is known while a tree of values is read: everything that is wrong so far. Files of other kinds than policies are
-/// read with it too.
+/// Reads a tree and collects diagnostics. Also for other files than policies.
 ///
 /// ```
 /// use tollgate_policy::read::{FieldReader, TreeReader};
@@ -137,40 +136,40 @@ pub fn read_policy(node: &SourceNode) -> Result<Policy, Vec<Diagnostic>> {
 /// ```
 #[derive(Default)]
 pub struct TreeReader {
-    /// What is wrong so far.
+    /// The diagnostics so far.
     diagnostics: DiagnosticSink,
     /// The named networks of a policy.
     lists: Vec<(Box<str>, Vec<IpNet>)>,
 }
 
 impl TreeReader {
-    /// Begins to read a tree. A name that stands in a map twice is wrong in every file.
+    /// Starts to read a tree. Duplicate names are errors in every file.
     #[must_use]
     pub fn new(tree: &SourceNode) -> Self {
         let mut reader = Self::default();
-        for twice in find_duplicate_names(tree) {
-            reader.diagnostics.push(twice);
+        for duplicate in find_duplicate_names(tree) {
+            reader.diagnostics.push(duplicate);
         }
         reader
     }
 
-    /// Reports what is wrong at a place, and what would be right.
+    /// Reports a mistake at a location, with a suggestion.
     pub fn report(
         &mut self,
-        place: SourceLocation,
+        location: SourceLocation,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.diagnostics.add(place, message, help);
+        self.diagnostics.add(location, message, help);
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether there are no diagnostics so far.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.diagnostics.len() == 0
     }
 
-    /// Everything that is wrong, in the order of the file.
+    /// All diagnostics, in file order.
     #[must_use]
     pub fn finish(self) -> Vec<Diagnostic> {
         self.diagnostics.finish()

@@ -1,6 +1,6 @@
-//! The outermost map: lists, groups, routes, exemptions, denials, limits, and what holds for all of them.
+//! Reads the root map of a policy.
 //!
-//! Must not know: what stands in a limit.
+//! Must not know: the fields of a limit.
 
 use serde_json::{Value as Json, json};
 
@@ -13,21 +13,21 @@ use crate::model::{Mode, Policy};
 use crate::schema::{definition_ref, lax_object, list_of, map_of, object, one_or_list};
 use crate::source::{SourceNode, SourceValue};
 
-/// What `mode` may say, of everything and of one limit.
+/// The values of `mode`, of a policy and of a limit.
 pub(crate) const MODES: [(&str, Mode); 3] = [
     ("enforce", Mode::Enforce),
     ("shadow", Mode::Shadow),
     ("off", Mode::Off),
 ];
 
-/// As many limits as there can be numbers for them.
+/// The maximum number of limits, which is the number of ids.
 const MAX_LIMITS: usize = 60_000;
 
 /// A policy while it is read.
 #[derive(Default)]
 pub(crate) struct PolicyDraft {
     policy: Policy,
-    places: FieldLocations,
+    locations: FieldLocations,
 }
 
 /// The fields of a policy.
@@ -63,26 +63,26 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
             )
         },
         |reader, node, _, draft| {
-            draft.policy.exempt = lists::read_exempt(reader, node, &mut draft.places);
+            draft.policy.exempt = lists::read_exempt(reader, node, &mut draft.locations);
         },
     ),
     Field::new(
         "deny",
         FieldDefault::None,
-        "Requests that are refused without asking any limit.",
+        "Requests that are refused before any limit.",
         || {
             list_of(
                 &json!({ "anyOf": [object(field_specs(&lists::DENY)), definition_ref("match")] }),
             )
         },
         |reader, node, _, draft| {
-            draft.policy.deny = lists::read_deny(reader, node, &mut draft.places)
+            draft.policy.deny = lists::read_deny(reader, node, &mut draft.locations);
         },
     ),
     Field::new(
         "mode",
         FieldDefault::Value("enforce"),
-        "Of everything at once: `enforce`, `shadow` (count and report only) or `off`. The strictest of this and a limit's own mode holds.",
+        "The mode of the whole policy: `enforce`, `shadow` (count and report only) or `off`. The more permissive of this and a limit's own mode applies.",
         || definition_ref("mode"),
         |reader, node, name, draft| {
             set_if_some(&mut draft.policy.mode, reader.keyword(node, name, &MODES));
@@ -98,7 +98,7 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
     Field::new(
         "divergence_threshold",
         FieldDefault::Value("2%"),
-        "Above this share of differing decisions a candidate is advised against (default 2%).",
+        "A candidate with a higher percentage of differing decisions is not recommended (default 2%).",
         || definition_ref("percent"),
         |reader, node, name, draft| {
             let share = reader.parse(node, name, grammar::parse_percent);
@@ -118,7 +118,7 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
 pub(crate) const FLEET: [Field<Option<u32>>; 1] = [Field::new(
     "nodes",
     FieldDefault::Required("3"),
-    "How many instances share the quotas, where nothing better is known.",
+    "The number of instances that share the quotas, if the fleet does not know it.",
     || json!({ "type": "integer", "minimum": 1 }),
     |reader, node, name, nodes| {
         let number = reader.number(node, name, 1, 100_000);
@@ -137,23 +137,23 @@ pub(crate) fn schema() -> Json {
     object(field_specs(&POLICY).chain([editors]))
 }
 
-/// Reads everything that can be read. What could not is left out of the model and stands in the report.
+/// Reads the whole policy. Invalid parts are reported and left out of the model.
 pub(super) fn read_root(reader: &mut TreeReader, node: &SourceNode) -> (Policy, FieldLocations) {
     let mut draft = PolicyDraft::default();
     let example = "limits: [{ name: everyone, rate: 100/s }]";
     let Some(mut fields) = FieldReader::open(reader, node, "a policy", example) else {
-        return (draft.policy, draft.places);
+        return (draft.policy, draft.locations);
     };
     fields.read(reader, &POLICY, &mut draft);
     if !fields.has("limits") && !fields.has("deny") {
         reader.diagnostics.add(
             node.location,
             "the policy has neither `limits` nor `deny`, so it would admit everything",
-            "add `limits:` with at least one limit; to switch limits off say `mode: off`",
+            "add `limits:` with at least one limit; to switch limits off write `mode: off`",
         );
     }
     fields.finish(reader);
-    (draft.policy, draft.places)
+    (draft.policy, draft.locations)
 }
 
 fn read_limits(reader: &mut TreeReader, node: &SourceNode, draft: &mut PolicyDraft) {
@@ -165,23 +165,23 @@ fn read_limits(reader: &mut TreeReader, node: &SourceNode, draft: &mut PolicyDra
             node.location,
             format!("`limits` has {} limits", nodes.len()),
             format!(
-                "a policy has at most {MAX_LIMITS}; tiers and overrides make one limit of many"
+                "a policy has at most {MAX_LIMITS}; use tiers and overrides instead of many limits"
             ),
         );
         return;
     }
     for node in nodes {
         if let SourceValue::Map(entries) = &node.value {
-            draft.places.add_name(entries);
+            draft.locations.add_name(entries);
         }
         let before = reader.diagnostics.len();
         let limit = limit::read_limit(reader, node);
-        // A limit that was not read in full would only be complained about twice.
+        // An incomplete limit would be reported twice.
         if let (Some(limit), SourceValue::Map(entries)) = (limit, &node.value)
             && reader.diagnostics.len() == before
         {
             draft.policy.limits.push(limit);
-            draft.places.add_limit(entries);
+            draft.locations.add_limit(entries);
         }
     }
 }
@@ -195,7 +195,7 @@ fn read_fleet(reader: &mut TreeReader, node: &SourceNode) -> Option<u32> {
 }
 
 impl TreeReader {
-    /// The values of a list.
+    /// Reads a list.
     pub(super) fn list<'a>(
         &mut self,
         node: &'a SourceNode,

@@ -1,6 +1,6 @@
-//! How much: `rate` or `concurrency`, with `algorithm`, `burst`, `unit` and `utc_offset`.
+//! Reads quotas: `rate` or `concurrency`, with `algorithm`, `burst`, `unit` and `utc_offset`.
 //!
-//! Must not know: whether core can honour it; `check` asks.
+//! Must not know: which quotas core supports; `check` does.
 
 use serde_json::{Value as Json, json};
 use tollgate_core::{Nanos, QuotaUnit};
@@ -15,7 +15,7 @@ use crate::model::{Algorithm, Amount, Burst, QuotaSpec};
 use crate::schema::{definition_ref, enumeration, non_empty_list_of, object};
 use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
 
-/// How long a place is held without being renewed, unless the file says otherwise.
+/// The default lease of a permit.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
 const UNITS: [(&str, QuotaUnit); 3] = [
     ("requests", QuotaUnit::Requests),
@@ -23,18 +23,18 @@ const UNITS: [(&str, QuotaUnit); 3] = [
     ("tokens", QuotaUnit::Tokens),
 ];
 
-/// What a quota may leave out or say beyond a plain one.
+/// Where a quota is written, which decides what it may omit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum QuotaContext {
-    /// A limit's own or a level's: it says how much.
+    /// In a limit or a level: the amount is required.
     Own,
-    /// A tier's or an override's: it may also be unlimited.
+    /// In a tier or an override: it may be unlimited.
     Tier,
-    /// A candidate's: what it leaves out is the limit's.
+    /// In a candidate: it inherits omitted fields from the limit.
     Candidate,
 }
 
-/// What everything else in a quota is about: read first, because rates and bursts are written in units.
+/// The options of a quota. They are read first, because rates and bursts depend on the unit.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct QuotaOptions {
     pub(super) algorithm: Option<Algorithm>,
@@ -42,7 +42,7 @@ pub(crate) struct QuotaOptions {
     pub(super) utc_offset_minutes: i16,
 }
 
-/// The fields of a quota that say how it is counted.
+/// The option fields of a quota.
 pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
     Field::new(
         "algorithm",
@@ -60,13 +60,13 @@ pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
         "What is counted (default requests).",
         || enumeration(&UNITS),
         |reader, node, name, terms| {
-            set_if_some(&mut terms.unit, reader.keyword(node, name, &UNITS))
+            set_if_some(&mut terms.unit, reader.keyword(node, name, &UNITS));
         },
     ),
     Field::new(
         "utc_offset",
         FieldDefault::Value("+00:00"),
-        "The offset from UTC at which calendar windows turn, such as \"+02:00\".",
+        "The UTC offset of calendar windows, such as \"+02:00\".",
         || json!({ "type": "string" }),
         |reader, node, name, terms| {
             let minutes = reader.parse(node, name, grammar::parse_utc_offset);
@@ -75,7 +75,7 @@ pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
     ),
 ];
 
-/// The fields of a quota that say how much. Read together, because some exclude others.
+/// The amount fields of a quota. They are read together, because some are mutually exclusive.
 #[derive(Default)]
 pub(crate) struct AmountDraft {
     rate: Option<SourceNode>,
@@ -85,39 +85,39 @@ pub(crate) struct AmountDraft {
     unlimited: Option<SourceNode>,
 }
 
-/// The fields of a quota that say how much.
+/// The amount fields of a quota.
 pub(crate) const AMOUNT_FIELDS: [Field<AmountDraft>; 4] = [
     Field::new(
         "rate",
         FieldDefault::Description("required, unless there is `concurrency` or `levels`"),
-        "So many per period; several rates all hold. Or computed: `5000/h + 50/h × claim.repos, at most 12500/h`.",
+        "An amount per period; of several rates all must admit. Or computed: `5000/h + 50/h × claim.repos, at most 12500/h`.",
         || definition_ref("rates"),
         |_, node, _, amount| amount.rate = Some(node.clone()),
     ),
     Field::new(
         "concurrency",
         FieldDefault::None,
-        "So many at once, instead of a rate.",
+        "The maximum number of requests in flight, instead of a rate.",
         || definition_ref("number"),
         |_, node, _, amount| amount.concurrency = Some(node.clone()),
     ),
     Field::new(
         "lease",
         FieldDefault::Value("60s"),
-        "How long a place is held without being renewed (default 60s).",
+        "How long a permit is held without renewal (default 60s).",
         || definition_ref("duration"),
         |_, node, _, amount| amount.lease = Some(node.clone()),
     ),
     Field::new(
         "burst",
         FieldDefault::Description("the rate's number"),
-        "The most at once, where it is not the rate's own number; `auto` is ten seconds' worth.",
+        "The maximum at once, if it is not the number of the rate; `auto` is the units of ten seconds.",
         || json!({ "anyOf": [{ "const": "auto" }, definition_ref("number")] }),
         |_, node, _, amount| amount.burst = Some(node.clone()),
     ),
 ];
 
-/// The field of tiers and overrides that limit nothing. Others may not have it, and are told so.
+/// `unlimited`, for tiers and overrides. Elsewhere it is reported.
 pub(crate) const UNLIMITED_FIELD: [Field<AmountDraft>; 1] = [Field::new(
     "unlimited",
     FieldDefault::None,
@@ -126,8 +126,7 @@ pub(crate) const UNLIMITED_FIELD: [Field<AmountDraft>; 1] = [Field::new(
     |_, node, _, amount| amount.unlimited = Some(node.clone()),
 )];
 
-/// The schema of a quota beside a limit's own: a rate, `unlimited`, its fields, or how many at once where the limit says
-/// that.
+/// The schema of a tier, override or candidate: a rate, `unlimited`, a map of fields, or a number of permits.
 pub(crate) fn schema() -> Json {
     let fields = object(
         field_specs(&UNLIMITED_FIELD)
@@ -138,7 +137,7 @@ pub(crate) fn schema() -> Json {
     json!({ "anyOf": [definition_ref("rate"), unlimited, non_empty_list_of(&definition_ref("rate")), definition_ref("number"), fields] })
 }
 
-/// `algorithm`, `unit` and `utc_offset`; what is left out is as in `above`.
+/// Reads `algorithm`, `unit` and `utc_offset`; omitted fields are as in `above`.
 pub(super) fn read_quota_options(
     reader: &mut TreeReader,
     fields: &mut FieldReader<'_>,
@@ -149,7 +148,7 @@ pub(super) fn read_quota_options(
     terms
 }
 
-/// The terms that a quota was read with, for those that stand inside it.
+/// The options of a quota, for the quotas that inherit from it.
 pub(super) const fn options_of(quota: &QuotaSpec) -> QuotaOptions {
     QuotaOptions {
         algorithm: Some(quota.algorithm),
@@ -158,7 +157,7 @@ pub(super) const fn options_of(quota: &QuotaSpec) -> QuotaOptions {
     }
 }
 
-/// A quota out of the fields of a map. `limits` is the quota of the limit that it stands in, where it does.
+/// Reads a quota from the fields of a map. `limits` is the quota of the limit, for quotas inside a limit.
 pub(super) fn read_quota(
     reader: &mut TreeReader,
     fields: &mut FieldReader<'_>,
@@ -169,57 +168,51 @@ pub(super) fn read_quota(
     let mut draft = AmountDraft::default();
     fields.read(reader, &AMOUNT_FIELDS, &mut draft);
     fields.read(reader, &UNLIMITED_FIELD, &mut draft);
-    let (rate, places) = (draft.rate.as_ref(), draft.concurrency.as_ref());
+    let (rate, permits) = (draft.rate.as_ref(), draft.concurrency.as_ref());
     let (lease, unlimited) = (draft.lease.as_ref(), draft.unlimited.as_ref());
     let lease_span = lease.and_then(|node| reader.parse(node, "lease", grammar::parse_duration));
-    if let (Some(node), None) = (lease, places) {
+    if let (Some(node), None) = (lease, permits) {
         reader.diagnostics.add(
             node.location,
-            "`lease` is for `concurrency`: it is how long a place is held without being renewed",
-            "leave `lease` out, or say `concurrency` instead of `rate`",
+            "`lease` is only for `concurrency`: a permit that is not renewed expires after its lease",
+            "leave `lease` out, or use `concurrency` instead of `rate`",
         );
     }
     reject_several(
         reader,
         &[
             ("rate", rate),
-            ("concurrency", places),
+            ("concurrency", permits),
             ("unlimited", unlimited),
         ],
     )?;
     let burst = draft.burst.as_ref();
     let burst = burst.and_then(|node| read_burst(reader, node, terms.unit));
-    let (place, amount) = if let Some(node) = rate {
+    let (location, amount) = if let Some(node) = rate {
         (node.location, read_rate(reader, node, terms.unit)?)
-    } else if let Some(node) = places {
+    } else if let Some(node) = permits {
         let lease = lease_span.unwrap_or(match limits.map(|quota| &quota.amount) {
             Some(Amount::Concurrency { lease, .. }) => *lease,
             _ => DEFAULT_LEASE,
         });
-        let places = reader.parse(node, "concurrency", grammar::parse_count)?;
-        (
-            node.location,
-            Amount::Concurrency {
-                permits: places,
-                lease,
-            },
-        )
+        let permits = reader.parse(node, "concurrency", grammar::parse_count)?;
+        (node.location, Amount::Concurrency { permits, lease })
     } else if let Some(node) = unlimited {
         (node.location, read_unlimited(reader, node, kind)?)
     } else if let (QuotaContext::Candidate, Some(quota)) = (kind, limits) {
-        (fields.place, quota.amount.clone())
+        (fields.location, quota.amount.clone())
     } else if fields.has("rate") || fields.has("concurrency") {
-        // The name stands there without a value, which is already reported.
+        // The name has no value, which is already reported.
         return None;
     } else {
         reader.diagnostics.add(
-            fields.place,
-            format!("{} does not say how much", fields.subject),
+            fields.location,
+            format!("{} has no `rate` and no `concurrency`", fields.subject),
             "add `rate: 100/min`, or `concurrency: 20`",
         );
         return None;
     };
-    let algorithm = resolve_algorithm(reader, fields, terms, &amount, place)?;
+    let algorithm = resolve_algorithm(reader, fields, terms, &amount, location)?;
     let burst = burst.or_else(|| {
         limits.and_then(|limits| inherited_burst(limits, algorithm, &amount, rate.is_none()))
     });
@@ -230,10 +223,10 @@ pub(super) fn read_quota(
         unit: terms.unit,
         utc_offset_minutes: terms.utc_offset_minutes,
     };
-    Some(Located::new(spec, place))
+    Some(Located::new(spec, location))
 }
 
-/// A quota as a single value: `100/min`, `unlimited`, or how many at once where the limit counts that.
+/// Reads a quota as a single value: `100/min`, `unlimited`, or a number of permits if the limit has `concurrency`.
 pub(super) fn read_short_quota(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -247,7 +240,7 @@ pub(super) fn read_short_quota(
         SourceValue::Null | SourceValue::Map(_) => {
             reader.diagnostics.add(
                 node.location,
-                format!("`{field}` must say how much, found {}", describe_node(node)),
+                format!("`{field}` must be a rate, found {}", describe_node(node)),
                 "write a rate such as `100/min`, or `unlimited`",
             );
             return None;
@@ -278,7 +271,7 @@ pub(super) fn read_short_quota(
     Some(Located::new(spec, node.location))
 }
 
-/// `auto` is a rule that holds for every rate; a number belongs to the rate that it stands beside.
+/// `auto` applies to every rate; a number applies only to the rate beside it.
 fn inherited_burst(
     limits: &QuotaSpec,
     algorithm: Algorithm,
@@ -291,17 +284,17 @@ fn inherited_burst(
         .filter(|burst| algorithm.has_burst() && rates && (same_rate || burst.value == Burst::Auto))
 }
 
-fn reject_several(reader: &mut TreeReader, given: &[(&str, Option<&SourceNode>)]) -> Option<()> {
-    let mut given = given
+fn reject_several(reader: &mut TreeReader, set: &[(&str, Option<&SourceNode>)]) -> Option<()> {
+    let mut set = set
         .iter()
         .filter_map(|(name, node)| Some((*name, (*node)?)));
-    let first = given.next();
-    let second = given.next();
+    let first = set.next();
+    let second = set.next();
     if let (Some((first, _)), Some((name, node))) = (first, second) {
         reader.diagnostics.add(
             node.location,
-            format!("`{name}` and `{first}` exclude each other"),
-            "keep one of them; two limits with the same key may have one each",
+            format!("`{name}` and `{first}` are mutually exclusive"),
+            "keep one of them, or use two limits with the same key",
         );
         return None;
     }
@@ -313,19 +306,16 @@ fn resolve_algorithm(
     fields: &FieldReader<'_>,
     terms: QuotaOptions,
     amount: &Amount,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> Option<Algorithm> {
     match (amount, terms.algorithm) {
         (Amount::Concurrency { .. }, Some(other))
             if other != Algorithm::Concurrency && fields.has("algorithm") =>
         {
             reader.diagnostics.add(
-                place,
-                format!(
-                    "{}: `concurrency` is counted by itself, not by an algorithm",
-                    fields.subject
-                ),
-                "leave `algorithm` out, or say `rate` instead of `concurrency`",
+                location,
+                format!("{}: `concurrency` has no `algorithm`", fields.subject),
+                "leave `algorithm` out, or use `rate` instead of `concurrency`",
             );
             None
         }
@@ -348,8 +338,8 @@ fn read_unlimited(
     }
     reader.diagnostics.add(
         node.location,
-        "`unlimited` is for tiers and overrides: a limit that limits nothing is none",
-        "say `rate: 100/min`, or switch the limit off with `mode: off`",
+        "`unlimited` is only for tiers and overrides",
+        "write `rate: 100/min`, or switch the limit off with `mode: off`",
     );
     None
 }

@@ -1,6 +1,6 @@
-//! `rate`: one, several, or one that attributes of the request add to.
+//! Reads `rate`: one, several, or a computed one.
 //!
-//! Must not know: what stands beside a rate.
+//! Must not know: the fields beside `rate`.
 
 use serde_json::{Value as Json, json};
 use tollgate_core::QuotaUnit;
@@ -14,7 +14,7 @@ use crate::model::{Amount, ComputedRate, RateSpec};
 use crate::schema::{definition_ref, non_empty_list_of, object};
 use crate::source::{Located, SourceNode, SourceValue};
 
-/// As many windows as anybody needs; each is a state per key.
+/// The maximum number of windows; each is a state per key.
 const MAX_RATES: usize = 8;
 
 /// A computed rate while it is read in its long form.
@@ -49,7 +49,7 @@ pub(crate) const COMPUTED_RATE: [Field<ComputedDraft>; 4] = [
         "The attribute whose number is multiplied.",
         || definition_ref("attribute"),
         |reader, node, name, rate| {
-            rate.times = reader.text_attribute(node, name).map(|at| at.value)
+            rate.times = reader.text_attribute(node, name).map(|at| at.value);
         },
     ),
     Field::new(
@@ -129,7 +129,7 @@ fn read_rates(
             reader.diagnostics.add(
                 node.location,
                 "`rate` lists two rates for the same period",
-                "keep the smaller: it is the one that would decide",
+                "keep the lower one",
             );
         }
         rates.push(rate);
@@ -161,7 +161,7 @@ fn reject_ip(reader: &mut TreeReader, node: &SourceNode, times: &Attribute) -> O
     }
     reader.diagnostics.add(
         node.location,
-        "`rate` cannot be computed from `ip`: an address is no number",
+        "`rate` cannot be computed from `ip`: an address is not a number",
         "name a claim or a header whose value is a number",
     );
     None

@@ -1,4 +1,4 @@
-//! Single values: texts, words out of a few, truth values, and whatever the small languages read.
+//! Reads single values: texts, keywords, booleans, numbers, names and attributes.
 //!
 //! Must not know: which fields there are.
 
@@ -8,10 +8,10 @@ use crate::attributes::Attribute;
 use crate::grammar::{self, GrammarError, nearest_name, quote};
 use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
 
-/// Attributes that have a name of their own after a dot.
+/// Attribute prefixes that take a name after a dot.
 pub(super) const FAMILIES: [&str; 5] = ["header", "query", "cookie", "claim", "descriptor"];
 
-/// What stands there, in messages.
+/// Describes a value for messages.
 #[must_use]
 pub fn describe_node(node: &SourceNode) -> String {
     match &node.value {
@@ -40,7 +40,7 @@ impl TreeReader {
         None
     }
 
-    /// What one of the small languages makes of a single value.
+    /// Parses a single value with a grammar.
     pub fn parse<T>(
         &mut self,
         node: &SourceNode,
@@ -51,37 +51,37 @@ impl TreeReader {
         self.ok_or_report(node.location, field, grammar(text))
     }
 
-    /// What a small language made, or its complaint in the report.
+    /// Returns the value, or reports the error.
     pub(super) fn ok_or_report<T>(
         &mut self,
-        place: SourceLocation,
+        location: SourceLocation,
         field: &str,
         result: Result<T, GrammarError>,
     ) -> Option<T> {
         match result {
             Ok(value) => Some(value),
-            Err(wrong) => {
-                self.diagnostics.add_field_error(place, field, wrong);
+            Err(error) => {
+                self.diagnostics.add_field_error(location, field, error);
                 None
             }
         }
     }
 
-    /// One of a few words.
+    /// Reads one of several keywords.
     pub fn keyword<T: Copy>(
         &mut self,
         node: &SourceNode,
         field: &str,
-        words: &[(&str, T)],
+        keywords: &[(&str, T)],
     ) -> Option<T> {
         let text = self.text(node, field)?;
-        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        if let Some((_, value)) = keywords.iter().find(|(keyword, _)| *keyword == text) {
             return Some(*value);
         }
-        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let names: Vec<&str> = keywords.iter().map(|(keyword, _)| *keyword).collect();
         let help = match nearest_name(text, names.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("it may be {}", join_names(&names, "or")),
+            None => format!("write {}", join_names(&names, "or")),
         };
         self.diagnostics.add(
             node.location,
@@ -91,7 +91,7 @@ impl TreeReader {
         None
     }
 
-    /// `true` or `false`, not in quotes.
+    /// Reads `true` or `false`, not in quotes.
     pub(super) fn boolean(&mut self, node: &SourceNode, field: &str) -> Option<bool> {
         if let SourceValue::Scalar {
             text,
@@ -115,38 +115,38 @@ impl TreeReader {
         None
     }
 
-    /// A whole number within bounds.
-    pub fn number(&mut self, node: &SourceNode, field: &str, least: u64, most: u64) -> Option<u64> {
+    /// Reads a whole number within bounds.
+    pub fn number(&mut self, node: &SourceNode, field: &str, min: u64, max: u64) -> Option<u64> {
         let number = self.parse(node, field, grammar::parse_count)?;
-        if (least..=most).contains(&number) {
+        if (min..=max).contains(&number) {
             return Some(number);
         }
         self.diagnostics.add(
             node.location,
             format!("`{field}` cannot be {number}"),
-            match least {
-                0 => format!("write a number up to {most}"),
-                _ => format!("write a number from {least} to {most}"),
+            match min {
+                0 => format!("write a number up to {max}"),
+                _ => format!("write a number from {min} to {max}"),
             },
         );
         None
     }
 
-    /// The status of a refusal.
+    /// Reads the status of a denial.
     pub(super) fn status(&mut self, node: &SourceNode) -> Option<u16> {
         let number = self.number(node, "status", 400, 599)?;
         u16::try_from(number).ok()
     }
 
-    /// A message for people: not endless, and without characters that would garble a terminal or a header.
+    /// Reads a message: bounded, and without control characters that would break a terminal or a header.
     pub(super) fn message(&mut self, node: &SourceNode) -> Option<Box<str>> {
-        const LONGEST: usize = 1_000;
+        const MAX_CHARS: usize = 1_000;
         let text = self.text(node, "message")?;
-        if text.chars().count() > LONGEST {
+        if text.chars().count() > MAX_CHARS {
             self.diagnostics.add(
                 node.location,
                 "`message` is too long",
-                format!("write at most {LONGEST} characters"),
+                format!("write at most {MAX_CHARS} characters"),
             );
             return None;
         }
@@ -154,14 +154,14 @@ impl TreeReader {
             self.diagnostics.add(
                 node.location,
                 "`message` has control characters",
-                "write plain text; lines may end",
+                "remove them; line breaks are allowed",
             );
             return None;
         }
         Some(text.into())
     }
 
-    /// A name by the rules for names.
+    /// Reads a name.
     pub(super) fn name(&mut self, node: &SourceNode, field: &str) -> Option<Located<Box<str>>> {
         let name = self.parse(node, field, grammar::parse_name)?;
         Some(Located::new(name, node.location))
@@ -178,24 +178,24 @@ impl TreeReader {
         Some(Located::new(attribute, node.location))
     }
 
-    /// The attribute that a text names, with the one that was probably meant where it names none.
+    /// Parses the name of an attribute. An unknown name is reported with a suggestion.
     pub(super) fn parse_attribute(
         &mut self,
         text: &str,
-        place: SourceLocation,
+        location: SourceLocation,
         field: &str,
     ) -> Option<Attribute> {
         match Attribute::parse(text) {
             Some(Attribute::Header(header)) => {
                 let header =
-                    self.ok_or_report(place, field, grammar::parse_header_name(&header))?;
+                    self.ok_or_report(location, field, grammar::parse_header_name(&header))?;
                 Some(Attribute::Header(header))
             }
             Some(attribute) => Some(attribute),
             None => {
                 self.diagnostics.add(
-                    place,
-                    format!("`{field}`: there is no attribute {}", quote(text)),
+                    location,
+                    format!("`{field}`: unknown attribute {}", quote(text)),
                     suggest_attribute(text),
                 );
                 None
@@ -203,7 +203,7 @@ impl TreeReader {
         }
     }
 
-    /// An attribute whose value is a text; an address is none.
+    /// Reads an attribute with a text value, so not `ip`.
     pub(super) fn text_attribute(
         &mut self,
         node: &SourceNode,
@@ -215,7 +215,7 @@ impl TreeReader {
         }
         self.diagnostics.add(
             node.location,
-            format!("`{field}` cannot be `ip`: an address is no word and no number"),
+            format!("`{field}` cannot be `ip`: an address is neither a text nor a number"),
             "name a header, a claim or another attribute",
         );
         None
@@ -245,10 +245,13 @@ fn suggest_attribute(text: &str) -> String {
         .iter()
         .find(|family| text.trim_end_matches('.') == **family)
     {
-        return format!("say which one: `{family}.NAME`");
+        return format!("add a name: `{family}.NAME`");
     }
     match nearest_name(text, SINGLE) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("there are {}", join_names(&Attribute::NAMES, "and")),
+        None => format!(
+            "the attributes are {}",
+            join_names(&Attribute::NAMES, "and")
+        ),
     }
 }

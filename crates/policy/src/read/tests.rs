@@ -1,13 +1,13 @@
-//! What readers do with numbers that are none, with files that were cut off, and with values in the wrong places.
+//! How readers handle invalid numbers, truncated files and values of the wrong type.
 //!
-//! Must not know: single messages; the corpus has those.
+//! Must not know: exact messages; the corpus has those.
 
 use crate::load;
 use crate::source::SourceFormat;
 
-const EVERYTHING: &str = include_str!("../../corpus/right/everything.yaml");
+const EVERYTHING: &str = include_str!("../../corpus/valid/everything.yaml");
 
-/// What must never be taken for a number.
+/// Texts that must never be read as a number.
 const NO_NUMBERS: [&str; 14] = [
     "NaN",
     ".nan",
@@ -25,7 +25,7 @@ const NO_NUMBERS: [&str; 14] = [
     "true",
 ];
 
-/// Every field that is a number or has one, with a place for it.
+/// Every field with a number; `@` marks the number.
 const NUMBERS: [(&str, &str); 22] = [
     ("nodes", "fleet: { nodes: @ }\nlimits: []"),
     (
@@ -88,10 +88,10 @@ const NUMBERS: [(&str, &str); 22] = [
 ];
 
 #[test]
-fn s_30_what_is_no_number_is_refused_in_every_field_and_the_field_is_named() {
+fn s_30_invalid_numbers_are_rejected_in_every_field_by_name() {
     for (field, form) in NUMBERS {
         for number in NO_NUMBERS {
-            // Shares may have decimals, and a period without a number is one of it.
+            // Percentages may have decimals, and a period without a number means one.
             let decimals = number == "1.5" && form.contains('%');
             let one = number == "''" && form.contains("/@s");
             if decimals || one {
@@ -104,12 +104,12 @@ fn s_30_what_is_no_number_is_refused_in_every_field_and_the_field_is_named() {
                 number
             };
             let text = form.replace('@', number);
-            let problems = load(&text, "a.yaml", SourceFormat::Yaml).expect_err(&text);
-            let named = problems
+            let diagnostics = load(&text, "a.yaml", SourceFormat::Yaml).expect_err(&text);
+            let named = diagnostics
                 .list
                 .iter()
-                .any(|problem| problem.message.contains(&format!("`{field}`")));
-            assert!(named, "{text}: {problems}");
+                .any(|diagnostic| diagnostic.message.contains(&format!("`{field}`")));
+            assert!(named, "{text}: {diagnostics}");
         }
     }
 }
@@ -125,12 +125,13 @@ fn control_the_same_fields_accept_a_number() {
             "7"
         };
         let text = form.replace('@', number);
-        load(&text, "a.yaml", SourceFormat::Yaml).unwrap_or_else(|problems| panic!("{problems}"));
+        load(&text, "a.yaml", SourceFormat::Yaml)
+            .unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     }
 }
 
 #[test]
-fn s_41_a_policy_that_was_cut_off_never_panics_the_reader() {
+fn s_41_a_truncated_policy_never_panics_the_reader() {
     let mut refused = 0;
     for end in (0..EVERYTHING.len())
         .step_by(13)
@@ -142,7 +143,7 @@ fn s_41_a_policy_that_was_cut_off_never_panics_the_reader() {
 }
 
 #[test]
-fn any_value_in_any_place_is_answered() {
+fn values_of_the_wrong_type_never_panic_the_reader() {
     let strange = ["~", "[]", "{ a: b }", "absent", "\"\0\"", "-0"];
     let lines: Vec<&str> = EVERYTHING.lines().collect();
     let mut refused = 0;
@@ -161,9 +162,13 @@ fn any_value_in_any_place_is_answered() {
 }
 
 #[test]
-fn all_problems_of_a_file_are_told_at_once() {
+fn all_mistakes_of_a_file_are_reported_at_once() {
     let text = "mode: on\nlimits:\n  - { name: a b, rate: 1, brust: 2 }\n  - { name: c, rate: 1/s, burst: x, key: path }\n";
-    let problems = load(text, "a.yaml", SourceFormat::Yaml).unwrap_err();
-    assert_eq!(problems.list.len(), 6, "{problems}");
-    assert!(problems.list.is_sorted_by_key(|problem| problem.location));
+    let diagnostics = load(text, "a.yaml", SourceFormat::Yaml).unwrap_err();
+    assert_eq!(diagnostics.list.len(), 6, "{diagnostics}");
+    assert!(
+        diagnostics
+            .list
+            .is_sorted_by_key(|diagnostic| diagnostic.location)
+    );
 }

@@ -1,6 +1,6 @@
-//! Quotas beside the limit's own: tiers, overrides, levels, a local bucket, a candidate.
+//! Reads the quotas besides the limit's own: tiers, overrides, levels, a local bucket, a candidate.
 //!
-//! Must not know: whether they fit together; `check` asks.
+//! Must not know: whether they can be combined; `check` does.
 
 use serde_json::Value as Json;
 
@@ -19,22 +19,22 @@ use crate::model::{Algorithm, Amount, KeyPart, Level, OnMissing, QuotaOverride, 
 use crate::schema::{definition_ref, name_pattern, object, object_with_values, one_or_list};
 use crate::source::{Located, SourceNode, SourceValue};
 
-/// As many levels as a batch has room for beside other limits.
+/// The maximum number of levels; they must fit into a batch with other limits.
 const MAX_LEVELS: usize = 8;
 
-/// The field of `tiers` that is no tier.
+/// The field of `tiers` besides the tiers.
 pub(crate) const TIERS: [Field<Option<Located<Attribute>>>; 1] = [Field::new(
     "by",
     FieldDefault::Required("header.x-plan"),
-    "The attribute whose value names the tier. A value that names none gets the limit's own quota.",
+    "The attribute whose value selects the tier. Any other value gets the limit's own quota.",
     || definition_ref("attribute"),
     |reader, node, name, by| *by = reader.text_attribute(node, name),
 )];
 
-/// The values of the key that an override is for.
+/// The key values of an override.
 type OverrideKey = Located<Vec<Box<str>>>;
 
-/// The field of an override that is none of its quota's.
+/// The field of an override besides its quota.
 pub(crate) const OVERRIDE: [Field<Option<OverrideKey>>; 1] = [Field::new(
     "key",
     FieldDefault::Required("abc"),
@@ -50,12 +50,12 @@ pub(crate) struct LevelDraft {
     missing: OnMissing,
 }
 
-/// The fields of a level that are none of its quota's. The name comes first, because messages name the level by it.
+/// The fields of a level besides its quota. The name is read first, because messages use it.
 pub(crate) const LEVEL: [Field<LevelDraft>; 2] = [
     Field::new(
         "name",
         FieldDefault::Required("org"),
-        "As verdicts name it when it is violated.",
+        "The name that verdicts report when it denies.",
         name_pattern,
         |reader, node, name, level| level.name = reader.name(node, name),
     ),
@@ -106,8 +106,9 @@ pub(super) fn read_tiers(
     fields.read(reader, &TIERS, &mut by);
     let mut tiers = Vec::new();
     for entry in fields.unread_entries() {
-        let of = format!("tier `{}`", entry.name.value);
-        if let Some(quota) = read_nested_quota(reader, &entry.value, &of, &entry.name.value, limits)
+        let subject = format!("tier `{}`", entry.name.value);
+        if let Some(quota) =
+            read_nested_quota(reader, &entry.value, &subject, &entry.name.value, limits)
         {
             let name = canonical_value(by.as_ref().map(|by| &by.value), &entry.name.value);
             tiers.push((Located::new(name, entry.name.location), quota));
@@ -116,14 +117,14 @@ pub(super) fn read_tiers(
     if fields.unread_entries().next().is_none() {
         reader.diagnostics.add(
             node.location,
-            "`tiers` names no tier",
-            "add one for each value: `free: 100/min`",
+            "`tiers` has no tiers",
+            "add at least one tier: `free: 100/min`",
         );
     }
     Some(Tiers { by: by?, tiers })
 }
 
-/// Values are compared as transports give them: methods in upper case, hosts in lower.
+/// Transports provide methods in upper case and hosts in lower case.
 pub(super) fn canonical_value(by: Option<&Attribute>, value: &str) -> Box<str> {
     match by {
         Some(Attribute::Method) => value.to_ascii_uppercase().into(),
@@ -132,19 +133,19 @@ pub(super) fn canonical_value(by: Option<&Attribute>, value: &str) -> Box<str> {
     }
 }
 
-/// A quota that stands inside a limit: short, or a map in which what is left out is the limit's.
+/// Reads a quota inside a limit: a single value, or a map that inherits omitted fields from the limit.
 fn read_nested_quota(
     reader: &mut TreeReader,
     node: &SourceNode,
-    of: &str,
+    subject: &str,
     field: &str,
     limits: &QuotaSpec,
 ) -> Option<Located<QuotaSpec>> {
     if !matches!(node.value, SourceValue::Map(_)) {
         return read_short_quota(reader, node, field, limits);
     }
-    let mut fields = FieldReader::open(reader, node, of, "{ rate: 100/min, burst: 20 }")?;
-    // A computed rate is a map too.
+    let mut fields = FieldReader::open(reader, node, subject, "{ rate: 100/min, burst: 20 }")?;
+    // A computed rate is also a map.
     if fields.has("base") || fields.has("at_most") {
         return read_computed_quota(reader, node, limits);
     }
@@ -199,7 +200,7 @@ fn read_override_key(reader: &mut TreeReader, node: &SourceNode) -> Option<Overr
             reader.diagnostics.add(
                 node.location,
                 format!(
-                    "the `key` of an override must be values, found {}",
+                    "the `key` of an override must be a list of values, found {}",
                     describe_node(node)
                 ),
                 "write the values in the order of the limit's key: `[abc, POST]`",
@@ -214,7 +215,7 @@ fn read_override_key(reader: &mut TreeReader, node: &SourceNode) -> Option<Overr
     (values.len() == nodes.len()).then(|| Located::new(values, node.location))
 }
 
-/// `levels`: a hierarchy, the widest first.
+/// `levels`: a hierarchy, widest first.
 pub(super) fn read_levels(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -268,7 +269,7 @@ fn level(
     })
 }
 
-/// `local: 2000/s`, or with a burst: a token bucket that nothing of the limit's own quota is taken over into but the unit.
+/// `local: 2000/s`, or a map with a burst: a token bucket that inherits only the unit of the limit.
 pub(super) fn read_local(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -296,7 +297,7 @@ pub(super) fn read_local(
     quota
 }
 
-/// `candidate`: another rate or algorithm; what is left out is the limit's.
+/// `candidate`: another rate or algorithm; it inherits omitted fields from the limit.
 pub(super) fn read_candidate(
     reader: &mut TreeReader,
     node: &SourceNode,

@@ -1,4 +1,4 @@
-//! What a request costs, and what it turned out to cost when its response is known.
+//! The cost of a request, and its actual cost when the response is known.
 //!
 //! Nothing here allocates. Must not know: how costs are charged.
 
@@ -8,17 +8,19 @@ use crate::attributes::{Attribute, Attributes};
 use crate::model::Cost;
 
 impl Rules {
-    /// What a request costs under a rule when it arrives.
+    /// The cost of a request under a rule when it arrives.
     #[must_use]
-    pub fn cost(&self, rule: usize, request: &dyn Attributes, found: &MatchedRules) -> u64 {
+    pub fn cost(&self, rule: usize, request: &dyn Attributes, matched: &MatchedRules) -> u64 {
         self.rules().get(rule).map_or(1, |rule| match rule.cost.0 {
             CostKind::Fixed(units) => units,
-            _ => rule.cost.request_cost(request, self.route(request, found)),
+            _ => rule
+                .cost
+                .request_cost(request, self.route(request, matched)),
         })
     }
 }
 
-/// The price list of one rule.
+/// The compiled `cost` of one rule.
 #[derive(Debug)]
 pub struct CostRule(CostKind);
 
@@ -27,7 +29,7 @@ enum CostKind {
     Fixed(u64),
     ByValue {
         attribute: Attribute,
-        /// In the order of the values.
+        /// Sorted by value.
         values: Box<[(Box<str>, u64)]>,
         otherwise: u64,
     },
@@ -45,7 +47,7 @@ enum CostKind {
 }
 
 impl CostRule {
-    /// The price list that a policy says.
+    /// Compiles the cost of a policy.
     #[must_use]
     pub fn new(cost: &Cost) -> Self {
         Self(match cost {
@@ -56,7 +58,7 @@ impl CostRule {
                 otherwise,
             } => {
                 let mut values = values.clone();
-                // Stable, and the first of two equal values holds.
+                // The sort is stable, so the first of two equal values wins.
                 values.sort_by(|(one, _), (two, _)| one.cmp(two));
                 values.dedup_by(|(later, _), (first, _)| later == first);
                 CostKind::ByValue {
@@ -88,7 +90,7 @@ impl CostRule {
         })
     }
 
-    /// What every request costs, where that does not depend on the request.
+    /// The cost, if it is constant.
     #[must_use]
     pub const fn fixed(&self) -> Option<u64> {
         match &self.0 {
@@ -97,7 +99,7 @@ impl CostRule {
         }
     }
 
-    /// What a request costs when it arrives: for a price that only the response says, the estimate.
+    /// The cost of a request when it arrives. If only the response has the cost, this is the estimate.
     #[must_use]
     pub fn request_cost(&self, request: &dyn Attributes, route: Option<&[u8]>) -> u64 {
         match &self.0 {
@@ -107,9 +109,9 @@ impl CostRule {
                 values,
                 otherwise,
             } => attribute_value(attribute, request, route)
-                .and_then(|said| {
-                    let found = values.binary_search_by(|(value, _)| value.as_bytes().cmp(said));
-                    values.get(found.ok()?)
+                .and_then(|value| {
+                    let matched = values.binary_search_by(|(known, _)| known.as_bytes().cmp(value));
+                    values.get(matched.ok()?)
                 })
                 .map_or(*otherwise, |(_, units)| *units),
             CostKind::Attribute {
@@ -124,7 +126,7 @@ impl CostRule {
         }
     }
 
-    /// The response header that says what the request cost, where one does. Lower-case.
+    /// The response header with the actual cost, lower-case, if there is one.
     #[must_use]
     pub fn response_header(&self) -> Option<&str> {
         match &self.0 {
@@ -133,19 +135,19 @@ impl CostRule {
         }
     }
 
-    /// What a request turned out to cost, given the value of the [response header](Self::response_header). `None`: the
-    /// price was known before, or the response says no number, and what was charged stays.
+    /// The actual cost of a request, from the value of the [response header](Self::response_header). `None` if the cost
+    /// was known before or the header has no number; then the charge stays.
     #[must_use]
-    pub fn response_cost(&self, said: Option<&[u8]>) -> Option<u64> {
+    pub fn response_cost(&self, value: Option<&[u8]>) -> Option<u64> {
         match &self.0 {
-            CostKind::Response { at_most, .. } => said
+            CostKind::Response { at_most, .. } => value
                 .and_then(parse_whole_number)
                 .map(|units| units.min(*at_most)),
             _ => None,
         }
     }
 
-    /// The least and the most that a request is charged when it arrives.
+    /// The minimum and maximum that a request is charged when it arrives.
     #[must_use]
     pub fn bounds(&self) -> (u64, u64) {
         match &self.0 {
@@ -171,8 +173,8 @@ impl CostRule {
     }
 }
 
-/// The whole number that a value says in decimal digits, with spaces around it allowed; what is too large for 64 bits is
-/// the largest that fits, because whatever reads it has a bound.
+/// Parses decimal digits, with spaces around them allowed. Numbers above 64 bits become `u64::MAX`, because every
+/// caller applies a bound.
 pub(crate) fn parse_whole_number(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn numbers_are_digits_and_nothing_else() {
-        for (said, number) in [
+        for (value, number) in [
             (&b"42"[..], Some(42)),
             (b" 7 ", Some(7)),
             (b"99999999999999999999999", Some(u64::MAX)),
@@ -211,12 +213,12 @@ mod tests {
             (b"0x10", None),
             (b"\xff", None),
         ] {
-            assert_eq!(parse_whole_number(said), number, "{said:?}");
+            assert_eq!(parse_whole_number(value), number, "{value:?}");
         }
     }
 
     #[test]
-    fn points_by_method_fall_back_where_no_value_fits() {
+    fn a_cost_by_value_falls_back_for_other_values() {
         let price = CostRule::new(&Cost::ByValue {
             attribute: Attribute::Method,
             values: vec![("POST".into(), 5), ("GET".into(), 1), ("POST".into(), 9)],
@@ -231,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_an_attribute_says_stays_within_its_bounds() {
+    fn a_cost_from_an_attribute_stays_within_its_bounds() {
         let price = CostRule::new(&Cost::Attribute {
             attribute: Attribute::Header("x-cost".into()),
             at_least: 2,
             at_most: 100,
             otherwise: 7,
         });
-        let cost = |said| price.request_cost(&FixedValue(said), None);
+        let cost = |value| price.request_cost(&FixedValue(value), None);
         assert_eq!(cost(Some(b"50")), 50);
         assert_eq!(cost(Some(b"0")), 2);
         assert_eq!(cost(Some(b"99999999999999999999")), 100);
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_corrects_the_estimate_only_if_it_says_a_number() {
+    fn a_response_corrects_the_estimate_only_with_a_number() {
         let price = CostRule::new(&Cost::Response {
             header: "x-tokens-used".into(),
             estimate: 100,

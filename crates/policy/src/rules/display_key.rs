@@ -1,6 +1,6 @@
-//! A key as people read it: the values that it was made of, where they are in it.
+//! Displays a key for people: its values, as far as the key contains them.
 //!
-//! What was digested stays a digest. Must not know: requests, secrets.
+//! Digests are displayed as digests. Must not know: requests, secrets.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -9,13 +9,12 @@ use super::KeySpec;
 use super::key_buffer::{EncodedPart, decode_parts};
 use crate::attributes::Attribute;
 
-/// What is shown of one value at most, in characters.
+/// The maximum number of characters displayed per value.
 const MAX_SHOWN: usize = 64;
 
 impl KeySpec {
-    /// The values of a key that was made by this recipe, in the order of its parts: `alice, POST`. A value that is missing is
-    /// `(none)`, one that was digested is `#` and the digest. Where only the beginning of a long key is given, an ellipsis
-    /// stands for the rest.
+    /// The values of a key with this spec, in the order of its parts: `alice, POST`. A missing value is `(none)`, a
+    /// digest is `#` and its hexadecimal digits. A truncated key ends with an ellipsis.
     #[must_use]
     pub fn display_key(&self, key: &[u8]) -> String {
         let mut shown = String::new();
@@ -42,7 +41,7 @@ impl KeySpec {
 fn push_digest(shown: &mut String, digest: &[u8]) {
     shown.push('#');
     for byte in digest {
-        // Writing to a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _infallible = write!(shown, "{byte:02x}");
     }
 }
@@ -70,40 +69,40 @@ mod tests {
     use crate::model::KeyPart;
     use crate::rules::KeyBuffer;
 
-    fn recipe(names: &[&str]) -> KeySpec {
+    fn key_spec(names: &[&str]) -> KeySpec {
         let part = |name: &&str| KeyPart::new(Attribute::parse(name).unwrap().into());
         KeySpec::new(names.iter().map(part).collect())
     }
 
-    fn key(recipe: &KeySpec, values: &[&str]) -> Vec<u8> {
+    fn key(key_spec: &KeySpec, values: &[&str]) -> Vec<u8> {
         let mut buffer = KeyBuffer::new();
-        recipe
+        key_spec
             .write_key_of_values(values, [7; 16], &mut buffer)
             .unwrap();
         buffer.as_bytes().to_vec()
     }
 
     #[test]
-    fn values_and_addresses_are_shown_as_they_were_given() {
-        let recipe = recipe(&["header.user", "ip", "method"]);
-        let key = key(&recipe, &["alice\n", "203.0.113.7", "POST"]);
-        assert_eq!(recipe.display_key(&key), "alice\\n, 203.0.113.7, POST");
+    fn values_and_addresses_are_displayed_as_text() {
+        let key_spec = key_spec(&["header.user", "ip", "method"]);
+        let key = key(&key_spec, &["alice\n", "203.0.113.7", "POST"]);
+        assert_eq!(key_spec.display_key(&key), "alice\\n, 203.0.113.7, POST");
     }
 
     #[test]
     fn a_hashed_value_stays_a_digest() {
-        let mut recipe = recipe(&["header.secret"]);
-        recipe.parts[0].hash = true;
-        let shown = recipe.display_key(&key(&recipe, &["hunter2"]));
+        let mut key_spec = key_spec(&["header.secret"]);
+        key_spec.parts[0].hash = true;
+        let shown = key_spec.display_key(&key(&key_spec, &["hunter2"]));
         assert!(shown.starts_with('#') && shown.len() == 33, "{shown}");
         assert!(!shown.contains("hunter2"));
     }
 
     #[test]
-    fn the_beginning_of_a_key_is_shown_with_an_ellipsis() {
-        let recipe = recipe(&["header.user", "method"]);
-        let key = key(&recipe, &["alice", "POST"]);
-        assert_eq!(recipe.display_key(&key[..key.len() - 1]), "alice, …");
-        assert_eq!(recipe.display_key(&[]), "");
+    fn a_truncated_key_is_displayed_with_an_ellipsis() {
+        let key_spec = key_spec(&["header.user", "method"]);
+        let key = key(&key_spec, &["alice", "POST"]);
+        assert_eq!(key_spec.display_key(&key[..key.len() - 1]), "alice, …");
+        assert_eq!(key_spec.display_key(&[]), "");
     }
 }

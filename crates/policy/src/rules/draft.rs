@@ -1,4 +1,4 @@
-//! What [`Rules`](super::Rules) are made of, and why some of it cannot become rules.
+//! The input of [`Rules`](super::Rules), and the errors of building them.
 //!
 //! Must not know: how a policy is read, how requests are matched.
 
@@ -8,49 +8,49 @@ use super::Rule;
 use crate::attributes::Attribute;
 use crate::model::{DenyRule, Group, KeyPart, Match, Percent, Template};
 
-/// The most parts that one key may have, those of all levels above included.
+/// The maximum number of parts of a key, including those of all levels above.
 pub const MAX_KEY_PARTS: usize = 16;
-/// The most segments that a route template may have.
+/// The maximum number of segments of a route template.
 pub const MAX_SEGMENTS: usize = 64;
-/// The most bytes of a glob, not counting what stands literally before its first and after its last wildcard.
+/// The maximum bytes of a glob between its first and its last wildcard.
 pub const MAX_GLOB_BYTES: usize = 1_024;
 
-/// Everything that rules are made of.
+/// The input of [`Rules::new`](super::Rules::new).
 #[derive(Debug, Default)]
 pub struct RulesDraft {
-    /// The limits, in the order of the file.
+    /// The limits, in file order.
     pub limits: Vec<DraftLimit>,
     /// Requests that no limit applies to.
     pub exempt: Vec<Match>,
-    /// Requests that are refused without asking a limit.
+    /// Requests that are refused before any limit.
     pub deny: Vec<DenyRule>,
-    /// The groups that say how their limits combine. A group that is not listed applies all of its limits.
+    /// The groups and how their limits combine. All limits of other groups apply.
     pub groups: Vec<Group>,
-    /// Templates that name a route though no limit matches by them.
+    /// Route templates that no limit matches by.
     pub routes: Vec<Template>,
-    /// Above this share of differing decisions a candidate is advised against.
+    /// The share of differing decisions above which a candidate is not recommended.
     pub divergence_threshold: Percent,
 }
 
-/// One limit: the compiled rule, and what this module still has to compile.
+/// One limit: the compiled rule, its conditions and its keys.
 #[derive(Debug)]
 pub struct DraftLimit {
-    /// What was compiled already.
+    /// The compiled rule.
     pub rule: Rule,
-    /// Which requests it is about.
+    /// Which requests it matches.
     pub matching: Match,
     /// The group it belongs to.
     pub group: Option<Box<str>>,
-    /// How the key of each meter is made: one for each of the rule's meters, in their order.
+    /// The key of each meter, in the order of the rule's meters.
     pub keys: Vec<KeySpec>,
 }
 
-/// How a key is made of a request.
+/// How to encode a key from a request.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct KeySpec {
-    /// Its parts; for a level those of the levels above come first. None: everyone's together.
+    /// The parts; for a level those of the levels above come first. Empty: all requests share one key.
     pub parts: Vec<KeyPart>,
-    /// The attribute whose value becomes part of the key as a digest, so that each value has a state of its own.
+    /// An attribute whose digest becomes part of the key, so that each value has its own state.
     pub distinct: Option<Attribute>,
 }
 
@@ -64,7 +64,7 @@ impl KeySpec {
         }
     }
 
-    /// The same key, once for each value of an attribute.
+    /// The same key, with one state per value of an attribute.
     #[must_use]
     pub fn with_distinct(mut self, attribute: Attribute) -> Self {
         self.distinct = Some(attribute);
@@ -72,43 +72,43 @@ impl KeySpec {
     }
 }
 
-/// Where something stands in a draft.
+/// A part of a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleOrigin {
-    /// In a `deny` entry, by its index.
+    /// A `deny` entry, by index.
     Deny(usize),
-    /// In an `exempt` entry, by its index.
+    /// An `exempt` entry, by index.
     Exempt(usize),
-    /// In a limit, by its index.
+    /// A limit, by index.
     Limit(usize),
-    /// In `routes`, by its index.
+    /// An entry of `routes`, by index.
     Route(usize),
 }
 
-/// Why a draft cannot become rules.
+/// Why a draft cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
-    /// What it is about.
+    /// The part of the draft.
     pub origin: RuleOrigin,
-    /// What is too much.
+    /// The error.
     pub kind: RuleErrorKind,
 }
 
-/// What is wrong with a part of a draft.
+/// The kinds of errors in a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleErrorKind {
-    /// A key has more than [`MOST_KEY_PARTS`] parts.
+    /// A key has more than [`MAX_KEY_PARTS`] parts.
     KeyParts(usize),
-    /// A template has more than [`MOST_SEGMENTS`] segments.
+    /// A template has more than [`MAX_SEGMENTS`] segments.
     Segments(Template),
-    /// A glob is longer than [`MOST_GLOB_BYTES`].
+    /// A glob has more than [`MAX_GLOB_BYTES`] bytes between its wildcards.
     GlobBytes(Box<str>),
-    /// There are not as many recipes as meters.
+    /// The number of key specs differs from the number of meters.
     KeySpecCount {
-        /// How many meters the rule has.
+        /// The number of meters.
         meters: usize,
-        /// How many recipes there are.
+        /// The number of key specs.
         key_specs: usize,
     },
 }
@@ -118,7 +118,7 @@ impl fmt::Display for RuleError {
         match &self.kind {
             RuleErrorKind::KeyParts(parts) => write!(
                 f,
-                "the key has {parts} parts with those of the levels above, at most {MAX_KEY_PARTS} are allowed"
+                "the key has {parts} parts including those of the levels above, the maximum is {MAX_KEY_PARTS}"
             ),
             RuleErrorKind::Segments(template) => write!(
                 f,
@@ -129,13 +129,9 @@ impl fmt::Display for RuleError {
                 f,
                 "the glob `{glob}` has more than {MAX_GLOB_BYTES} bytes between its first and its last wildcard"
             ),
-            RuleErrorKind::KeySpecCount {
-                meters,
-                key_specs: recipes,
-            } => write!(
-                f,
-                "there are {meters} meters, and keys for {recipes} of them"
-            ),
+            RuleErrorKind::KeySpecCount { meters, key_specs } => {
+                write!(f, "there are {meters} meters and {key_specs} key specs")
+            }
         }
     }
 }

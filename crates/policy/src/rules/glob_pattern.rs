@@ -1,19 +1,18 @@
-//! Patterns with `*`, `**` and `?`: whether a value looks like one, in time that grows with the value and not with the ways
-//! to read it.
+//! Globs with `*`, `**` and `?`. Matching takes time linear in the value, without backtracking.
 //!
-//! Text before the first and after the last wildcard is compared as it is; between them all readings of the pattern are
-//! followed at once, byte by byte, as a set of places in it. Must not know: attributes, policies.
+//! The literal prefix and suffix are compared directly. The middle is simulated as an NFA, byte by byte, with a set of
+//! positions. Must not know: attributes, policies.
 
 use super::draft::MAX_GLOB_BYTES;
 
-/// Words of a set of places: one for each token and one behind the last.
+/// Words of a position set: one bit per token and one for the end.
 const SET_WORDS: usize = MAX_GLOB_BYTES / 64 + 1;
 
 /// A compiled glob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GlobPattern {
     prefix: Box<[u8]>,
-    /// From the first wildcard to the last. Empty if there is none; then `before` is all of it.
+    /// From the first wildcard to the last. Empty if there is none; then `prefix` is the whole glob.
     middle: Box<[Token]>,
     suffix: Box<[u8]>,
 }
@@ -29,12 +28,12 @@ enum Token {
     Star,
     /// `**`
     DoubleStar,
-    /// Before `**/` that follows a `/` or begins the pattern: both may be left out, so that `/a/**/b` is also `/a/b`.
+    /// Before `**/` that follows a `/` or begins the glob: both may be omitted, so that `/a/**/b` matches `/a/b`.
     OptionalSegments,
 }
 
 impl GlobPattern {
-    /// The pattern of a glob; `None` if there is too much between its wildcards.
+    /// Compiles a glob; `None` if the part between its wildcards is too long.
     pub(super) fn new(glob: &[u8]) -> Option<Self> {
         let glob = &collapse_stars(glob)[..];
         let is_wild = |byte: &u8| matches!(byte, b'*' | b'?');
@@ -50,7 +49,7 @@ impl GlobPattern {
         };
         let (head, after) = glob.split_at_checked(last + 1)?;
         let (before, between) = head.split_at_checked(first)?;
-        // The slash of `**/` belongs to what may be left out.
+        // The slash of `**/` belongs to the optional part.
         let (between, after) = match after {
             [b'/', rest @ ..]
                 if between.ends_with(b"**") && has_optional_segments(before, between) =>
@@ -67,17 +66,17 @@ impl GlobPattern {
         })
     }
 
-    /// What a value must begin with.
+    /// The literal prefix.
     pub(super) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// What a value must end with.
+    /// The literal suffix.
     pub(super) fn suffix(&self) -> &[u8] {
         &self.suffix
     }
 
-    /// Whether a value looks like this.
+    /// Whether a value matches.
     pub(super) fn matches(&self, value: &[u8]) -> bool {
         if self.middle.is_empty() {
             return *value == *self.prefix;
@@ -95,24 +94,24 @@ impl GlobPattern {
         }
     }
 
-    /// Follows every reading at once.
+    /// Simulates the NFA.
     fn simulate(&self, value: &[u8]) -> bool {
         let mut now = PositionSet::default();
         self.add_closure(0, &mut now);
         for byte in value {
             let mut next = PositionSet::default();
-            now.for_each(|place| match self.middle.get(place) {
+            now.for_each(|position| match self.middle.get(position) {
                 Some(Token::Byte(expected)) if expected == byte => {
-                    self.add_closure(place + 1, &mut next)
+                    self.add_closure(position + 1, &mut next);
                 }
                 Some(Token::Character) if *byte != b'/' && !is_continuation(*byte) => {
-                    self.add_closure(place + 1, &mut next);
+                    self.add_closure(position + 1, &mut next);
                 }
                 Some(Token::Continuation) if is_continuation(*byte) => {
-                    self.add_closure(place, &mut next)
+                    self.add_closure(position, &mut next);
                 }
-                Some(Token::Star) if *byte != b'/' => self.add_closure(place, &mut next),
-                Some(Token::DoubleStar) => self.add_closure(place, &mut next),
+                Some(Token::Star) if *byte != b'/' => self.add_closure(position, &mut next),
+                Some(Token::DoubleStar) => self.add_closure(position, &mut next),
                 _ => {}
             });
             if next.is_empty() {
@@ -123,25 +122,25 @@ impl GlobPattern {
         now.contains(self.middle.len())
     }
 
-    /// Adds a place, and those that can be reached from it without a byte.
-    fn add_closure(&self, mut place: usize, places: &mut PositionSet) {
+    /// Adds a position and all positions that are reachable without a byte.
+    fn add_closure(&self, mut position: usize, positions: &mut PositionSet) {
         loop {
-            match self.middle.get(place) {
+            match self.middle.get(position) {
                 Some(Token::DoubleStar) => {
-                    // Whatever could still come by an earlier place can come by this one too.
-                    places.clear_below(place);
+                    // Every match through an earlier position also goes through this one.
+                    positions.clear_below(position);
                 }
                 Some(Token::Star | Token::Continuation) => {}
-                Some(Token::OptionalSegments) => self.add_closure(place + 3, places),
-                _ => return places.add(place),
+                Some(Token::OptionalSegments) => self.add_closure(position + 3, positions),
+                _ => return positions.add(position),
             }
-            places.add(place);
-            place += 1;
+            positions.add(position);
+            position += 1;
         }
     }
 }
 
-/// More stars in a row than two say nothing more than two.
+/// Three or more stars mean the same as two.
 fn collapse_stars(glob: &[u8]) -> Vec<u8> {
     let mut text: Vec<u8> = Vec::with_capacity(glob.len());
     for byte in glob {
@@ -185,11 +184,11 @@ const fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// A set of places in a pattern.
+/// A set of positions in a glob.
 #[derive(Clone, Copy)]
 struct PositionSet {
     words: [u64; SET_WORDS],
-    /// Smaller ones were forgotten and need not come back.
+    /// Smaller positions were removed and are not added again.
     lowest: usize,
 }
 
@@ -203,21 +202,21 @@ impl Default for PositionSet {
 }
 
 impl PositionSet {
-    fn add(&mut self, place: usize) {
-        if place >= self.lowest
-            && let Some(word) = self.words.get_mut(place / 64)
+    fn add(&mut self, position: usize) {
+        if position >= self.lowest
+            && let Some(word) = self.words.get_mut(position / 64)
         {
-            *word |= 1 << (place % 64);
+            *word |= 1 << (position % 64);
         }
     }
 
-    fn clear_below(&mut self, place: usize) {
-        if place <= self.lowest {
+    fn clear_below(&mut self, position: usize) {
+        if position <= self.lowest {
             return;
         }
-        self.lowest = place;
+        self.lowest = position;
         for (index, word) in self.words.iter_mut().enumerate() {
-            match place.checked_sub(index * 64) {
+            match position.checked_sub(index * 64) {
                 None | Some(0) => return,
                 Some(64..) => *word = 0,
                 Some(bits) => *word &= u64::MAX << bits,
@@ -225,9 +224,9 @@ impl PositionSet {
         }
     }
 
-    fn contains(&self, place: usize) -> bool {
-        let word = self.words.get(place / 64).copied().unwrap_or(0);
-        word >> (place % 64) & 1 == 1
+    fn contains(&self, position: usize) -> bool {
+        let word = self.words.get(position / 64).copied().unwrap_or(0);
+        word >> (position % 64) & 1 == 1
     }
 
     fn is_empty(&self) -> bool {
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_stand_for_what_they_say() {
+    fn wildcards_match_their_runs() {
         for (glob, yes, no) in [
             ("abc", &["abc"][..], &["ab", "abcd", ""][..]),
             ("a*c", &["ac", "abc", "abbc"], &["a/c", "ab", "abcd"]),
@@ -299,9 +298,9 @@ mod tests {
         }
     }
 
-    /// With backtracking this would take longer than anyone waits.
+    /// Backtracking would take exponential time here.
     #[test]
-    fn a_pattern_that_can_be_read_in_many_ways_is_still_answered() {
+    fn a_glob_with_many_stars_matches_without_backtracking() {
         let glob = "*a".repeat(200) + "*b";
         assert!(!matches(&glob, &"a".repeat(5_000)));
         let glob = "**a*".repeat(100) + "b";
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_and_the_longest_is_not() {
+    fn a_glob_above_the_bound_is_rejected_and_the_longest_is_not() {
         let long = |bytes: usize| format!("prefix*{}*suffix", "x".repeat(bytes));
         assert!(GlobPattern::new(long(MAX_GLOB_BYTES - 2).as_bytes()).is_some());
         assert!(GlobPattern::new(long(MAX_GLOB_BYTES - 1).as_bytes()).is_none());

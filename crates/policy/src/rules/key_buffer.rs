@@ -1,23 +1,23 @@
-//! Room for one key, so that making it allocates nothing.
+//! A fixed buffer for one key, so that encoding a key does not allocate.
 //!
 //! Must not know: what the parts mean.
 
 use super::draft::MAX_KEY_PARTS;
 
-/// How many bytes the parts of one key may take. Parts that would not fit are digested, never cut.
+/// The maximum length of an encoded key in bytes. Parts that would not fit are digested, never truncated.
 pub const KEY_CAPACITY: usize = 512;
 
 /// A tag and two bytes of length.
 const HEADER_LEN: usize = 3;
-/// What a digested part takes.
+/// The length of a digested part.
 const DIGEST_PART_LEN: usize = HEADER_LEN + 16;
-/// As many parts as a key can have, and the value of distinct counting.
+/// The maximum number of parts: those of a key, and the value for distinct counting.
 const MAX_PARTS: usize = MAX_KEY_PARTS + 1;
 
-// Even if every part has to be digested, they all fit.
+// All parts fit even if each is digested.
 const _: () = assert!(MAX_PARTS * DIGEST_PART_LEN <= KEY_CAPACITY);
 
-/// An encoded key: for every part, whether it is there, its length and its bytes, so that no two different keys look alike.
+/// An encoded key. Each part has a tag, a length and its bytes, so different keys have different encodings.
 #[derive(Clone)]
 pub struct KeyBuffer {
     bytes: [u8; KEY_CAPACITY],
@@ -25,18 +25,18 @@ pub struct KeyBuffer {
     parts: usize,
 }
 
-/// What became of a request's key.
+/// The result of writing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOutcome {
-    /// It is in the buffer.
+    /// The key is in the buffer.
     Complete,
-    /// An attribute is missing and the limit does not apply without it.
+    /// An attribute is missing and the limit does not apply.
     Skip,
-    /// An attribute is missing and the request is refused without it.
+    /// An attribute is missing and the request is denied.
     Deny,
 }
 
-/// What a part begins with.
+/// The tag of a part.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Tag {
@@ -51,11 +51,11 @@ pub(super) enum EncodedPart<'a> {
     Missing,
     Present(&'a [u8]),
     Digest(&'a [u8]),
-    /// It is not all there, or no part of a key.
+    /// It is incomplete or malformed.
     Truncated,
 }
 
-/// The parts of an encoded key, one after another.
+/// Decodes the parts of an encoded key.
 pub(super) fn decode_parts(mut key: &[u8]) -> impl Iterator<Item = EncodedPart<'_>> {
     std::iter::from_fn(move || {
         if key.is_empty() {
@@ -81,7 +81,7 @@ pub(super) fn decode_parts(mut key: &[u8]) -> impl Iterator<Item = EncodedPart<'
 }
 
 impl KeyBuffer {
-    /// An empty one.
+    /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -91,7 +91,7 @@ impl KeyBuffer {
         }
     }
 
-    /// The key so far.
+    /// The encoded key.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
@@ -102,8 +102,8 @@ impl KeyBuffer {
         self.parts = 0;
     }
 
-    /// Whether a value of so many bytes leaves enough room for all parts that may still come. This depends only on the
-    /// parts before it, so a level's key begins with the key of the level above.
+    /// Whether a value of this length leaves room for all later parts. It depends only on earlier parts, so the key of
+    /// a level begins with the key of the level above.
     pub(super) fn has_room_for(&self, value: usize) -> bool {
         let later = MAX_PARTS.saturating_sub(self.parts + 1);
         value <= KEY_CAPACITY - HEADER_LEN
@@ -114,9 +114,12 @@ impl KeyBuffer {
         self.push(Tag::Missing, &[]);
     }
 
-    /// Adds a value that there is room for.
+    /// Adds a value. The caller has checked that it fits.
     pub(super) fn push_present(&mut self, value: &[u8]) {
-        debug_assert!(self.has_room_for(value.len()), "the caller asked for room");
+        debug_assert!(
+            self.has_room_for(value.len()),
+            "the caller checks `has_room_for` first"
+        );
         self.push(Tag::Present, value);
     }
 
@@ -124,7 +127,7 @@ impl KeyBuffer {
         self.push(Tag::Digest, &digest);
     }
 
-    /// Makes the letters A to Z of the last `len` bytes a to z.
+    /// Lower-cases the last `len` bytes.
     pub(super) fn lowercase_last(&mut self, len: usize) {
         let from = self.len.saturating_sub(len);
         if let Some(last) = self.bytes.get_mut(from..self.len) {
@@ -135,8 +138,8 @@ impl KeyBuffer {
     fn push(&mut self, tag: Tag, value: &[u8]) {
         let [high, low] = u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes();
         let to = self.len + HEADER_LEN + value.len();
-        if let Some(room) = self.bytes.get_mut(self.len..to)
-            && let Some((head, body)) = room.split_first_chunk_mut::<HEADER_LEN>()
+        if let Some(buffer) = self.bytes.get_mut(self.len..to)
+            && let Some((head, body)) = buffer.split_first_chunk_mut::<HEADER_LEN>()
         {
             *head = [tag as u8, high, low];
             body.copy_from_slice(value);
@@ -153,7 +156,7 @@ impl Default for KeyBuffer {
 }
 
 impl std::fmt::Debug for KeyBuffer {
-    /// Keys may be secrets; only the length is shown.
+    /// Keys may contain secrets, so only the length is shown.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeyBuffer")
             .field("len", &self.len)

@@ -1,4 +1,5 @@
-//! From a request to the key of one meter: which bytes count, what absence means, and digests of what is secret or long.
+//! Encodes the key of a meter from a request: which bytes are used, missing attributes, and digests of secret or long
+//! values.
 //!
 //! Must not know: how keys are stored, how rules are matched.
 
@@ -12,52 +13,52 @@ use super::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules, path};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{KeyPart, OnMissing};
 
-/// A value of a key's part, before it is lower-cased or digested.
+/// The value of a key part, before lower-casing and digesting.
 enum PartValue<'a> {
     Bytes(&'a [u8]),
     Address(IpAddr),
 }
 
 impl Rules {
-    /// How the key of a meter is made: meters with equal recipes have the same key in every request.
+    /// The key spec of a meter. Meters with equal specs have the same key for every request.
     #[must_use]
     pub fn key_spec(&self, meter: MeterRef) -> Option<&KeySpec> {
         self.key_specs.get(meter.rule)?.get(meter.meter)
     }
 
-    /// Writes the key of a meter into the buffer; what was there before is forgotten.
+    /// Writes the key of a meter into the buffer, replacing its content.
     ///
-    /// Where several attributes are missing and mean different things, refusing comes before not applying: leaving out one
-    /// more header must not turn a refusal into a free pass.
+    /// If several attributes are missing, `deny` comes before `skip`, so that omitting one more header cannot bypass a
+    /// denial.
     pub fn write_key(
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
         buffer: &mut KeyBuffer,
     ) -> KeyOutcome {
         buffer.clear();
-        let Some(recipe) = self.key_spec(meter) else {
+        let Some(key_spec) = self.key_spec(meter) else {
             return KeyOutcome::Complete;
         };
-        let mut keyed = KeyOutcome::Complete;
-        for part in &recipe.parts {
-            match self.part_value(&part.attribute.value, request, found) {
+        let mut outcome = KeyOutcome::Complete;
+        for part in &key_spec.parts {
+            match self.part_value(&part.attribute.value, request, matched) {
                 Some(value) => {
-                    push_value(PartEncoding::for_part(part), &value, &self.secret, buffer)
+                    push_value(PartEncoding::for_part(part), &value, &self.secret, buffer);
                 }
                 None => {
                     buffer.push_missing();
-                    keyed = match (keyed, part.missing) {
+                    outcome = match (outcome, part.missing) {
                         (KeyOutcome::Deny, _) | (_, OnMissing::Deny) => KeyOutcome::Deny,
                         (_, OnMissing::Skip) => KeyOutcome::Skip,
-                        (keyed, OnMissing::Shared) => keyed,
+                        (outcome, OnMissing::Shared) => outcome,
                     };
                 }
             }
         }
-        if let Some(attribute) = &recipe.distinct {
-            match self.part_value(attribute, request, found) {
+        if let Some(attribute) = &key_spec.distinct {
+            match self.part_value(attribute, request, matched) {
                 Some(PartValue::Bytes(path)) if *attribute == Attribute::Path => {
                     buffer.push_digest(digest_path(self.secret, path));
                 }
@@ -70,31 +71,31 @@ impl Rules {
                 None => buffer.push_missing(),
             }
         }
-        keyed
+        outcome
     }
 
-    /// Writes what says where the states of a rule lie, where its policy names an attribute for that (`colocate`): the part
-    /// of the meter's key that the attribute is, so that a key always lies in the same place. Answers whether it does.
+    /// Writes the part of the meter's key that decides the cluster slot, if the rule has `colocate`. Returns whether it
+    /// has.
     pub fn write_colocation(
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
         buffer: &mut KeyBuffer,
     ) -> bool {
         buffer.clear();
         let Some(part) = self.colocation_part(meter) else {
             return false;
         };
-        match self.part_value(&part.attribute.value, request, found) {
+        match self.part_value(&part.attribute.value, request, matched) {
             Some(value) => push_value(PartEncoding::for_part(part), &value, &self.secret, buffer),
             None => buffer.push_missing(),
         }
         true
     }
 
-    /// Writes the same for a request with these values, in the order of the key's parts. Answers whether the rule names an
-    /// attribute, and there are as many values.
+    /// Writes the same part for a request with these values, in the order of the key parts. Returns false if the rule
+    /// has no `colocate` or a value is missing.
     pub fn write_colocation_of_values<T: AsRef<str>>(
         &self,
         meter: MeterRef,
@@ -102,10 +103,14 @@ impl Rules {
         buffer: &mut KeyBuffer,
     ) -> bool {
         buffer.clear();
-        let (Some(part), Some(recipe)) = (self.colocation_part(meter), self.key_spec(meter)) else {
+        let (Some(part), Some(key_spec)) = (self.colocation_part(meter), self.key_spec(meter))
+        else {
             return false;
         };
-        let at = recipe.parts.iter().position(|one| std::ptr::eq(one, part));
+        let at = key_spec
+            .parts
+            .iter()
+            .position(|one| std::ptr::eq(one, part));
         let value = at.and_then(|at| values.get(at)).map(AsRef::as_ref);
         let value = match (&part.attribute.value, value) {
             (Attribute::Ip, Some(value)) => value.parse().ok().map(PartValue::Address),
@@ -117,16 +122,19 @@ impl Rules {
             .is_some()
     }
 
-    /// The part of a meter's key that says where its states lie, if its rule names one.
+    /// The part of a meter's key that decides the cluster slot, if the rule has `colocate`.
     #[must_use]
     pub fn colocation_part(&self, meter: MeterRef) -> Option<&KeyPart> {
         let by = self.rules.get(meter.rule)?.colocate.as_ref()?;
-        let recipe = self.key_spec(meter)?;
-        recipe.parts.iter().find(|part| part.attribute.value == *by)
+        let key_spec = self.key_spec(meter)?;
+        key_spec
+            .parts
+            .iter()
+            .find(|part| part.attribute.value == *by)
     }
 
-    /// Writes the key of a meter that a request with these values would have, in the order of the key's parts. `None` if
-    /// there are not as many values, or if one should be an address and is none.
+    /// Writes the key of a meter for a request with these values, in the order of the key parts. `None` if the number
+    /// of values differs or an address is invalid.
     pub fn write_key_of_values<T: AsRef<str>>(
         &self,
         meter: MeterRef,
@@ -137,7 +145,7 @@ impl Rules {
             .write_key_of_values(values, self.secret, buffer)
     }
 
-    /// The keyed digest of any bytes: the same in all processes that share the secret, and of no use without it.
+    /// A keyed digest: the same in all processes with the same secret.
     #[must_use]
     pub fn digest(&self, bytes: &[u8]) -> [u8; 16] {
         digest(self.secret, bytes, false)
@@ -147,20 +155,20 @@ impl Rules {
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
     ) -> Option<PartValue<'a>> {
         match attribute {
             Attribute::Ip => request.ip().map(PartValue::Address),
             other => self
-                .attribute_value(other, request, found)
+                .attribute_value(other, request, matched)
                 .map(PartValue::Bytes),
         }
     }
 }
 
 impl KeySpec {
-    /// Writes the key that a request with these values would have, so that a policy can name single keys. Values are in
-    /// the order of the parts. `None` if there are not as many, or if one should be an address and is none.
+    /// Writes the key of a request with these values, in the order of the parts, for overrides. `None` if the number of
+    /// values differs or an address is invalid.
     pub fn write_key_of_values<T: AsRef<str>>(
         &self,
         values: &[T],
@@ -183,7 +191,7 @@ impl KeySpec {
     }
 }
 
-/// How the bytes of a value are written.
+/// How the bytes of a value are encoded.
 #[derive(Clone, Copy)]
 struct PartEncoding {
     lower: bool,
@@ -195,7 +203,7 @@ struct PartEncoding {
 impl PartEncoding {
     fn for_part(part: &KeyPart) -> Self {
         Self {
-            // Hosts are the same in any case, whether the transport took care of it or not.
+            // Hosts are case-insensitive; not every transport lower-cases them.
             lower: part.lower || matches!(part.attribute.value, Attribute::Host),
             hash: part.hash,
             v4_bits: part.v4_bits,
@@ -203,7 +211,8 @@ impl PartEncoding {
         }
     }
 
-    /// One of the values that distinct counting counts: always a digest, because paths and the like have no bound.
+    /// The encoding of a value for distinct counting: always a digest, because paths and other values have no length
+    /// bound.
     fn for_distinct(attribute: &Attribute) -> Self {
         Self {
             lower: *attribute == Attribute::Host,
@@ -214,42 +223,41 @@ impl PartEncoding {
     }
 }
 
-/// Why these keys cannot be made within the bounds.
+/// The errors of a limit's keys.
 pub(super) fn key_errors(limit: &DraftLimit) -> impl Iterator<Item = RuleErrorKind> {
     let meters = limit.rule.meters.len();
-    let recipes = limit.keys.len();
-    let most = limit.keys.iter().map(|recipe| recipe.parts.len()).max();
-    let parts = most
+    let key_specs = limit.keys.len();
+    let max_parts = limit.keys.iter().map(|key_spec| key_spec.parts.len()).max();
+    let parts = max_parts
         .filter(|parts| *parts > MAX_KEY_PARTS)
         .map(RuleErrorKind::KeyParts);
-    let count = (meters != recipes).then_some(RuleErrorKind::KeySpecCount {
-        meters,
-        key_specs: recipes,
-    });
+    let count = (meters != key_specs).then_some(RuleErrorKind::KeySpecCount { meters, key_specs });
     parts.into_iter().chain(count)
 }
 
 fn push_value(
-    shape: PartEncoding,
+    encoding: PartEncoding,
     value: &PartValue<'_>,
     secret: &[u8; 16],
     buffer: &mut KeyBuffer,
 ) {
     match value {
         PartValue::Bytes(bytes) => {
-            if shape.hash || !buffer.has_room_for(bytes.len()) {
-                buffer.push_digest(digest(*secret, bytes, shape.lower));
+            if encoding.hash || !buffer.has_room_for(bytes.len()) {
+                buffer.push_digest(digest(*secret, bytes, encoding.lower));
             } else {
                 buffer.push_present(bytes);
-                if shape.lower {
+                if encoding.lower {
                     buffer.lowercase_last(bytes.len());
                 }
             }
         }
-        PartValue::Address(address) => match mask_address(*address, shape.v4_bits, shape.v6_bits) {
-            IpAddr::V4(v4) => push_address(&v4.octets(), shape.hash, secret, buffer),
-            IpAddr::V6(v6) => push_address(&v6.octets(), shape.hash, secret, buffer),
-        },
+        PartValue::Address(address) => {
+            match mask_address(*address, encoding.v4_bits, encoding.v6_bits) {
+                IpAddr::V4(v4) => push_address(&v4.octets(), encoding.hash, secret, buffer),
+                IpAddr::V6(v6) => push_address(&v6.octets(), encoding.hash, secret, buffer),
+            }
+        }
     }
 }
 
@@ -262,7 +270,7 @@ fn push_address(octets: &[u8], hash: bool, secret: &[u8; 16], buffer: &mut KeyBu
     }
 }
 
-/// The leading bits of an address; one of IPv4 that is written as IPv6 is one of IPv4.
+/// The leading bits of an address. An IPv4-mapped IPv6 address is an IPv4 address.
 pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -278,14 +286,14 @@ pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr 
     }
 }
 
-/// The digest of a path in its one spelling, so that spelling it differently does not make it another one.
+/// The digest of a normalized path, so that different spellings of a path have the same digest.
 fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
     #[cold]
     #[inline(never)]
-    fn rewritten(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
-        let mut room = [0; path::PATH_CAPACITY];
-        let path = path::normalize(raw, &mut room);
-        // Not all of it is there: two paths that differ further on must stay two.
+    fn digest_normalized(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
+        let mut buffer = [0; path::PATH_CAPACITY];
+        let path = path::normalize(raw, &mut buffer);
+        // The normalized path is truncated; the raw path keeps longer paths different.
         let bytes = if path.is_truncated {
             raw
         } else {
@@ -295,7 +303,7 @@ fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
     }
     match path::already_normalized(raw) {
         Some(path) => digest(secret, path.without_trailing_slash(), false),
-        None => rewritten(secret, raw),
+        None => digest_normalized(secret, raw),
     }
 }
 
@@ -303,7 +311,7 @@ fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
 fn digest(secret: [u8; 16], bytes: &[u8], lower: bool) -> [u8; 16] {
     let mut hasher = SipHasher24::new_with_key(&secret);
     if lower {
-        // A value may be long, and a lower-cased copy of it has no bound; a few bytes at a time need none.
+        // A lower-cased copy of a long value would need a heap allocation; 64 bytes at a time do not.
         for chunk in bytes.chunks(64) {
             let mut copy = [0; 64];
             if let Some(copy) = copy.get_mut(..chunk.len()) {

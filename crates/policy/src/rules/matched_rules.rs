@@ -1,14 +1,14 @@
-//! What matching found: a fixed amount of room, used again for every request.
+//! The rules that match a request, in a fixed buffer that is reused.
 //!
 //! Must not know: how requests are matched.
 
-/// The most meters of enforced limits that one request may fall under: they are asked in one step.
+/// The maximum number of meters of enforced limits for one request: they are one batch.
 pub const MAX_METERS: usize = 32;
 
-/// The most limits, enforced or not, that one request may fall under.
+/// The maximum number of limits for one request, enforced or not.
 pub const MAX_LIMITS: usize = 64;
 
-/// What a request falls under. Filled by [`Rules::find`](super::Rules::find), as often as one likes.
+/// The rules that match a request. [`Rules::match_rules`](super::Rules::match_rules) fills it; it can be reused.
 #[derive(Clone)]
 pub struct MatchedRules {
     pub(super) list_verdict: ListVerdict,
@@ -19,21 +19,21 @@ pub struct MatchedRules {
     pub(super) is_uri_too_long: bool,
 }
 
-/// What the `deny` and `exempt` lists say. Being refused comes before being exempt, so that an address can be shut out
-/// of what is free for everyone; being exempt comes before every limit.
+/// The result of the `deny` and `exempt` lists. `deny` comes before `exempt`, so that an address can be denied even
+/// where others are exempt. `exempt` comes before every limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ListVerdict {
-    /// Nothing: the limits decide.
+    /// Neither list matches: the limits decide.
     #[default]
     Limits,
     /// No limit applies.
     Exempt,
-    /// Refused by this entry of [`Rules::denials`](super::Rules::denials), the first that matches.
+    /// Denied by this entry of [`Rules::denials`](super::Rules::denials), the first that matches.
     Denied(usize),
 }
 
 impl MatchedRules {
-    /// Nothing found yet.
+    /// An empty match.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -46,45 +46,45 @@ impl MatchedRules {
         }
     }
 
-    /// What the lists say.
+    /// The result of the lists.
     #[must_use]
     pub const fn list_verdict(&self) -> ListVerdict {
         self.list_verdict
     }
 
-    /// The indexes of the limits that apply, ascending, after groups have kept their narrowest. Empty where a list
-    /// has decided.
+    /// The indexes of the matching limits, ascending, after groups have selected their narrowest. Empty if a list
+    /// decides.
     #[must_use]
     pub fn rules(&self) -> &[usize] {
         self.rules.get(..self.len).unwrap_or_default()
     }
 
-    /// More limits apply than [`MOST_LIMITS`] or [`MOST_METERS`] has room for. Those that are listed do apply; admitting a request by them alone
-    /// would let it out of the others.
+    /// Whether more limits match than [`MAX_LIMITS`] or [`MAX_METERS`]. The listed limits do apply, but admitting the
+    /// request by them alone would bypass the others.
     #[must_use]
     pub const fn is_truncated(&self) -> bool {
         self.is_truncated
     }
 
-    /// The path or the host is spelled in a way that needs rewriting and is too long to be rewritten (8 KiB, 1 KiB). Only
-    /// templates that end in `{*rest}` and conditions on other attributes were sure to be matched. Nobody sends this in
-    /// good faith: a request like this should be refused, whatever the lists say.
+    /// Whether the path (8 KiB) or the host (1 KiB) is too long to normalize. Then only templates that end in `{*rest}`
+    /// and conditions on other attributes are reliable. The caller should refuse such a request, regardless of the
+    /// lists.
     #[must_use]
     pub const fn is_uri_too_long(&self) -> bool {
         self.is_uri_too_long
     }
 
-    /// Adds an index in its place, once.
+    /// Inserts an index in order, once.
     pub(super) fn insert(&mut self, index: usize) {
-        let Err(place) = self.rules().binary_search(&index) else {
+        let Err(position) = self.rules().binary_search(&index) else {
             return;
         };
         if self.len == MAX_LIMITS {
             self.is_truncated = true;
         }
         let end = (self.len + 1).min(MAX_LIMITS);
-        // Of too many, the last in the file has to go, which may be this one.
-        if let Some(from) = self.rules.get_mut(place..end)
+        // If there are too many, the last in the file is dropped, which may be this one.
+        if let Some(from) = self.rules.get_mut(position..end)
             && !from.is_empty()
         {
             from.rotate_right(1);
@@ -96,8 +96,8 @@ impl MatchedRules {
     }
 
     pub(super) fn remove(&mut self, index: usize) {
-        if let Ok(place) = self.rules().binary_search(&index)
-            && let Some(from) = self.rules.get_mut(place..self.len)
+        if let Ok(position) = self.rules().binary_search(&index)
+            && let Some(from) = self.rules.get_mut(position..self.len)
         {
             from.rotate_left(1);
             self.len -= 1;

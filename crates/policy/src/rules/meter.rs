@@ -1,6 +1,6 @@
-//! One state that a request may touch: whose it is, by which quota, and what part it plays.
+//! One state of a rule: its identity, quotas and role.
 //!
-//! Must not know: how state is kept; numbers that stores want are given by the engine.
+//! Must not know: how state is stored; the engine assigns ids.
 
 use tollgate_core::limit::Limit;
 
@@ -10,25 +10,24 @@ use crate::attributes::Attributes;
 /// One state per key.
 #[derive(Debug)]
 pub struct Meter {
-    /// The stable identity of its state across reloads: the limit's name, or `id:` and its id, and the meter's part in
-    /// it (`login`, `login#2` for a second window, `login/org` for a level, `login!block`, `login!seen`, `login!local`,
-    /// `login!candidate`, `login!candidate#2`). Limits that share a bucket share the identity `@bucket`.
+    /// The stable identity of its state across reloads: the limit's name, or `id:` and its id, plus a suffix (`login`,
+    /// `login#2` for a second window, `login/org` for a level, `login!block`, `login!seen`, `login!local`,
+    /// `login!candidate`, `login!candidate#2`). Limits that share a bucket have the identity `@bucket`.
     pub identity: Box<str>,
-    /// The number that the file asks for, if it does.
+    /// The `id` in the file, if there is one.
     pub fixed_id: Option<u16>,
-    /// The part it plays.
+    /// Its role.
     pub role: MeterRole,
-    /// The level's name, where the rule is a hierarchy.
+    /// The level's name, if the rule is a hierarchy.
     pub level: Option<Box<str>>,
-    /// Every quota that it may be decided by, all sharing one state: the limit's own first, then tiers and overrides.
+    /// All quotas of the state: the limit's own first, then tiers and overrides.
     pub quotas: Box<[Limit]>,
-    /// What each of the rule's variants (its own quota, its tiers, its overrides, in this order) gets here.
+    /// The grant of each variant: the rule's own quota, its tiers, its overrides, in this order.
     pub(crate) grants: Box<[MeterGrant]>,
 }
 
 impl Meter {
-    /// The quota that a request of this variant falls under. A request for which the rule has no such variant gets
-    /// the rule's own.
+    /// The quota of a variant. An unknown variant gets the rule's own quota.
     #[must_use]
     pub fn select_quota(
         &self,
@@ -50,7 +49,7 @@ impl Meter {
     }
 }
 
-/// The part that a meter plays in its rule.
+/// The role of a meter in its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MeterRole {
@@ -60,18 +59,18 @@ pub enum MeterRole {
     Local,
     /// Spent while the key is blocked.
     Block,
-    /// Spent for each value that was seen lately.
+    /// Spent for each distinct value that still counts.
     Distinct,
-    /// Decided beside the others, never enforced.
+    /// Evaluated beside the others, never enforced.
     Candidate,
 }
 
-/// Which quota a request falls under.
+/// The quota of a request at one meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectedQuota {
     /// One of the meter's quotas, by its index.
     Index(usize),
-    /// One that was computed for this request.
+    /// A quota computed for this request.
     Computed(Limit),
     /// None: this key is not limited.
     Unlimited,

@@ -1,7 +1,7 @@
-//! What the engine asks: which rules a request falls under, whose quota each is, how much it grants and what it costs.
+//! Compiled rules: which rules match a request, with which key, quota and cost.
 //!
-//! Everything here is made once, when a policy is compiled, and only read afterwards; nothing on the way of a request
-//! allocates. Must not know: stores, clocks, files.
+//! Rules are built once, when a policy is compiled, and only read afterwards. Nothing on the request path allocates.
+//! Must not know: stores, clocks, files.
 
 mod cost;
 mod display_key;
@@ -19,14 +19,6 @@ mod quota_builder;
 mod route_tree;
 mod variant_selector;
 
-#[cfg(test)]
-mod allocation;
-#[cfg(test)]
-mod differential;
-#[cfg(test)]
-mod keys_tests;
-#[cfg(test)]
-mod naive;
 #[cfg(test)]
 mod tests;
 
@@ -52,45 +44,45 @@ use crate::model::{
 };
 use tollgate_core::Nanos;
 
-/// One compiled limit. Its meters are what a store is asked about.
+/// One compiled limit. The store decides on its meters.
 #[derive(Debug)]
 pub struct Rule {
-    /// As the file names it.
+    /// The name in the file.
     pub name: Box<str>,
-    /// Its meters: one per window or level that must admit, and those that penalties, distinct counting, a local
-    /// bucket or a candidate need. None only where nobody is ever limited.
+    /// Its meters: one per window or level that must admit, and those of penalties, distinct counting, the local bucket
+    /// and the candidate. Empty only if the rule never limits.
     pub meters: Box<[Meter]>,
-    /// Which of its quotas a request falls under.
+    /// Selects the variant of a request.
     pub selector: VariantSelector,
-    /// Whether it applies to every request, and counts a caller's requests together wherever they go.
+    /// Whether it applies to every request, with a key that does not depend on the target of the request.
     pub applies_to_all: bool,
-    /// What a request costs.
+    /// The cost of a request.
     pub cost: CostRule,
     /// What is counted.
     pub count: Count,
     /// Whether it is enforced.
     pub mode: Mode,
-    /// For which share of keys.
+    /// The share of keys that it is enforced for.
     pub enforce: Percent,
-    /// Denials shorter than this become waits.
+    /// Denials that end within this time become waits.
     pub wait: Option<Nanos>,
     /// What a denial costs.
     pub penalty: Penalty,
     /// Never denies, charges into debt.
     pub charge_always: bool,
-    /// What to decide without the shared store.
+    /// What to decide while the shared store does not answer.
     pub on_store_failure: OnStoreFailure,
     /// What becomes of its keys when memory is full.
     pub when_full: WhenFull,
-    /// How a fleet shares it.
+    /// How a fleet shares the quota.
     pub consistency: Consistency,
-    /// Rules with the same attribute here live in one slot of a cluster.
+    /// Rules with the same attribute here keep their state in one cluster slot.
     pub colocate: Option<Attribute>,
     /// The status of a denial.
     pub status: u16,
     /// The message of a denial.
     pub message: Option<Box<str>>,
-    /// The opaque, stable id of the bucket it shares with others, if it does (16 hexadecimal digits).
+    /// The opaque, stable id of its shared bucket (16 hexadecimal digits), if it has one.
     pub bucket: Option<Box<str>>,
 }
 
@@ -103,7 +95,7 @@ pub struct MeterRef {
     pub meter: usize,
 }
 
-/// A whole policy, compiled.
+/// A compiled policy.
 #[derive(Debug)]
 pub struct Rules {
     rules: Box<[Rule]>,
@@ -115,86 +107,85 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules of a draft. The secret keys every digest that keys are made of; a fleet shares one.
+    /// Builds the rules of a draft. The secret keys every digest in keys; all nodes of a fleet use the same secret.
     ///
     /// # Errors
-    /// Everything in the draft that is too large to be matched or keyed within fixed bounds.
+    /// Everything in the draft that exceeds a bound.
     pub fn new(draft: RulesDraft, secret: [u8; 16]) -> Result<Self, Vec<RuleError>> {
         let matcher = Matcher::new(&draft);
-        let mut unfit = Vec::new();
+        let mut errors = Vec::new();
         let mut rules = Vec::with_capacity(draft.limits.len());
-        let mut recipes = Vec::with_capacity(draft.limits.len());
+        let mut key_specs = Vec::with_capacity(draft.limits.len());
         for (index, limit) in draft.limits.into_iter().enumerate() {
-            unfit.extend(keys::key_errors(&limit).map(|why| RuleError {
+            errors.extend(keys::key_errors(&limit).map(|why| RuleError {
                 origin: RuleOrigin::Limit(index),
                 kind: why,
             }));
             rules.push(limit.rule);
-            recipes.push(limit.keys.into());
+            key_specs.push(limit.keys.into());
         }
         match matcher {
-            Ok(matcher) if unfit.is_empty() => Ok(Self {
+            Ok(matcher) if errors.is_empty() => Ok(Self {
                 rules: rules.into(),
                 denials: draft.deny.into(),
-                key_specs: recipes.into(),
+                key_specs: key_specs.into(),
                 matcher,
                 divergence_threshold: draft.divergence_threshold,
                 secret,
             }),
-            Ok(_) => Err(unfit),
+            Ok(_) => Err(errors),
             Err(more) => {
-                unfit.extend(more);
-                Err(unfit)
+                errors.extend(more);
+                Err(errors)
             }
         }
     }
 
-    /// The limits, in the order of the file.
+    /// The limits, in file order.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The `deny` list, in the order of the file.
+    /// The `deny` list, in file order.
     #[must_use]
     pub fn denials(&self) -> &[DenyRule] {
         &self.denials
     }
 
-    /// Above this share of differing decisions a candidate is advised against.
+    /// The share of differing decisions above which a candidate is not recommended.
     #[must_use]
     pub const fn divergence_threshold(&self) -> Percent {
         self.divergence_threshold
     }
 
-    /// Finds what a request falls under; what was found before is forgotten.
+    /// Finds all rules that match a request, and replaces the content of `found`.
     ///
-    /// Refusing comes first, then being exempt, then every limit that matches, of which groups may keep only the narrowest.
-    pub fn match_rules(&self, request: &dyn Attributes, found: &mut MatchedRules) {
-        self.matcher.match_rules(request, found);
+    /// `deny` comes first, then `exempt`, then every limit that matches. Groups may select only the narrowest.
+    pub fn match_rules(&self, request: &dyn Attributes, matched: &mut MatchedRules) {
+        self.matcher.match_rules(request, matched);
     }
 
-    /// The route that a request belongs to: what its transport says, else the most specific of the policy's templates
-    /// that its path lies under.
+    /// The route of a request: the transport's route, else the most specific template that matches the path.
     #[must_use]
     pub fn route<'a>(
         &'a self,
         request: &'a dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
     ) -> Option<&'a [u8]> {
-        let template = || self.matcher.template(found).map(str::as_bytes);
+        let template = || self.matcher.template(matched).map(str::as_bytes);
         request.get(&Attribute::Route).or_else(template)
     }
 
-    /// An attribute as keys, tiers and costs see it: with the route that was found. Addresses have no bytes here.
+    /// The value of an attribute for keys, tiers and costs, with the matched route. Addresses have no bytes here.
     pub(crate) fn attribute_value<'a>(
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
     ) -> Option<&'a [u8]> {
         match attribute {
-            Attribute::Route => self.route(request, found),
+            Attribute::Route => self.route(request, matched),
             Attribute::Ip => None,
             other => request.get(other),
         }

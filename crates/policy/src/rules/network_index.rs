@@ -1,8 +1,9 @@
-//! Which networks an address lies in: sorted borders, one binary search, and from the narrowest network outwards.
+//! Finds the networks that contain an address: a binary search over sorted range starts, then the chain of enclosing
+//! networks.
 //!
-//! Networks either contain each other or have nothing in common, so the borders between them cut all addresses into
-//! stretches that each have one narrowest network, and every other network there contains that one. Two searches in a
-//! hundred thousand networks differ by a few steps from two in ten. Must not know: what networks are for.
+//! Two networks are either nested or disjoint. So their boundaries split the address space into ranges with one
+//! narrowest network each, and every other network of a range contains it. The lookup is logarithmic in the number of
+//! networks. Must not know: what networks are for.
 
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ use crate::grammar;
 /// No network.
 const NO_NETWORK: u32 = u32::MAX;
 
-/// Networks, each with a value.
+/// Networks with values.
 #[derive(Debug)]
 pub(super) struct NetworkIndex<T> {
     v4: RangeIndex<u32>,
@@ -21,14 +22,14 @@ pub(super) struct NetworkIndex<T> {
     nested: Box<[NetworkNode<T>]>,
 }
 
-/// A network's value, and the next wider network.
+/// The value of a network, and the next enclosing network.
 #[derive(Debug)]
 struct NetworkNode<T> {
     value: T,
     parent: u32,
 }
 
-/// Where stretches begin, and the narrowest network of each.
+/// The starts of the ranges, and the narrowest network of each.
 #[derive(Debug)]
 struct RangeIndex<A> {
     starts: Box<[A]>,
@@ -36,7 +37,7 @@ struct RangeIndex<A> {
 }
 
 impl<T> NetworkIndex<T> {
-    /// These networks; none of them twice.
+    /// Builds the index. The networks must be distinct.
     pub(super) fn new(networks: impl IntoIterator<Item = (IpNet, T)>) -> Self {
         let mut v4 = Vec::new();
         let mut v6 = Vec::new();
@@ -69,12 +70,12 @@ impl<T> NetworkIndex<T> {
         self.nested.is_empty()
     }
 
-    /// Whether an address lies in any of them.
+    /// Whether any network contains an address.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         self.narrowest(address) != NO_NETWORK
     }
 
-    /// The values of all networks that an address lies in, the narrowest first.
+    /// The values of all networks that contain an address, narrowest first.
     pub(super) fn enclosing(&self, address: IpAddr) -> impl Iterator<Item = &T> {
         let of = |id: u32| usize::try_from(id).ok().and_then(|id| self.nested.get(id));
         std::iter::successors(of(self.narrowest(address)), move |nested| of(nested.parent))
@@ -101,7 +102,7 @@ impl<A: Ord + Copy> RangeIndex<A> {
             Some(last) if last.0 == start => last.1 = id,
             _ => borders.push((start, id)),
         };
-        // Networks that have begun and not ended, the widest first.
+        // The networks that contain the current start, widest first.
         let mut open: Vec<(A, u32)> = Vec::new();
         let close_before =
             |start: Option<A>, open: &mut Vec<(A, u32)>, border: &mut dyn FnMut(A, u32)| {
@@ -140,7 +141,7 @@ impl<A: Ord + Copy> RangeIndex<A> {
     }
 }
 
-/// A network of IPv4 addresses that is written as one of IPv6 is one of IPv4; bits that do not count are zero.
+/// Unmaps an IPv4-mapped network and clears the host bits.
 pub(super) fn canonical(network: IpNet) -> IpNet {
     grammar::unmap_ipv4(network).trunc()
 }
@@ -165,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn every_network_around_an_address_is_found_from_the_narrowest_outwards() {
-        let found = networks(&[
+    fn all_enclosing_networks_are_found_narrowest_first() {
+        let matched = networks(&[
             "0.0.0.0/0",
             "10.0.0.0/8",
             "10.1.0.0/16",
@@ -176,25 +177,25 @@ mod tests {
             "2001:db8::/32",
             "::/0",
         ]);
-        assert_eq!(around(&found, "10.1.2.3"), [3, 2, 1, 0]);
-        assert_eq!(around(&found, "10.1.2.4"), [2, 1, 0]);
-        assert_eq!(around(&found, "10.1.255.255"), [2, 1, 0]);
-        assert_eq!(around(&found, "10.2.0.0"), [4, 1, 0]);
-        assert_eq!(around(&found, "10.3.0.0"), [1, 0]);
-        assert_eq!(around(&found, "11.0.0.0"), [0]);
-        assert_eq!(around(&found, "255.255.255.255"), [5, 0]);
-        assert_eq!(around(&found, "2001:db8::1"), [6, 7]);
-        assert_eq!(around(&found, "ffff::"), [7]);
-        assert_eq!(around(&found, "::ffff:10.1.2.3"), [3, 2, 1, 0]);
+        assert_eq!(around(&matched, "10.1.2.3"), [3, 2, 1, 0]);
+        assert_eq!(around(&matched, "10.1.2.4"), [2, 1, 0]);
+        assert_eq!(around(&matched, "10.1.255.255"), [2, 1, 0]);
+        assert_eq!(around(&matched, "10.2.0.0"), [4, 1, 0]);
+        assert_eq!(around(&matched, "10.3.0.0"), [1, 0]);
+        assert_eq!(around(&matched, "11.0.0.0"), [0]);
+        assert_eq!(around(&matched, "255.255.255.255"), [5, 0]);
+        assert_eq!(around(&matched, "2001:db8::1"), [6, 7]);
+        assert_eq!(around(&matched, "ffff::"), [7]);
+        assert_eq!(around(&matched, "::ffff:10.1.2.3"), [3, 2, 1, 0]);
     }
 
     #[test]
-    fn an_address_outside_lies_in_none() {
-        let found = networks(&["10.0.0.0/8", "::ffff:192.168.0.0/112"]);
-        assert!(!found.contains("9.255.255.255".parse().unwrap()));
-        assert!(!found.contains("11.0.0.0".parse().unwrap()));
-        assert!(!found.contains("::10.0.0.0".parse().unwrap()));
-        assert!(found.contains("192.168.255.1".parse().unwrap()));
+    fn an_address_outside_of_all_networks_is_in_none() {
+        let matched = networks(&["10.0.0.0/8", "::ffff:192.168.0.0/112"]);
+        assert!(!matched.contains("9.255.255.255".parse().unwrap()));
+        assert!(!matched.contains("11.0.0.0".parse().unwrap()));
+        assert!(!matched.contains("::10.0.0.0".parse().unwrap()));
+        assert!(matched.contains("192.168.255.1".parse().unwrap()));
         assert!(!networks(&[]).contains("1.1.1.1".parse().unwrap()));
     }
 }

@@ -1,24 +1,24 @@
-//! One spelling for every path, so that no other spelling of it gets around a limit.
+//! Normalizes paths, so that no alternative spelling of a path evades a limit.
 //!
-//! What counts ends at `?` or `#`. Escapes are decoded, but for `%2F` and `%25`, which would change what the path means and
-//! are only written with capitals. Then empty segments and `.` vanish and `..` takes away the segment before it. Whether
-//! there is a slash at the end is remembered and otherwise does not count. Most paths are spelled like that already and are
-//! only looked at. Must not know: templates, globs, policies.
+//! The path ends at `?` or `#`. Escapes are decoded, except `%2F` and `%25`, which would change the meaning; those get
+//! upper-case digits. Then empty segments and `.` are removed and `..` removes the segment before it. A trailing slash
+//! is kept but ignored by comparisons. Most paths are already normalized and are not copied. Must not know: templates,
+//! globs, policies.
 
-/// How long a path may be after it was rewritten.
+/// The maximum length of a normalized path.
 pub(super) const PATH_CAPACITY: usize = 8 * 1_024;
 
-/// A path in its one spelling.
+/// A normalized path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NormalizedPath<'a> {
-    /// Begins with `/`; ends with one only if it was at the end or if there is nothing else.
+    /// Begins with `/`. Ends with `/` only if the raw path did or the path is the root.
     full: &'a [u8],
-    /// More segments follow that there was no room for.
+    /// Whether more segments follow that did not fit.
     pub(super) is_truncated: bool,
 }
 
 impl<'a> NormalizedPath<'a> {
-    /// Without a slash at the end, unless it is all there is.
+    /// Without the trailing slash, unless the path is the root.
     pub(super) fn without_trailing_slash(self) -> &'a [u8] {
         match self.full {
             [bare @ .., b'/'] if !bare.is_empty() => bare,
@@ -26,19 +26,19 @@ impl<'a> NormalizedPath<'a> {
         }
     }
 
-    /// With the slash at the end, if it has one.
+    /// With the trailing slash, if there is one.
     pub(super) const fn full(self) -> &'a [u8] {
         self.full
     }
 }
 
-/// What a byte may mean for the spelling of a path.
+/// The classes of bytes that matter for normalization.
 const SLASH: u8 = 1;
 const DOT: u8 = 2;
 const ESCAPE: u8 = 4;
 const END: u8 = 8;
 
-/// What each byte means; looked up, because every byte of every path is.
+/// The class of each byte; a table, because every byte of every path is looked up.
 #[expect(
     clippy::indexing_slicing,
     reason = "computed by the compiler, which refuses an index that is too large"
@@ -53,7 +53,7 @@ const BYTE_CLASSES: [u8; 256] = {
     meanings
 };
 
-/// The path, if it is spelled in the one way already.
+/// The path, if it is already normalized.
 pub(super) fn already_normalized(raw: &[u8]) -> Option<NormalizedPath<'_>> {
     if raw.first() != Some(&b'/') {
         return None;
@@ -61,7 +61,7 @@ pub(super) fn already_normalized(raw: &[u8]) -> Option<NormalizedPath<'_>> {
     let mut before = 0;
     for (at, byte) in raw.iter().enumerate() {
         let meaning = BYTE_CLASSES.get(usize::from(*byte)).copied().unwrap_or(0);
-        // After a slash, a dot may begin `.`, `..` or a name; telling them apart is the other function's work.
+        // After a slash, a dot may begin `.`, `..` or a name; `normalize` tells them apart.
         if before & SLASH != 0 && meaning & (SLASH | DOT) != 0 {
             return None;
         }
@@ -80,13 +80,13 @@ pub(super) fn already_normalized(raw: &[u8]) -> Option<NormalizedPath<'_>> {
     })
 }
 
-/// Any path, rewritten into the room. What has no room is left out by whole segments, which the answer says; `..` may
-/// still bring it back to what fits.
-pub(super) fn normalize<'a>(raw: &[u8], room: &'a mut [u8; PATH_CAPACITY]) -> NormalizedPath<'a> {
+/// Normalizes any path into the buffer. Segments that do not fit are omitted as a whole and set `is_truncated`; a later
+/// `..` may remove them again.
+pub(super) fn normalize<'a>(raw: &[u8], buffer: &'a mut [u8; PATH_CAPACITY]) -> NormalizedPath<'a> {
     let end = raw.iter().position(|byte| matches!(byte, b'?' | b'#'));
     let raw = raw.get(..end.unwrap_or(raw.len())).unwrap_or_default();
     let mut len = 0_usize;
-    // Segments that are there but had no room. While there are any, nothing else is written.
+    // Segments that did not fit. While there are any, nothing else is written.
     let mut beyond = 0_usize;
     let mut ends_with_slash = true;
     for segment in raw.split(|byte| *byte == b'/') {
@@ -95,39 +95,39 @@ pub(super) fn normalize<'a>(raw: &[u8], room: &'a mut [u8; PATH_CAPACITY]) -> No
             Some(0 | 1) => {}
             Some(_) if beyond > 0 => beyond -= 1,
             Some(_) => {
-                let written = room.get(..len).unwrap_or_default();
+                let written = buffer.get(..len).unwrap_or_default();
                 len = written.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             }
             None => {
                 ends_with_slash = false;
-                match write_segment(segment, room.get_mut(len..).unwrap_or_default()) {
+                match write_segment(segment, buffer.get_mut(len..).unwrap_or_default()) {
                     Some(written) if beyond == 0 => len += written,
                     _ => beyond += 1,
                 }
             }
         }
     }
-    // One byte is always kept free for this slash.
+    // One byte always stays free for this slash.
     if (ends_with_slash || len == 0)
-        && let Some(last) = room.get_mut(len)
+        && let Some(last) = buffer.get_mut(len)
     {
         *last = b'/';
         len += 1;
     }
     NormalizedPath {
-        full: room.get(..len).unwrap_or_default(),
+        full: buffer.get(..len).unwrap_or_default(),
         is_truncated: beyond > 0,
     }
 }
 
-/// A text of a policy, such as a glob or a segment of a template, with its escapes as paths have them.
+/// Decodes the escapes of a glob or template segment, as in paths.
 pub(super) fn decode_escapes(text: &[u8]) -> Vec<u8> {
     PercentDecoder(text)
         .flat_map(DecodedByte::into_iter)
         .collect()
 }
 
-/// How many dots a segment consists of, if it is empty, `.` or `..`.
+/// The number of dots, if a segment is empty, `.` or `..`.
 fn dot_count(segment: &[u8]) -> Option<usize> {
     let mut count = 0;
     for spelled in PercentDecoder(segment) {
@@ -139,23 +139,23 @@ fn dot_count(segment: &[u8]) -> Option<usize> {
     Some(count)
 }
 
-/// Writes a slash and the segment; `None` if there is no room for it and one more byte.
-fn write_segment(segment: &[u8], room: &mut [u8]) -> Option<usize> {
+/// Writes a slash and the segment; `None` if they do not fit with one more byte.
+fn write_segment(segment: &[u8], buffer: &mut [u8]) -> Option<usize> {
     let mut len = 0;
     for byte in
         std::iter::once(b'/').chain(PercentDecoder(segment).flat_map(DecodedByte::into_iter))
     {
-        *room.get_mut(len)? = byte;
+        *buffer.get_mut(len)? = byte;
         len += 1;
     }
-    (len < room.len()).then_some(len)
+    (len < buffer.len()).then_some(len)
 }
 
-/// What a byte or an escape means.
+/// A decoded byte or a kept escape.
 #[derive(Clone, Copy)]
 enum DecodedByte {
     Byte(u8),
-    /// An escape that stays one, by its second digit.
+    /// An escape that is kept, by its second digit.
     Escaped(u8),
 }
 
@@ -169,7 +169,7 @@ impl DecodedByte {
     }
 }
 
-/// Bytes with their escapes decoded.
+/// Iterates over bytes and decodes escapes.
 struct PercentDecoder<'a>(&'a [u8]);
 
 impl Iterator for PercentDecoder<'_> {
@@ -206,8 +206,8 @@ mod tests {
     use super::*;
 
     fn spelled(raw: &str) -> String {
-        let mut room = [0; PATH_CAPACITY];
-        let slow = normalize(raw.as_bytes(), &mut room);
+        let mut buffer = [0; PATH_CAPACITY];
+        let slow = normalize(raw.as_bytes(), &mut buffer);
         assert!(!slow.is_truncated, "{raw}");
         if let Some(fast) = already_normalized(raw.as_bytes()) {
             assert_eq!(fast, slow, "{raw}");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_path_becomes_the_same() {
+    fn every_spelling_of_a_path_normalizes_to_the_same_path() {
         for raw in [
             "/a/b",
             "//a//b",
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_else_stays_different() {
+    fn paths_with_different_meanings_stay_different() {
         assert_eq!(spelled("/a%2fb"), "/a%2Fb");
         assert_eq!(spelled("/a%252fb"), "/a%252fb");
         assert_eq!(spelled("/a%zz%4"), "/a%zz%4");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_its_one_spelling_is_not_copied_however_long_it_is() {
+    fn a_normalized_path_of_any_length_is_not_copied() {
         let long = format!("/{}", "x/".repeat(10_000));
         let path = already_normalized(long.as_bytes()).unwrap();
         assert_eq!(path.full(), long.as_bytes());
@@ -266,10 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_said_and_what_comes_back_from_there_is_found() {
+    fn a_truncated_path_is_reported_unless_later_segments_remove_the_excess() {
         let long = "x/".repeat(PATH_CAPACITY);
-        let mut room = [0; PATH_CAPACITY];
-        let cut = normalize(format!("//a/{long}").as_bytes(), &mut room);
+        let mut buffer = [0; PATH_CAPACITY];
+        let cut = normalize(format!("//a/{long}").as_bytes(), &mut buffer);
         assert!(cut.is_truncated && cut.full().starts_with(b"/a/x/x"));
         let back = format!("//a/{long}{}b", "../".repeat(PATH_CAPACITY));
         assert_eq!(spelled(&back), "/a/b");
@@ -277,6 +277,6 @@ mod tests {
         assert_eq!(spelled(&one), "/a/b");
         let exactly = format!("//{}", "x".repeat(PATH_CAPACITY - 2));
         assert_eq!(spelled(&exactly).len(), PATH_CAPACITY - 1);
-        assert!(normalize(format!("{exactly}x").as_bytes(), &mut room).is_truncated);
+        assert!(normalize(format!("{exactly}x").as_bytes(), &mut buffer).is_truncated);
     }
 }

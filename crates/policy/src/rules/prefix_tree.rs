@@ -1,8 +1,8 @@
-//! Texts by what they begin with: all stored beginnings of a value, found while reading it once.
+//! A prefix tree: finds all stored prefixes of a value in one pass.
 //!
-//! Read backwards, the same finds endings. Must not know: globs, attributes.
+//! With reversed input it finds suffixes. Must not know: globs, attributes.
 
-/// Values under beginnings.
+/// Values by prefix.
 #[derive(Debug)]
 pub(super) struct PrefixTree<T> {
     nodes: Vec<PrefixNode<T>>,
@@ -11,7 +11,7 @@ pub(super) struct PrefixTree<T> {
 #[derive(Debug)]
 struct PrefixNode<T> {
     values: Vec<T>,
-    /// By their first bytes, ascending; labels are never empty.
+    /// Sorted by first byte; labels are never empty.
     edges: Vec<Edge>,
 }
 
@@ -29,7 +29,7 @@ impl<T> PrefixTree<T> {
         }
     }
 
-    /// Adds a value under a beginning.
+    /// Adds a value under a prefix.
     pub(super) fn add(&mut self, beginning: &[u8], value: T) {
         let mut at = 0;
         let mut rest = beginning;
@@ -39,14 +39,14 @@ impl<T> PrefixTree<T> {
                 return;
             };
             match node.edges.binary_search_by_key(first, |edge| edge.first) {
-                Err(place) => {
-                    node.edges.insert(place, Edge::new(rest, fresh));
+                Err(position) => {
+                    node.edges.insert(position, Edge::new(rest, fresh));
                     self.nodes.push(PrefixNode::empty());
                     at = fresh;
                     rest = &[];
                 }
-                Ok(place) => {
-                    let Some(edge) = node.edges.get_mut(place) else {
+                Ok(position) => {
+                    let Some(edge) = node.edges.get_mut(position) else {
                         return;
                     };
                     let shared = edge
@@ -57,7 +57,7 @@ impl<T> PrefixTree<T> {
                         .count();
                     at = edge.to;
                     if shared < edge.label.len() {
-                        // The label forks: a node in between takes over what follows the fork.
+                        // Splits the edge: a new node takes the rest of the label.
                         let (head, tail) = edge.label.split_at(shared);
                         let below = Edge::new(tail, edge.to);
                         *edge = Edge::new(head, fresh);
@@ -76,7 +76,7 @@ impl<T> PrefixTree<T> {
         }
     }
 
-    /// Visits the values under all beginnings of the bytes, the shortest first.
+    /// Visits the values of all prefixes of the bytes, shortest first.
     pub(super) fn visit(&self, mut bytes: impl Iterator<Item = u8>, mut visit: impl FnMut(&T)) {
         let mut at = self.nodes.first();
         while let Some(node) = at {
@@ -91,7 +91,7 @@ impl<T> PrefixTree<T> {
                 .edges
                 .binary_search_by_key(&first, |edge| edge.first)
                 .ok()
-                .and_then(|place| node.edges.get(place))
+                .and_then(|position| node.edges.get(position))
             else {
                 return;
             };
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_beginnings_of_a_value_are_found_and_no_others() {
+    fn all_prefixes_of_a_value_are_found_and_no_others() {
         let texts = [
             "", "a", "abc", "abd", "abcde", "b", "ab", "abc", "/files/", "/fi",
         ];
@@ -143,13 +143,13 @@ mod tests {
         for value in [
             "", "a", "ab", "abc", "abcd", "abcdef", "abx", "c", "/files/x", "/file",
         ] {
-            let mut found = Vec::new();
-            prefixes.visit(value.bytes(), |index| found.push(*index));
-            found.sort_unstable();
+            let mut matched = Vec::new();
+            prefixes.visit(value.bytes(), |index| matched.push(*index));
+            matched.sort_unstable();
             let expected: Vec<usize> = (0..texts.len())
                 .filter(|index| value.starts_with(texts[*index]))
                 .collect();
-            assert_eq!(found, expected, "{value}");
+            assert_eq!(matched, expected, "{value}");
         }
     }
 }

@@ -1,7 +1,6 @@
-//! How one window of a quota is made: everything but the number of units, so that a quota that is computed for a
-//! request can be made on the way, without allocating.
+//! Builds one window of a quota from a number of units. It does not allocate, so it can run per request.
 //!
-//! Must not know: files, places, which request gets which quota.
+//! Must not know: files, locations, which request gets which quota.
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{InvalidQuota, InvalidReason, Nanos, QuotaUnit};
@@ -9,32 +8,32 @@ use tollgate_core::{InvalidQuota, InvalidReason, Nanos, QuotaUnit};
 use crate::algorithm::{self, AlgorithmSpec, StateSharing};
 use crate::model::Burst;
 
-/// One window of a quota without its number.
+/// One window of a quota without its number of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QuotaBuilder {
-    /// By which rule it is counted.
+    /// The algorithm.
     pub spec: AlgorithmSpec,
-    /// The most at once where the file says so; buckets only.
+    /// The burst, if the file sets it; buckets only.
     pub burst: Option<Burst>,
-    /// How far below zero post-paid charges may go, in units.
+    /// How far below zero later charges may go, in units.
     pub overdraft: u64,
     /// Units that are charged together.
     pub block: u64,
     /// What is counted.
     pub unit: QuotaUnit,
-    /// The largest count that state may hold, over every quota that shares it; sliding windows only.
+    /// The maximum count over all quotas that share the state; sliding windows only.
     pub ceiling: u64,
 }
 
-/// Ten seconds: what `burst: auto` is worth.
+/// `burst: auto` is the units of this time.
 const AUTO_BURST: Nanos = Nanos::from_secs(10);
 
 impl QuotaBuilder {
-    /// A plain one: no burst of its own, no overdraft, charged unit by unit.
+    /// A builder without burst and overdraft, charging single units.
     #[must_use]
-    pub const fn new(shape: AlgorithmSpec, unit: QuotaUnit) -> Self {
+    pub const fn new(spec: AlgorithmSpec, unit: QuotaUnit) -> Self {
         Self {
-            spec: shape,
+            spec,
             burst: None,
             overdraft: 0,
             block: 1,
@@ -43,18 +42,18 @@ impl QuotaBuilder {
         }
     }
 
-    /// The quota of so many units.
+    /// Builds the quota with this number of units.
     ///
     /// # Errors
-    /// Core names the field that it cannot honour.
+    /// The field that core rejects.
     pub fn build(&self, units: u64) -> Result<Limit, InvalidQuota> {
-        // Nothing may be asked of a limit that denies everything, so a tier of zero needs no overdraft of its own.
+        // A limit that denies everything cannot have an overdraft, so a tier of zero has none.
         let overdraft = if units == 0 { 0 } else { self.overdraft };
         let limit = algorithm::build(self, units, overdraft)?;
         Ok(limit.with_unit(self.unit))
     }
 
-    /// The burst in units; `None` where it is the rate's own number.
+    /// The burst in units; `None` if it is the number of the rate.
     pub(crate) fn burst_units(&self, units: u64, period: Nanos) -> Option<u64> {
         match self.burst? {
             Burst::Units(burst) => Some(burst),
@@ -67,9 +66,9 @@ impl QuotaBuilder {
         }
     }
 
-    /// The same formula, charging in the smallest blocks of a power of ten with which so many units can be counted:
-    /// a rate above a million a second is too fine for whole nanoseconds, and a log holds so many entries. Requests
-    /// are never charged in blocks, because each of them would cost a whole one.
+    /// The same builder with the smallest power of ten as block size that can count this number of units. A rate above
+    /// a million per second is too fine for whole nanoseconds, and a log has a maximum number of entries. Requests
+    /// always have blocks of one, because each would cost a whole block.
     #[must_use]
     pub fn with_blocks_for(mut self, units: u64) -> Self {
         if self.unit == QuotaUnit::Requests {
@@ -96,8 +95,7 @@ impl QuotaBuilder {
             .is_err_and(|error| error.reason == InvalidReason::RateTooFine)
     }
 
-    /// Whether a state may be decided on by quotas of both recipes, one now and the other later, without either
-    /// forgetting what the other has counted.
+    /// Whether quotas of both builders can use the same state one after another without losing each other's counts.
     #[must_use]
     pub fn shares_state_with(&self, other: &Self) -> bool {
         let same_counting = match self.spec.properties().sharing {
@@ -110,7 +108,7 @@ impl QuotaBuilder {
         same_counting && self.unit == other.unit
     }
 
-    /// How far the units of a rate reach in time: the period or the length of a window.
+    /// The period, or the length of a window.
     #[must_use]
     pub const fn span(&self) -> Option<Nanos> {
         self.spec.span()
@@ -130,12 +128,12 @@ mod tests {
     #[test]
     fn blocks_are_the_smallest_that_keep_the_rate_within_a_thousandth() {
         for units in [999_999, 2_000_000, 3_000_000, 700_000_000, 123_456_789_012] {
-            let formula = bucket(QuotaUnit::Bytes).with_blocks_for(units);
-            let block = formula.block;
-            let mut smaller = formula;
+            let builder = bucket(QuotaUnit::Bytes).with_blocks_for(units);
+            let block = builder.block;
+            let mut smaller = builder;
             smaller.block /= 10;
             assert!(block == 1 || smaller.build(units).is_err(), "{units}");
-            let Quota::TokenBucket(built) = *formula.build(units).unwrap().quota() else {
+            let Quota::TokenBucket(built) = *builder.build(units).unwrap().quota() else {
                 panic!("a bucket is a bucket");
             };
             let in_force =
@@ -154,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaky_bucket_admits_its_burst_at_once_and_a_queue_holds_its_burst_beside_the_first() {
+    fn a_leaky_bucket_admits_its_burst_and_a_queue_its_burst_plus_one() {
         let meter = QuotaBuilder::new(
             AlgorithmSpec::LeakyBucket(Nanos::SECOND),
             QuotaUnit::Requests,
@@ -174,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_ten_seconds_worth_and_at_least_one() {
+    fn burst_auto_is_the_units_of_ten_seconds_and_at_least_one() {
         let auto = |units, period| {
-            let mut formula =
+            let mut builder =
                 QuotaBuilder::new(AlgorithmSpec::TokenBucket(period), QuotaUnit::Requests);
-            formula.burst = Some(Burst::Auto);
-            match formula.build(units).unwrap().quota() {
+            builder.burst = Some(Burst::Auto);
+            match builder.build(units).unwrap().quota() {
                 Quota::TokenBucket(bucket) => bucket.limit(),
                 _ => 0,
             }

@@ -1,7 +1,7 @@
-//! All route templates in one tree, segment by segment: which of them a path lies under, the most specific first.
+//! A tree of route templates by segment: finds all templates that match a path, most specific first.
 //!
-//! A literal segment comes before `{x}`, and both before `{*x}`, which stands for the rest of a path, even if nothing is
-//! left. Must not know: what is said about routes.
+//! A literal segment comes before `{x}`, and both before `{*x}`. `{*x}` matches the rest of a path, which may be empty.
+//! Must not know: what routes are used for.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use super::draft::MAX_SEGMENTS;
 use super::path::{self, NormalizedPath};
 
-/// A template, taken apart.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct RoutePattern {
     segments: Box<[Segment]>,
@@ -21,12 +21,12 @@ pub(super) struct RoutePattern {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Segment {
     Literal(Box<[u8]>),
-    /// `{x}`: what it is called makes no difference.
+    /// `{x}`; the name does not matter.
     Any,
 }
 
 impl RoutePattern {
-    /// The route of a template; `None` if it has too many segments.
+    /// Parses a template; `None` if it has too many segments.
     pub(super) fn new(template: &str) -> Option<Self> {
         let mut segments = Vec::new();
         let mut is_open = false;
@@ -51,7 +51,7 @@ impl RoutePattern {
         })
     }
 
-    /// Whether a path lies under it.
+    /// Whether a path matches.
     pub(super) fn matches(&self, path: NormalizedPath<'_>) -> bool {
         let mut rest = without_leading_slash(path);
         for segment in &self.segments {
@@ -69,7 +69,7 @@ impl RoutePattern {
     }
 }
 
-/// Routes with values.
+/// Route patterns with values.
 #[derive(Debug)]
 pub(super) struct RouteTree<T> {
     nodes: Vec<RouteNode>,
@@ -80,9 +80,9 @@ pub(super) struct RouteTree<T> {
 struct RouteNode {
     literals: HashMap<Box<[u8]>, usize, FixedState>,
     any_child: Option<usize>,
-    /// The value of the route that ends here.
+    /// The value of the pattern that ends here.
     exact_value: Option<usize>,
-    /// The value of the route that goes on from here whatever follows.
+    /// The value of the pattern with a catch-all here.
     catch_all_value: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ impl<T> RouteTree<T> {
         self.values.iter()
     }
 
-    /// The value of a route, which is made if it has none.
+    /// The value of a pattern, inserted if it is new.
     pub(super) fn value_mut(
         &mut self,
         route: &RoutePattern,
@@ -122,26 +122,26 @@ impl<T> RouteTree<T> {
             }
         }
         let node = self.nodes.get_mut(at)?;
-        let place = if route.has_catch_all {
+        let position = if route.has_catch_all {
             &mut node.catch_all_value
         } else {
             &mut node.exact_value
         };
-        let index = *place.get_or_insert(self.values.len());
+        let index = *position.get_or_insert(self.values.len());
         if index == self.values.len() {
             self.values.push(make());
         }
         self.values.get_mut(index)
     }
 
-    /// Visits the values of all routes that a path lies under, the most specific first.
+    /// Visits the values of all patterns that match a path, most specific first.
     pub(super) fn visit<'a>(&'a self, path: NormalizedPath<'_>, visit: &mut dyn FnMut(&'a T)) {
         if let Some(root) = self.nodes.first() {
             self.visit_from(root, without_leading_slash(path), path.is_truncated, visit);
         }
     }
 
-    /// No deeper than templates are long.
+    /// The recursion is at most as deep as the longest template.
     fn visit_from<'a>(
         &'a self,
         node: &'a RouteNode,
@@ -169,13 +169,13 @@ impl<T> RouteTree<T> {
     }
 }
 
-/// What follows the first slash.
+/// The path without its leading slash.
 fn without_leading_slash(path: NormalizedPath<'_>) -> &[u8] {
     let bare = path.without_trailing_slash();
     bare.strip_prefix(b"/").unwrap_or(bare)
 }
 
-/// The first segment, and what follows its slash. Paths have no empty segments.
+/// The first segment and the part after its slash. Normalized paths have no empty segments.
 fn split_segment(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     if rest.is_empty() {
         return None;
@@ -199,21 +199,21 @@ mod tests {
             tree.value_mut(&RoutePattern::new(template).unwrap(), || *template);
         }
         let path = path::already_normalized(path.as_bytes()).unwrap();
-        let mut found = Vec::new();
-        tree.visit(path, &mut |template| found.push(*template));
-        let mut alone = found.clone();
+        let mut matched = Vec::new();
+        tree.visit(path, &mut |template| matched.push(*template));
+        let mut alone = matched.clone();
         alone.retain(|template| RoutePattern::new(template).unwrap().matches(path));
-        assert_eq!(alone, found);
+        assert_eq!(alone, matched);
         for template in templates
             .iter()
-            .filter(|template| !found.contains(template))
+            .filter(|template| !matched.contains(template))
         {
             assert!(
                 !RoutePattern::new(template).unwrap().matches(path),
                 "{template}"
             );
         }
-        found
+        matched
     }
 
     const ALL: [&str; 8] = [
@@ -228,7 +228,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_template_that_a_path_lies_under_is_found_the_most_specific_first() {
+    fn all_templates_that_match_a_path_are_found_most_specific_first() {
         assert_eq!(
             under(&ALL, "/v1/items/mine"),
             [
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_spelled_in_one_way_too() {
+    fn templates_are_normalized_like_paths() {
         assert_eq!(RoutePattern::new("/%61//b/"), RoutePattern::new("/a/b"));
         assert_eq!(RoutePattern::new("/a%2fb"), RoutePattern::new("/a%2Fb"));
         assert_eq!(RoutePattern::new("/{x}"), RoutePattern::new("/{y}"));
     }
 
     #[test]
-    fn the_deepest_template_is_found_and_one_deeper_is_refused() {
+    fn the_deepest_template_matches_and_a_deeper_one_is_rejected() {
         let deepest = "/{x}".repeat(MAX_SEGMENTS);
         let path = "/1".repeat(MAX_SEGMENTS);
         let route = RoutePattern::new(&deepest).unwrap();

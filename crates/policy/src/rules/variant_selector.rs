@@ -1,5 +1,5 @@
-//! Who gets which quota: an override for this very key, else the tier that an attribute names, else the rule's own; and
-//! quotas that are computed for a request.
+//! Selects the quota of a request: an override for the key, else a tier, else the rule's own quota. Also computes
+//! quotas per request.
 //!
 //! Nothing here allocates. Must not know: how keys are encoded.
 
@@ -14,7 +14,7 @@ use super::{MatchedRules, MeterRef, Rules};
 use crate::algorithm::share_state;
 use crate::attributes::{Attribute, Attributes};
 
-/// The value of an attribute of a request, with the route template that the rules found for it.
+/// The value of an attribute; for `route` the matched template if the transport has none.
 pub(crate) fn attribute_value<'a>(
     attribute: &Attribute,
     request: &'a dyn Attributes,
@@ -28,52 +28,52 @@ pub(crate) fn attribute_value<'a>(
 }
 
 impl Rules {
-    /// The quota that a request falls under at one meter. `key` is the request's key of the rule's first meter, which
-    /// overrides are known by.
+    /// The quota of a request at one meter. `key` is the request's key at the rule's first meter, which overrides are
+    /// indexed by.
     #[must_use]
     pub fn select_quota(
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
         key: &[u8],
     ) -> SelectedQuota {
-        let variant = self.variant(meter.rule, request, found, key);
-        self.quota_of_variant(meter, variant, request, found)
+        let variant = self.variant(meter.rule, request, matched, key);
+        self.quota_of_variant(meter, variant, request, matched)
     }
 
-    /// Which variant of a rule a request is: 0 for its own quota, then its tiers, then its overrides, each in the order
-    /// of the file. To be asked once where a rule has several meters.
+    /// The variant of a rule for a request: 0 is its own quota, then tiers, then overrides, each in file order. Call it
+    /// once for all meters of a rule.
     #[must_use]
     pub fn variant(
         &self,
         rule: usize,
         request: &dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
         key: &[u8],
     ) -> usize {
         self.rules().get(rule).map_or(0, |rule| {
             if rule.selector.is_own_quota_only() {
                 return 0;
             }
-            let route = self.route(request, found);
+            let route = self.route(request, matched);
             rule.selector.variant(request, route, key)
         })
     }
 
-    /// The quota of one meter for a request whose [variant](Self::variant) is known.
+    /// The quota of one meter for a [variant](Self::variant).
     #[must_use]
     pub fn quota_of_variant(
         &self,
         meter: MeterRef,
         variant: usize,
         request: &dyn Attributes,
-        found: &MatchedRules,
+        matched: &MatchedRules,
     ) -> SelectedQuota {
         let rule = self.rules().get(meter.rule);
         match rule.and_then(|rule| rule.meters.get(meter.meter)) {
             Some(meter) if meter.is_computed(variant) => {
-                meter.select_quota(variant, request, self.route(request, found))
+                meter.select_quota(variant, request, self.route(request, matched))
             }
             Some(meter) => meter.select_quota(variant, request, None),
             None => SelectedQuota::Unlimited,
@@ -81,13 +81,13 @@ impl Rules {
     }
 }
 
-/// Which of a rule's variants a request falls under. The rule's own quota is variant 0; tiers follow, then overrides.
+/// Selects the variant of a rule. The rule's own quota is variant 0; tiers follow, then overrides.
 #[derive(Debug, Default)]
 pub struct VariantSelector {
     by: Option<Attribute>,
-    /// The tiers' names and variants, in the order of the names.
+    /// The names and variants of the tiers, sorted by name.
     tiers: Box<[(Box<str>, usize)]>,
-    /// The variants of single keys, by the key as it is encoded.
+    /// The variants of single keys, by encoded key.
     overrides: HashMap<Box<[u8]>, usize>,
 }
 
@@ -98,7 +98,7 @@ impl VariantSelector {
         Self::default()
     }
 
-    /// Tiers by the value of an attribute, the first being variant 1.
+    /// Adds tiers by the value of an attribute. The first tier is variant 1.
     #[must_use]
     pub fn with_tiers<'a>(mut self, by: Attribute, names: impl Iterator<Item = &'a str>) -> Self {
         let mut tiers: Vec<(Box<str>, usize)> = names.map(Box::from).zip(1..).collect();
@@ -108,12 +108,12 @@ impl VariantSelector {
         self
     }
 
-    /// A variant for the key that is encoded so. The first one to be given holds.
+    /// Adds a variant for an encoded key. The first variant of a key wins.
     pub fn override_key(&mut self, key: &[u8], variant: usize) {
         self.overrides.entry(key.into()).or_insert(variant);
     }
 
-    /// The variant of a request whose key is encoded so.
+    /// The variant of a request with this encoded key.
     #[must_use]
     pub fn variant(&self, request: &dyn Attributes, route: Option<&[u8]>, key: &[u8]) -> usize {
         if !self.overrides.is_empty()
@@ -140,25 +140,25 @@ impl VariantSelector {
         self.by.is_none() && self.overrides.is_empty()
     }
 
-    /// Whether the key must be encoded before the quota is known.
+    /// Whether the quota depends on the key.
     #[must_use]
     pub fn has_overrides(&self) -> bool {
         !self.overrides.is_empty()
     }
 }
 
-/// What one variant gets of one meter.
+/// The quota of one variant at one meter.
 #[derive(Clone, Debug)]
 pub(crate) enum MeterGrant {
     /// The quota at this index.
     Index(usize),
     /// A quota computed for each request.
     Computed(Box<ComputedQuota>),
-    /// This meter is not asked.
+    /// The meter is skipped.
     Unlimited,
 }
 
-/// A quota whose number an attribute adds to.
+/// A quota with a number that an attribute adds to.
 #[derive(Clone, Debug)]
 pub(crate) struct ComputedQuota {
     pub(crate) builder: QuotaBuilder,
@@ -166,9 +166,9 @@ pub(crate) struct ComputedQuota {
     pub(crate) each: u64,
     pub(crate) times: Attribute,
     pub(crate) at_most: u64,
-    /// The index of the base's quota, in force where the computed one cannot be built.
+    /// The index of the base quota, used if the computed quota cannot be built.
     pub(crate) base_index: usize,
-    /// A quota that accepts the most of all that share the state.
+    /// The quota with the highest ceiling of all that share the state.
     pub(crate) ceiling_limit: Limit,
 }
 
@@ -187,7 +187,7 @@ impl MeterGrant {
 }
 
 impl ComputedQuota {
-    /// How many units a request gets: the base and as much for each as its attribute says, never more than the most.
+    /// The units of a request: the base plus `each` times the attribute, at most `at_most`.
     pub(crate) fn units(&self, request: &dyn Attributes, route: Option<&[u8]>) -> u64 {
         let times = attribute_value(&self.times, request, route)
             .and_then(parse_whole_number)
@@ -203,8 +203,8 @@ impl ComputedQuota {
         if units == self.base {
             return SelectedQuota::Index(self.base_index);
         }
-        // Everything between the base and the most can be built, but for numbers below one block, which admit nothing
-        // more than the base does.
+        // Every number between the base and the maximum can be built, except numbers below one block. Those admit no
+        // more than the base.
         match self.builder.build(units) {
             Ok(limit) => SelectedQuota::Computed(share_state(limit, &self.ceiling_limit)),
             Err(_below_a_block) => SelectedQuota::Index(self.base_index),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_is_found_by_its_exact_name_and_anything_else_is_the_rules_own() {
+    fn a_tier_is_selected_by_its_exact_name_and_other_values_get_the_own_quota() {
         let variant = |plan| tiers().variant(&Plan(plan), None, b"");
         assert_eq!(variant(b"pro"), 1);
         assert_eq!(variant(b"free"), 2);

@@ -1,23 +1,23 @@
-//! How schemas are put together, and the small ones that the others refer to.
+//! Functions that build schemas, and the shared definitions.
 //!
-//! Patterns are wide: they catch what is no rate at all and leave the rest to the reader, which explains more. Must not
-//! know: fields of limits.
+//! The patterns are wide: they catch texts of the wrong kind, and the reader explains other mistakes. Must not know:
+//! fields of limits.
 
 use serde_json::{Map, Value, json};
 
 use crate::read::{FieldDefault, FieldSpec, MODES, test_schema};
 
-/// A map of these fields and no others.
+/// A map with only these fields.
 pub(crate) fn object(fields: impl Iterator<Item = FieldSpec>) -> Value {
     map(fields, &json!(false), true)
 }
 
-/// A map of these fields and no others, of which the schema requires none even where the reader does.
+/// A map with only these fields, none of which the schema requires.
 pub(crate) fn lax_object(fields: impl Iterator<Item = FieldSpec>) -> Value {
     map(fields, &json!(false), false)
 }
 
-/// A map of these fields, in which every other name has such a value.
+/// A map with these fields, in which every other name has a value of this schema.
 pub(crate) fn object_with_values(fields: impl Iterator<Item = FieldSpec>, values: &Value) -> Value {
     map(fields, values, true)
 }
@@ -51,18 +51,18 @@ fn with_description(schema: &Value, description: &str) -> Value {
     schema
 }
 
-/// One of these words.
-pub(crate) fn enumeration<T>(words: &[(&str, T)]) -> Value {
-    let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    json!({ "enum": words })
+/// One of these keywords.
+pub(crate) fn enumeration<T>(keywords: &[(&str, T)]) -> Value {
+    let keywords: Vec<&str> = keywords.iter().map(|(keyword, _)| *keyword).collect();
+    json!({ "enum": keywords })
 }
 
-/// What limits, levels, groups and buckets may be called.
+/// The names of limits, levels, groups and buckets.
 pub(crate) fn name_pattern() -> Value {
     json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" })
 }
 
-/// The definition of this name.
+/// A reference to a definition.
 pub(crate) fn definition_ref(definition: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{definition}") })
 }
@@ -71,7 +71,7 @@ pub(crate) fn list_of(items: &Value) -> Value {
     json!({ "type": "array", "items": items })
 }
 
-/// A list that has something in it.
+/// A list with at least one item.
 pub(crate) fn non_empty_list_of(items: &Value) -> Value {
     json!({ "type": "array", "items": items, "minItems": 1 })
 }
@@ -88,11 +88,11 @@ fn pattern(description: &str, pattern: &str, examples: &[&str]) -> Value {
     json!({ "type": "string", "description": description, "pattern": pattern, "examples": examples })
 }
 
-/// An attribute of a request, as `match`, keys and costs name it.
+/// The names of attributes.
 pub(super) const ATTRIBUTE: &str =
     "^(ip|method|host|route|path|domain|(header|query|cookie|claim|descriptor)\\..+)$";
 
-/// The small schemas by their names.
+/// The shared definitions, by name.
 pub(super) fn definitions() -> Map<String, Value> {
     let scalar = json!({ "type": ["string", "number", "boolean"] });
     let status = json!({ "type": "integer", "minimum": 400, "maximum": 599 });
@@ -117,13 +117,13 @@ pub(super) fn definitions() -> Map<String, Value> {
         .collect()
 }
 
-/// Texts that follow a grammar.
+/// Definitions of texts with a grammar.
 fn text_definitions() -> [(&'static str, Value); 6] {
     [
         (
             "attribute",
             pattern(
-                "What is known of a request.",
+                "An attribute of a request.",
                 ATTRIBUTE,
                 &[
                     "ip",
@@ -142,7 +142,7 @@ fn text_definitions() -> [(&'static str, Value); 6] {
         (
             "rate",
             pattern(
-                "So many per period.",
+                "An amount per period.",
                 "^\\s*[0-9].*(/|\\sper\\s|\\severy\\s).*\\S",
                 &["10/s", "1000/min", "5000/h", "1M/month", "100 per 15m"],
             ),
@@ -150,14 +150,14 @@ fn text_definitions() -> [(&'static str, Value); 6] {
         (
             "duration",
             pattern(
-                "A length of time.",
+                "A duration.",
                 "^\\s*[0-9].*[a-zµ]\\s*$",
                 &["250ms", "10s", "15m", "2h", "1d", "1h30m"],
             ),
         ),
         (
             "percent",
-            pattern("A share.", "^\\s*[0-9].*%\\s*$", &["2%", "12.5%"]),
+            pattern("A percentage.", "^\\s*[0-9].*%\\s*$", &["2%", "12.5%"]),
         ),
         (
             "network",
@@ -178,10 +178,10 @@ fn text_definitions() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// What one attribute must be like.
+/// A condition on one attribute.
 fn test_definition() -> Value {
     json!({
-        "description": "A value, a list of which one must fit, `present`, `absent`, or a map: { glob: … }, { in: … }, { not: … }.",
+        "description": "A value, a list of alternatives, `present`, `absent`, or a map: { glob: … }, { in: … }, { not: … }.",
         "anyOf": [
             definition_ref("scalar"),
             non_empty_list_of(&definition_ref("scalar")),

@@ -1,8 +1,8 @@
-//! The JSON Schema of a policy file, so that editors complete fields, explain them and underline mistakes.
+//! The JSON Schema of policy files, for completion and validation in editors.
 //!
-//! It knows shapes, not meanings: whatever loads is valid by it, and much that is valid by it is refused by the checks,
-//! which say more. Published as `docs/policy.schema.json`; after a change of a field:
-//! `cargo run -- schema > docs/policy.schema.json`. Must not know: how files are read.
+//! It describes shapes only: every policy that loads is valid by it, but `check` rejects more. Published as
+//! `docs/policy.schema.json`; after a change to a field run `cargo run -- schema > docs/policy.schema.json`. Must not
+//! know: how files are read.
 
 mod builders;
 
@@ -13,7 +13,7 @@ pub(crate) use builders::{
     object, object_with_values, one_or_list,
 };
 
-/// Where the schema of this version is published.
+/// The published address of the schema.
 const ID: &str =
     "https://raw.githubusercontent.com/tollgate-rs/tollgate/main/docs/policy.schema.json";
 
@@ -30,7 +30,7 @@ pub fn schema() -> Value {
         root.insert("title".into(), json!("Tollgate policy"));
         root.insert(
             "description".into(),
-            json!("Who gets how much, and what happens when it is spent."),
+            json!("Limits with their keys and quotas, and what happens on a denial."),
         );
         root.insert("minProperties".into(), json!(1));
         let mut definitions = builders::definitions();
@@ -42,7 +42,7 @@ pub fn schema() -> Value {
     root
 }
 
-/// The schema as it is published.
+/// The text of the published schema.
 #[must_use]
 pub fn text() -> String {
     format!("{:#}\n", schema())

@@ -1,4 +1,4 @@
-//! The published schema is current, explains every field, and accepts and refuses what it should.
+//! The published schema is current, documents every field, and accepts and rejects the right policies.
 
 mod validate;
 
@@ -10,7 +10,7 @@ use super::{schema, text};
 use crate::source::{self, SourceFormat, SourceNode};
 use validate::errors;
 
-/// A tree as JSON, as editors see it: what is not quoted and looks like a number or a truth value is one.
+/// A tree as JSON, as editors see it: unquoted numbers and booleans are not strings.
 fn as_json(node: &SourceNode) -> Value {
     match &node.value {
         source::SourceValue::Null => Value::Null,
@@ -32,15 +32,15 @@ fn as_json(node: &SourceNode) -> Value {
     }
 }
 
-/// What is wrong with a YAML text by the schema.
-pub(crate) fn wrong(yaml: &str) -> Vec<String> {
+/// The schema errors of a YAML text.
+pub(crate) fn schema_errors(yaml: &str) -> Vec<String> {
     let tree = source::parse(yaml, SourceFormat::Yaml).unwrap_or_else(|p| panic!("{p:?}\n{yaml}"));
     static SCHEMA: LazyLock<Value> = LazyLock::new(schema);
     errors(&SCHEMA, &as_json(&tree))
 }
 
-/// What is wrong with a JSON text by the schema.
-pub(crate) fn wrong_json(text: &str) -> Vec<String> {
+/// The schema errors of a JSON text.
+pub(crate) fn schema_errors_of_json(text: &str) -> Vec<String> {
     errors(&schema(), &serde_json::from_str(text).unwrap())
 }
 
@@ -89,7 +89,7 @@ fn unexplained(schema: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_field_is_explained() {
+fn every_field_has_a_description() {
     let mut found = Vec::new();
     unexplained(&schema(), "", &mut found);
     assert_eq!(found, [""; 0]);
@@ -103,7 +103,7 @@ fn every_field_is_explained() {
 }
 
 #[test]
-fn what_policies_say_is_valid() {
+fn valid_policies_pass_the_schema() {
     for file in [
         "mode: off\nfleet: { nodes: 3 }\ndivergence_threshold: 2%\nlimits: []\n",
         "lists: { office: [10.0.0.0/8, \"2001:db8::/32\"], one: 192.0.2.1 }\nroutes: [\"/v1/items/{id}\"]\n",
@@ -111,7 +111,7 @@ fn what_policies_say_is_valid() {
         "exempt: [ { match: { ip: { in: office } } }, { header.x-probe: present } ]\n",
         "deny: [ { match: { path: \"/wp-*\" }, status: 403, message: no } ]\n",
     ] {
-        assert_eq!(wrong(file), [""; 0], "{file}");
+        assert_eq!(schema_errors(file), [""; 0], "{file}");
     }
     for fields in [
         "rate: 10/s",
@@ -137,12 +137,12 @@ fn what_policies_say_is_valid() {
         "rate: 1/s\ngroup: aws\nbucket: messages\nmode: shadow\nenforce: 25%\nwait: 2s\npenalty: block 10m",
         "rate: 1/s\ncharge: always\noverdraft: 100\non_store_failure: closed\nconsistency: async 1s\ncolocate: header.x-api-key\nstatus: 429\nmessage: Slow down",
     ] {
-        assert_eq!(wrong(&limit(fields)), [""; 0], "{fields}");
+        assert_eq!(schema_errors(&limit(fields)), [""; 0], "{fields}");
     }
 }
 
 #[test]
-fn what_is_wrong_in_shape_is_refused() {
+fn invalid_shapes_fail_the_schema() {
     for fields in [
         "rat: 10/s",
         "key: ip",
@@ -170,7 +170,7 @@ fn what_is_wrong_in_shape_is_refused() {
         "rate: { base: 1/s, each: 1/s, times: claim.x }",
         "levels: []",
     ] {
-        assert_ne!(wrong(&limit(fields)), [""; 0], "{fields}");
+        assert_ne!(schema_errors(&limit(fields)), [""; 0], "{fields}");
     }
     for file in [
         "limit: []\n",
@@ -183,6 +183,6 @@ fn what_is_wrong_in_shape_is_refused() {
         "deny: [{ match: { ip: 10.0.0.0/8 }, status: 200 }]\n",
         "lists: { office: [example.com] }\n",
     ] {
-        assert_ne!(wrong(file), [""; 0], "{file}");
+        assert_ne!(schema_errors(file), [""; 0], "{file}");
     }
 }

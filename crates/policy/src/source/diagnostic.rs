@@ -1,6 +1,6 @@
-//! What is wrong with a file: where, what, and what would be right.
+//! Diagnostics of a file: location, message and suggestion.
 //!
-//! How it looks is `show`'s business. Must not know: what fields mean.
+//! `render` formats them. Must not know: what fields mean.
 
 use std::fmt;
 
@@ -10,50 +10,54 @@ use super::line_index::LineIndex;
 use super::node::SourceLocation;
 use super::{render, without_byte_order_mark};
 
-/// So many problems are told; of the rest only how many there are. Whoever repairs a hundred may ask again.
+/// The maximum number of diagnostics that are shown; further ones are only counted.
 pub const MAX_DIAGNOSTICS: usize = 100;
 
-/// One thing that is wrong.
+/// One mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
-    /// Where.
+    /// The location.
     pub location: SourceLocation,
-    /// What is wrong, naming the field and the value.
+    /// The message, with the field and the value.
     pub message: Box<str>,
-    /// What would be right.
+    /// The suggestion.
     pub help: Option<Box<str>>,
 }
 
 impl Diagnostic {
-    /// What is wrong at a place, and what would be right.
-    pub fn new(place: SourceLocation, message: impl Into<String>, help: impl Into<String>) -> Self {
+    /// A mistake at a location, with a suggestion.
+    pub fn new(
+        location: SourceLocation,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
         Self {
-            location: place,
+            location,
             message: message.into().into(),
             help: Some(help.into().into()),
         }
     }
 
-    /// What is wrong at a place, where there is nothing to advise.
-    pub fn without_help(place: SourceLocation, message: impl Into<String>) -> Self {
+    /// A mistake at a location, without a suggestion.
+    pub fn without_help(location: SourceLocation, message: impl Into<String>) -> Self {
         Self {
-            location: place,
+            location,
             message: message.into().into(),
             help: None,
         }
     }
 }
 
-/// Everything that is wrong with a file, in the order of its lines; never empty.
+/// All diagnostics of a file, sorted by line; never empty.
 ///
 /// ```
-/// use tollgate_policy::source::{SourceLocation, Diagnostic, Diagnostics};
+/// use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 ///
-/// let place = SourceLocation { line: 1, column: 7, width: 4 };
-/// let problem = Diagnostic::new(place, "`10/q` is not a rate", "write `10/s`");
-/// let problems = Diagnostics::new("policy.yaml", "rate: 10/q\n", vec![problem]);
+/// let location = SourceLocation { line: 1, column: 7, width: 4 };
+/// let diagnostic = Diagnostic::new(location, "`10/q` is not a rate", "write `10/s`");
+/// let diagnostics = Diagnostics::new("policy.yaml", "rate: 10/q\n", vec![diagnostic]);
 /// assert_eq!(
-///     problems.to_string(),
+///     diagnostics.to_string(),
 ///     "policy.yaml:1:7: `10/q` is not a rate\n\
 ///      \x20 1 | rate: 10/q\n\
 ///      \x20   |       ^^^^\n\
@@ -62,18 +66,18 @@ impl Diagnostic {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics {
-    /// What the file is called in messages.
+    /// The name of the file in messages.
     pub file: Box<str>,
-    /// What is wrong.
+    /// The diagnostics.
     pub list: Vec<Diagnostic>,
-    /// How many more problems there are than are told.
+    /// The number of diagnostics that are not in `list`.
     pub more: usize,
-    /// The lines that problems point at, by number and in order, so that they can be shown.
+    /// The lines of the diagnostics, by number and in order.
     pub(crate) lines: Vec<(u32, Box<str>)>,
 }
 
 impl Diagnostics {
-    /// What is wrong with this text of a file, sorted, each once, at most [`MOST_TOLD`].
+    /// The diagnostics of a file, sorted, without duplicates, at most [`MAX_DIAGNOSTICS`].
     #[must_use]
     pub fn new(file: &str, text: &str, mut list: Vec<Diagnostic>) -> Self {
         list.sort();
@@ -81,7 +85,10 @@ impl Diagnostics {
         let more = list.len().saturating_sub(MAX_DIAGNOSTICS);
         list.truncate(MAX_DIAGNOSTICS);
         let text = LineIndex::new(without_byte_order_mark(text));
-        let mut numbers: Vec<_> = list.iter().map(|problem| problem.location.line).collect();
+        let mut numbers: Vec<_> = list
+            .iter()
+            .map(|diagnostic| diagnostic.location.line)
+            .collect();
         numbers.dedup();
         let lines = numbers
             .into_iter()
@@ -95,13 +102,13 @@ impl Diagnostics {
         }
     }
 
-    /// All of it as people read it, with colours or without.
+    /// Formats all diagnostics for people, with or without colours.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         render::render_diagnostics(self, colour)
     }
 
-    /// The text of a line, if a problem points at it.
+    /// The text of a line, if a diagnostic refers to it.
     pub(super) fn line(&self, number: u32) -> Option<&str> {
         let index = self
             .lines
@@ -119,44 +126,44 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// For programs: `{"problems": [{"file", "line", "column", "width", "message", "help"}], "more"}`. A problem that
-/// stands nowhere has no line.
+/// For programs: `{"problems": [{"file", "line", "column", "width", "message", "help"}], "more"}`. A diagnostic without
+/// a location has no line.
 impl Serialize for Diagnostics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let told: Vec<_> = self
+        let diagnostics: Vec<_> = self
             .list
             .iter()
-            .map(|problem| FileDiagnostic {
+            .map(|diagnostic| FileDiagnostic {
                 file: &self.file,
-                problem,
+                diagnostic,
             })
             .collect();
-        let mut out = serializer.serialize_struct("Problems", 2)?;
-        out.serialize_field("problems", &told)?;
+        let mut out = serializer.serialize_struct("Diagnostics", 2)?;
+        out.serialize_field("problems", &diagnostics)?;
         out.serialize_field("more", &self.more)?;
         out.end()
     }
 }
 
-/// One problem and its file.
+/// One diagnostic and its file.
 struct FileDiagnostic<'a> {
     file: &'a str,
-    problem: &'a Diagnostic,
+    diagnostic: &'a Diagnostic,
 }
 
 impl Serialize for FileDiagnostic<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Diagnostic {
-            location: place,
+            location,
             message,
             help,
-        } = self.problem;
-        let somewhere = |number| (place.line > 0).then_some(number);
-        let mut out = serializer.serialize_struct("Problem", 6)?;
+        } = self.diagnostic;
+        let if_located = |number| (location.line > 0).then_some(number);
+        let mut out = serializer.serialize_struct("Diagnostic", 6)?;
         out.serialize_field("file", self.file)?;
-        out.serialize_field("line", &somewhere(place.line))?;
-        out.serialize_field("column", &somewhere(place.column))?;
-        out.serialize_field("width", &somewhere(place.width))?;
+        out.serialize_field("line", &if_located(location.line))?;
+        out.serialize_field("column", &if_located(location.column))?;
+        out.serialize_field("width", &if_located(location.width))?;
         out.serialize_field("message", &**message)?;
         out.serialize_field("help", &help.as_deref())?;
         out.end()
@@ -180,30 +187,41 @@ mod tests {
     }
 
     #[test]
-    fn problems_come_in_the_order_of_the_file_and_each_once() {
+    fn diagnostics_are_sorted_by_line_and_deduplicated() {
         let list = vec![at(2, 1, "b"), at(1, 4, "x"), at(2, 1, "b"), at(2, 1, "a")];
-        let problems = Diagnostics::new("f", "one\ntwo\n", list);
-        let told: Vec<_> = problems.list.iter().map(|told| &*told.message).collect();
-        assert_eq!(told, ["x", "a", "b"]);
-        assert_eq!(problems.line(2), Some("two"));
-        assert_eq!(problems.line(3), None);
+        let diagnostics = Diagnostics::new("f", "one\ntwo\n", list);
+        let messages: Vec<_> = diagnostics
+            .list
+            .iter()
+            .map(|diagnostic| &*diagnostic.message)
+            .collect();
+        assert_eq!(messages, ["x", "a", "b"]);
+        assert_eq!(diagnostics.line(2), Some("two"));
+        assert_eq!(diagnostics.line(3), None);
     }
 
     #[test]
-    fn only_a_hundred_are_told_and_the_rest_is_counted() {
+    fn at_most_a_hundred_diagnostics_are_shown_and_further_ones_are_counted() {
         let list: Vec<_> = (1..=130).map(|line| at(line, 1, "x")).collect();
-        let problems = Diagnostics::new("f", &"line\n".repeat(130), list);
-        assert_eq!((problems.list.len(), problems.more), (MAX_DIAGNOSTICS, 30));
-        assert!(problems.to_string().ends_with("f: and 30 more problems\n"));
+        let diagnostics = Diagnostics::new("f", &"line\n".repeat(130), list);
+        assert_eq!(
+            (diagnostics.list.len(), diagnostics.more),
+            (MAX_DIAGNOSTICS, 30)
+        );
+        assert!(
+            diagnostics
+                .to_string()
+                .ends_with("f: and 30 more problems\n")
+        );
     }
 
     #[test]
-    fn programs_get_every_field() {
+    fn json_has_every_field() {
         let mut list = vec![at(2, 3, "wrong")];
         list.push(Diagnostic::new(SourceLocation::default(), "nowhere", "do"));
-        let problems = Diagnostics::new("p.yaml", "a\nb c\n", list);
+        let diagnostics = Diagnostics::new("p.yaml", "a\nb c\n", list);
         assert_eq!(
-            serde_json::to_string(&problems).unwrap(),
+            serde_json::to_string(&diagnostics).unwrap(),
             r#"{"problems":[{"file":"p.yaml","line":null,"column":null,"width":null,"message":"nowhere","help":"do"},{"file":"p.yaml","line":2,"column":3,"width":1,"message":"wrong","help":null}],"more":0}"#
         );
     }

@@ -1,4 +1,4 @@
-//! Names that stand twice in one map, of which one silently wins in most readers.
+//! Duplicate names in a map.
 //!
 //! Must not know: formats, fields.
 
@@ -7,20 +7,20 @@ use std::collections::HashMap;
 use super::diagnostic::Diagnostic;
 use super::node::{SourceLocation, SourceNode, SourceValue};
 
-/// Every name that stands in its map a second time, wherever in the tree.
+/// Finds every duplicate name in the tree.
 #[must_use]
 pub fn find_duplicate_names(tree: &SourceNode) -> Vec<Diagnostic> {
-    let mut problems = Vec::new();
-    find(tree, &mut problems);
-    problems
+    let mut diagnostics = Vec::new();
+    find(tree, &mut diagnostics);
+    diagnostics
 }
 
-fn find(node: &SourceNode, problems: &mut Vec<Diagnostic>) {
+fn find(node: &SourceNode, diagnostics: &mut Vec<Diagnostic>) {
     match &node.value {
         SourceValue::Null | SourceValue::Scalar { .. } => {}
         SourceValue::List(values) => {
             for value in values {
-                find(value, problems);
+                find(value, diagnostics);
             }
         }
         SourceValue::Map(entries) => {
@@ -28,20 +28,20 @@ fn find(node: &SourceNode, problems: &mut Vec<Diagnostic>) {
             for entry in entries {
                 let name = &*entry.name.value;
                 if let Some(before) = first.get(name) {
-                    problems.push(duplicate_name(name, entry.name.location, before.line));
+                    diagnostics.push(duplicate_name(name, entry.name.location, before.line));
                 } else {
                     first.insert(name, entry.name.location);
                 }
-                find(&entry.value, problems);
+                find(&entry.value, diagnostics);
             }
         }
     }
 }
 
-/// The problem of one name.
-pub(super) fn duplicate_name(name: &str, place: SourceLocation, first_line: u32) -> Diagnostic {
+/// The diagnostic of one duplicate.
+pub(super) fn duplicate_name(name: &str, location: SourceLocation, first_line: u32) -> Diagnostic {
     Diagnostic::new(
-        place,
+        location,
         format!("`{name}` is given twice; first on line {first_line}"),
         "keep one of the two",
     )

@@ -1,14 +1,14 @@
-//! JSON as the standard has it: no comments, no trailing commas, every name in double quotes.
+//! Parses strict JSON: no comments, no trailing commas, names in double quotes.
 //!
-//! A small reader of our own, because a message needs the place of every value and the usual library only tells the
-//! place of an error. Tests hold it against that library. Must not know: fields.
+//! A parser of our own, because diagnostics need the location of every value and `serde_json` reports only the
+//! locations of errors. Tests compare it with `serde_json`. Must not know: fields.
 
 use super::diagnostic::Diagnostic;
 use super::line_index::LineIndex;
 use super::node::{Located, MapEntry, SourceNode, SourceValue};
 use super::{MAX_DEPTH, MAX_NODES, empty_file, too_deep, too_many};
 
-/// Reads a text. It stops at the first error: after a wrong bracket or quote every further message would be a guess.
+/// Parses a text. Stops at the first error, because later errors would be misleading.
 pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Diagnostic> {
     let mut reader = JsonParser {
         text,
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Dia
     reader.skip_space();
     if reader.at < text.len() {
         return Err(reader.unexpected(
-            "the file goes on after its value has ended",
+            "unexpected text after the value",
             "a JSON file is one value; is there a bracket too many before this?",
         ));
     }
@@ -53,16 +53,16 @@ impl JsonParser<'_> {
         }
     }
 
-    /// A problem with the bytes from `start` to here, at least one character.
-    fn wrong(&self, start: usize, message: impl Into<String>, help: &str) -> Diagnostic {
+    /// An error at the bytes from `start` to the current position.
+    fn error_at(&self, start: usize, message: impl Into<String>, help: &str) -> Diagnostic {
         Diagnostic::new(self.lines.locate(start..self.at), message, help)
     }
 
-    /// A problem with what comes next, where what comes next says more than that it is unexpected.
+    /// An error at the next character, with a more specific message for some characters.
     fn unexpected(&self, message: &str, help: &str) -> Diagnostic {
         let (message, help) = match self.rest().chars().next() {
             None => (
-                "the file ends here, in the middle of a value",
+                "unexpected end of file inside a value",
                 "is a bracket or a quote not closed?",
             ),
             Some('/' | '#') => (
@@ -70,7 +70,7 @@ impl JsonParser<'_> {
                 "remove it, or write the policy in YAML or TOML",
             ),
             Some('\'') => (
-                "JSON knows only double quotes",
+                "JSON strings need double quotes",
                 "write \"…\" instead of '…'",
             ),
             Some(_) => (message, help),
@@ -131,17 +131,16 @@ impl JsonParser<'_> {
             self.nodes += 1;
             let start = self.at;
             if self.peek() != Some(b'"') {
-                return Err(self.unexpected(
-                    "a name should stand here, in double quotes",
-                    "write \"name\": value",
-                ));
+                return Err(
+                    self.unexpected("expected a name in double quotes", "write \"name\": value")
+                );
             }
             let name = self.string()?;
             let name = Located::new(name.into_boxed_str(), self.lines.locate(start..self.at));
             self.skip_space();
             if self.peek() != Some(b':') {
                 return Err(self.unexpected(
-                    "a `:` should stand here, between a name and its value",
+                    "expected `:` between a name and its value",
                     "write \"name\": value",
                 ));
             }
@@ -155,7 +154,7 @@ impl JsonParser<'_> {
         }
     }
 
-    /// After a value: whether this bracket closes what it stands in; otherwise a comma and another value follow.
+    /// After a value: whether the closing bracket follows. Otherwise consumes a comma before the next value.
     fn at_closing_bracket(&mut self, bracket: u8) -> Result<bool, Diagnostic> {
         self.skip_space();
         match self.peek() {
@@ -170,26 +169,26 @@ impl JsonParser<'_> {
                 self.skip_space();
                 if self.peek() == Some(bracket) {
                     self.at = after;
-                    return Err(self.wrong(
+                    return Err(self.error_at(
                         comma,
-                        "there is nothing after this comma",
-                        "JSON allows no comma after the last value; remove it",
+                        "trailing comma",
+                        "remove it: JSON allows no comma after the last value",
                     ));
                 }
                 Ok(false)
             }
             _ => Err(self.unexpected(
                 if bracket == b']' {
-                    "a `,` or `]` should stand here, after a value of a list"
+                    "expected `,` or `]` after a value of a list"
                 } else {
-                    "a `,` or `}` should stand here, after a value of a map"
+                    "expected `,` or `}` after a value of a map"
                 },
                 "is a comma or a closing bracket missing before this?",
             )),
         }
     }
 
-    /// `true`, `false`, `null`, or something that JSON does not know.
+    /// `true`, `false`, `null`, or an error.
     fn word(&mut self) -> Result<SourceValue, Diagnostic> {
         let length = self
             .rest()
@@ -197,7 +196,7 @@ impl JsonParser<'_> {
             .unwrap_or(self.rest().len());
         if length == 0 {
             return Err(self.unexpected(
-                "a value should stand here",
+                "expected a value",
                 "a value is a text in double quotes, a number, true, false, null, a list […] or a map {…}",
             ));
         }
@@ -209,7 +208,7 @@ impl JsonParser<'_> {
                 text: word.into(),
                 quoted: false,
             }),
-            word => Err(self.wrong(
+            word => Err(self.error_at(
                 start,
                 format!("`{}` is not a JSON value", truncate_for_message(word)),
                 "put a text in double quotes",
@@ -228,34 +227,34 @@ impl JsonParser<'_> {
     /// A number, kept as written.
     fn number(&mut self) -> Result<SourceValue, Diagnostic> {
         let start = self.at;
-        let mut fine = true;
+        let mut is_valid = true;
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
         let leading_zero = self.peek() == Some(b'0');
         let whole = self.digits();
-        fine &= whole == 1 || (whole > 1 && !leading_zero);
+        is_valid &= whole == 1 || (whole > 1 && !leading_zero);
         if self.peek() == Some(b'.') {
             self.at += 1;
-            fine &= self.digits() > 0;
+            is_valid &= self.digits() > 0;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.at += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            fine &= self.digits() > 0;
+            is_valid &= self.digits() > 0;
         }
-        // What follows without a space belongs to it, so that `10/s` is shown whole.
+        // Characters without a space before them belong to the number, so that messages show `10/s` as a whole.
         let tail = self
             .rest()
             .find(|c: char| !(c.is_alphanumeric() || "_.-+%/".contains(c)))
             .unwrap_or(self.rest().len());
-        fine &= tail == 0;
+        is_valid &= tail == 0;
         self.at += tail;
         let text = self.text.get(start..self.at).unwrap_or_default();
-        if !fine {
-            return Err(self.wrong(
+        if !is_valid {
+            return Err(self.error_at(
                 start,
                 format!("`{}` is not a JSON number", truncate_for_message(text)),
                 "put a text in double quotes; a number has no leading zero, unit or separator",
@@ -267,11 +266,11 @@ impl JsonParser<'_> {
         })
     }
 
-    /// A text in double quotes, with its escapes resolved.
+    /// A string in double quotes, with its escapes resolved.
     fn string(&mut self) -> Result<String, Diagnostic> {
         let start = self.at;
         self.at += 1;
-        let mut said = String::new();
+        let mut text = String::new();
         loop {
             let Some(next) = self.rest().chars().next() else {
                 return Err(self.not_closed(start));
@@ -279,24 +278,24 @@ impl JsonParser<'_> {
             match next {
                 '"' => {
                     self.at += 1;
-                    return Ok(said);
+                    return Ok(text);
                 }
-                '\\' => said.push(self.escape()?),
+                '\\' => text.push(self.escape()?),
                 '\n' | '\r' => return Err(self.not_closed(start)),
                 '\0'..='\x1f' => {
                     let control = self.at;
                     self.at += 1;
-                    return Err(self.wrong(
+                    return Err(self.error_at(
                         control,
                         format!(
-                            "the character {} may not stand in a text",
+                            "the control character {} must be escaped",
                             next.escape_unicode()
                         ),
                         "write it as an escape, such as \\t",
                     ));
                 }
                 _ => {
-                    said.push(next);
+                    text.push(next);
                     self.at += next.len_utf8();
                 }
             }
@@ -304,10 +303,10 @@ impl JsonParser<'_> {
     }
 
     fn not_closed(&self, start: usize) -> Diagnostic {
-        self.wrong(
+        self.error_at(
             start,
             "this text has no closing quote on its line",
-            "close it with \"; a line break in a text is written \\n",
+            "close it with \"; write a line break in a text as \\n",
         )
     }
 
@@ -325,16 +324,12 @@ impl JsonParser<'_> {
             Some('t') => '\t',
             Some('u') => return self.unicode(start),
             _ => {
-                return Err(self.wrong(
-                    start,
-                    "JSON does not know this escape",
-                    "a backslash itself is written \\\\",
-                ));
+                return Err(self.error_at(start, "unknown escape", "write a backslash as \\\\"));
             }
         })
     }
 
-    /// The four digits after `\u`, and the second half of a pair where there is one.
+    /// The four digits after `\u`, and the low surrogate if there is one.
     fn unicode(&mut self, start: usize) -> Result<char, Diagnostic> {
         let first = self.four_digits();
         let code = match first {
@@ -350,9 +345,9 @@ impl JsonParser<'_> {
             other => other,
         };
         code.and_then(char::from_u32).ok_or_else(|| {
-            self.wrong(
+            self.error_at(
                 start,
-                "this escape names no character",
+                "invalid Unicode escape",
                 "write \\u and four hexadecimal digits, or the character itself",
             )
         })
@@ -369,7 +364,7 @@ impl JsonParser<'_> {
     }
 }
 
-/// As much of a text as fits into a message.
+/// Truncates a text for a message.
 fn truncate_for_message(text: &str) -> String {
     match text.char_indices().nth(40) {
         None => text.to_owned(),

@@ -1,6 +1,6 @@
-//! The text of a policy as one tree, whatever its format, in which every value knows where it stands.
+//! Parses YAML, TOML or JSON into one tree in which every value has a location.
 //!
-//! Must not know: what fields there are and what they mean.
+//! Must not know: which fields there are and what they mean.
 
 mod diagnostic;
 mod duplicate_names;
@@ -20,14 +20,14 @@ pub use node::{Located, MapEntry, SourceLocation, SourceNode, SourceValue};
 
 use line_index::LineIndex;
 
-/// The longest text that is read, in bytes.
+/// The maximum length of a text in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
-/// How deep lists and maps may lie in each other.
+/// The maximum nesting depth of lists and maps.
 pub const MAX_DEPTH: usize = 32;
-/// How many values and names a text may have.
+/// The maximum number of values and names in a text.
 pub const MAX_NODES: usize = 200_000;
 
-/// How a text is written.
+/// The format of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceFormat {
     /// YAML 1.2, without anchors, aliases, tags and merge keys.
@@ -39,14 +39,14 @@ pub enum SourceFormat {
 }
 
 impl SourceFormat {
-    /// The format that a file's name says, by its ending.
+    /// The format by the file extension.
     ///
     /// ```
     /// use std::path::Path;
     /// use tollgate_policy::source::SourceFormat;
     ///
-    /// assert_eq!(SourceFormat::of_path(Path::new("/etc/tollgate/policy.YML")), Some(SourceFormat::Yaml));
-    /// assert_eq!(SourceFormat::of_path(Path::new("policy.txt")), None);
+    /// assert_eq!(SourceFormat::from_path(Path::new("/etc/tollgate/policy.YML")), Some(SourceFormat::Yaml));
+    /// assert_eq!(SourceFormat::from_path(Path::new("policy.txt")), None);
     /// ```
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
@@ -60,31 +60,31 @@ impl SourceFormat {
     }
 }
 
-/// Reads a text into a tree. A text that says nothing is a problem, because it must never mean "no limits".
+/// Parses a text into a tree. An empty text is an error, because it must never mean "no limits".
 ///
-/// A name that stands twice in one map is kept twice, so that a reader can report it beside everything else that is
-/// wrong; [`given_twice`] finds them. (TOML's own grammar refuses it here already.)
+/// A duplicate name in a map is kept, so that a reader can report it together with other mistakes;
+/// [`find_duplicate_names`] finds them. (The TOML parser reports duplicates itself.)
 ///
 /// ```
 /// use tollgate_policy::source::{SourceFormat, SourceValue, parse};
 ///
 /// let tree = parse("limits: []\nmode: shadow\n", SourceFormat::Yaml).unwrap();
 /// let SourceValue::Map(entries) = tree.value else { panic!("it is a map") };
-/// assert_eq!((&*entries[1].name.value, entries[1].value.place.column), ("mode", 7));
+/// assert_eq!((&*entries[1].name.value, entries[1].value.location.column), ("mode", 7));
 ///
-/// let problems = parse("# nothing yet\n", SourceFormat::Yaml).unwrap_err();
-/// assert!(problems[0].message.contains("says nothing"));
+/// let diagnostics = parse("# nothing yet\n", SourceFormat::Yaml).unwrap_err();
+/// assert!(diagnostics[0].message.contains("is empty"));
 /// ```
 ///
 /// # Errors
 ///
-/// What is wrong with the text: its syntax, its size, how deep it goes, or that it says nothing.
+/// The diagnostics of the text: syntax, size, nesting depth, or no content.
 pub fn parse(text: &str, format: SourceFormat) -> Result<SourceNode, Vec<Diagnostic>> {
     if text.len() > MAX_BYTES {
         return Err(vec![Diagnostic::new(
             SourceLocation::START,
             format!(
-                "the file has {} bytes, and at most {MAX_BYTES} are read",
+                "the file has {} bytes, the maximum is {MAX_BYTES}",
                 text.len()
             ),
             "split the policy, or move long lists of values out of it",
@@ -95,10 +95,10 @@ pub fn parse(text: &str, format: SourceFormat) -> Result<SourceNode, Vec<Diagnos
     let mut tree = match format {
         SourceFormat::Yaml => yaml::parse(text, &lines),
         SourceFormat::Toml => toml::parse(text, &lines),
-        SourceFormat::Json => json::parse(text, &lines).map_err(|problem| vec![problem]),
+        SourceFormat::Json => json::parse(text, &lines).map_err(|diagnostic| vec![diagnostic]),
     }?;
     if let (SourceFormat::Json, SourceValue::Map(entries)) = (format, &mut tree.value) {
-        // Where editors find what a JSON file may say: a word to them, in a format that has no comments for it.
+        // `$schema` is for editors, because JSON has no comments.
         entries.retain(|entry| &*entry.name.value != "$schema");
     }
     let nothing = match &tree.value {
@@ -113,7 +113,7 @@ pub fn parse(text: &str, format: SourceFormat) -> Result<SourceNode, Vec<Diagnos
     Ok(tree)
 }
 
-/// Editors on some systems begin a file with this invisible character; it is no part of what the file says.
+/// Some editors begin a file with a byte order mark; it is not part of the content.
 fn without_byte_order_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
@@ -121,22 +121,22 @@ fn without_byte_order_mark(text: &str) -> &str {
 fn empty_file() -> Diagnostic {
     Diagnostic::new(
         SourceLocation::START,
-        "the file says nothing",
-        "a policy has at least `limits:` with one limit; to switch limits off, say `mode: off`",
+        "the file is empty",
+        "write at least `limits:` with one limit; to switch limits off, write `mode: off`",
     )
 }
 
-fn too_deep(place: SourceLocation) -> Diagnostic {
+fn too_deep(location: SourceLocation) -> Diagnostic {
     Diagnostic::new(
-        place,
-        format!("lists and maps lie more than {MAX_DEPTH} deep in each other here"),
+        location,
+        format!("lists and maps are nested more than {MAX_DEPTH} levels deep here"),
         "no field of a policy needs that; is there a bracket too many?",
     )
 }
 
-fn too_many(place: SourceLocation) -> Diagnostic {
+fn too_many(location: SourceLocation) -> Diagnostic {
     Diagnostic::new(
-        place,
+        location,
         format!("the file has more than {MAX_NODES} values and names"),
         "split the policy, or use networks, globs and templates instead of long lists",
     )

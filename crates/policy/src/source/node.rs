@@ -1,20 +1,20 @@
-//! A tree of values that know their places.
+//! A tree of values with locations.
 //!
 //! Must not know: formats, fields.
 
-/// Where something stands in a file. Lines and columns count from one; columns count characters.
+/// A location in a file. Lines and columns begin at 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SourceLocation {
     /// The line.
     pub line: u32,
     /// The column of its first character.
     pub column: u32,
-    /// How many characters of the line it covers, at least one.
+    /// The number of characters in the line, at least one.
     pub width: u32,
 }
 
 impl SourceLocation {
-    /// The beginning of a file, for what is wrong with all of it.
+    /// The begin of a file, for diagnostics about the whole file.
     pub const START: Self = Self {
         line: 1,
         column: 1,
@@ -22,26 +22,23 @@ impl SourceLocation {
     };
 }
 
-/// A value and where it stands. Two are equal if their values are, wherever they stand.
+/// A value and its location. Equality ignores the location.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Located<T> {
-    /// What was said.
+    /// The value.
     pub value: T,
-    /// Where.
+    /// The location.
     pub location: SourceLocation,
 }
 
 impl<T> Located<T> {
-    /// A value at a place.
+    /// A value at a location.
     #[must_use]
-    pub const fn new(value: T, place: SourceLocation) -> Self {
-        Self {
-            value,
-            location: place,
-        }
+    pub const fn new(value: T, location: SourceLocation) -> Self {
+        Self { value, location }
     }
 
-    /// Another value at the same place.
+    /// Another value at the same location.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
         Located::new(f(self.value), self.location)
     }
@@ -56,44 +53,44 @@ impl<T: PartialEq> PartialEq for Located<T> {
 impl<T: Eq> Eq for Located<T> {}
 
 impl<T> From<T> for Located<T> {
-    /// A value that stands nowhere, such as a default.
+    /// A value without a location, such as a default.
     fn from(value: T) -> Self {
         Self::new(value, SourceLocation::default())
     }
 }
 
-/// A value in a file and where it stands.
+/// A value in a file and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceNode {
-    /// Where it begins.
+    /// Its location.
     pub location: SourceLocation,
-    /// What it is.
+    /// The value.
     pub value: SourceValue,
 }
 
-/// What can stand in a file.
+/// A value in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceValue {
-    /// Nothing was said (`null`, `~`, or an empty place).
+    /// `null`, `~`, or no value.
     Null,
-    /// A number, a truth value or a text: kept as written, because only the reader of a field knows what it should be.
+    /// A number, boolean or text, as written, because only the reader of a field knows the type.
     Scalar {
         /// As written, without quotes and with escapes resolved.
         text: Box<str>,
-        /// Whether it was in quotes, and so can only be a text.
+        /// Whether it was in quotes, so that it can only be a text.
         quoted: bool,
     },
     /// Values in order.
     List(Vec<SourceNode>),
-    /// Values by name, in order; a name may stand there twice, which readers report.
+    /// Entries in file order. Duplicate names are kept; readers report them.
     Map(Vec<MapEntry>),
 }
 
 /// One name of a map and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry {
-    /// The name, and where it stands.
+    /// The name and its location.
     pub name: Located<Box<str>>,
-    /// What it names.
+    /// The value.
     pub value: SourceNode,
 }

@@ -1,7 +1,7 @@
-//! Problems as people read them: the place, the message, the line with a caret below it, and what would be right.
+//! Formats diagnostics for people: the location, the message, the line with carets below, and the suggestion.
 //!
-//! A file may come from anyone, and what it says ends up on somebody's terminal: control characters and marks that turn
-//! the direction of writing are never printed as they are. Must not know: what fields mean.
+//! A file may come from anyone and is printed on a terminal, so control characters and bidirectional marks are never
+//! printed raw. Must not know: what fields mean.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use unicode_width::UnicodeWidthChar;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 
-/// So many columns of a line are shown; a longer line is cut around the caret.
+/// The maximum columns of a line; a longer line is truncated around the carets.
 const MAX_COLUMNS: usize = 100;
-/// So many columns are shown before the caret of a line that is cut.
+/// The columns before the carets of a truncated line.
 const COLUMNS_BEFORE_CARET: usize = 30;
-/// Tabs go to the next multiple of this.
+/// Tab stops.
 const TAB_WIDTH: usize = 4;
 
 const BOLD: &str = "\x1b[1m";
@@ -21,19 +21,19 @@ const RED: &str = "\x1b[1;31m";
 const CYAN: &str = "\x1b[36m";
 const RESET: &str = "\x1b[0m";
 
-/// All problems of a file.
-pub(super) fn render_diagnostics(problems: &Diagnostics, colour: bool) -> String {
+/// Formats all diagnostics of a file.
+pub(super) fn render_diagnostics(diagnostics: &Diagnostics, colour: bool) -> String {
     let mut out = String::new();
-    let paint = Styler { colour };
-    for problem in &problems.list {
-        render_diagnostic(problems, problem, &paint, &mut out);
+    let styler = Styler { colour };
+    for diagnostic in &diagnostics.list {
+        render_diagnostic(diagnostics, diagnostic, &styler, &mut out);
     }
-    if problems.more > 0 {
-        let plural = if problems.more == 1 { "" } else { "s" };
-        let file = escape_hidden(&problems.file);
+    if diagnostics.more > 0 {
+        let plural = if diagnostics.more == 1 { "" } else { "s" };
+        let file = escape_hidden(&diagnostics.file);
         push_line(
             &mut out,
-            &format!("{file}: and {} more problem{plural}", problems.more),
+            &format!("{file}: and {} more problem{plural}", diagnostics.more),
         );
     }
     out
@@ -59,37 +59,37 @@ fn push_line(out: &mut String, text: &str) {
 }
 
 fn render_diagnostic(
-    problems: &Diagnostics,
-    problem: &Diagnostic,
-    paint: &Styler,
+    diagnostics: &Diagnostics,
+    diagnostic: &Diagnostic,
+    styler: &Styler,
     out: &mut String,
 ) {
-    let place = problem.location;
-    let mut location = escape_hidden(&problems.file);
-    // What stands nowhere, such as a default, is wrong with the file as a whole.
-    if place.line > 0 {
-        location = format!("{location}:{}:{}", place.line, place.column);
+    let location = diagnostic.location;
+    let mut position = escape_hidden(&diagnostics.file);
+    // A diagnostic without a location is about the whole file.
+    if location.line > 0 {
+        position = format!("{position}:{}:{}", location.line, location.column);
     }
-    location.push(':');
-    let message = escape_hidden(&problem.message);
-    push_line(out, &format!("{} {message}", paint.apply(BOLD, &location)));
-    if let Some(text) = problems.line(place.line) {
-        let number = place.line.to_string();
+    position.push(':');
+    let message = escape_hidden(&diagnostic.message);
+    push_line(out, &format!("{} {message}", styler.apply(BOLD, &position)));
+    if let Some(text) = diagnostics.line(location.line) {
+        let number = location.line.to_string();
         let margin = " ".repeat(number.len());
-        let shown = Excerpt::new(
+        let excerpt = Excerpt::new(
             text,
-            to_usize(place.column).saturating_sub(1),
-            to_usize(place.width),
+            to_usize(location.column).saturating_sub(1),
+            to_usize(location.width),
         );
-        push_line(out, &format!("  {number} | {}", shown.text));
-        let carets = paint.apply(RED, &"^".repeat(shown.width));
-        let space = " ".repeat(shown.before);
+        push_line(out, &format!("  {number} | {}", excerpt.text));
+        let carets = styler.apply(RED, &"^".repeat(excerpt.width));
+        let space = " ".repeat(excerpt.before);
         push_line(out, &format!("  {margin} | {space}{carets}"));
     }
-    if let Some(help) = &problem.help {
+    if let Some(help) = &diagnostic.help {
         push_line(
             out,
-            &format!("  {} {}", paint.apply(CYAN, "help:"), escape_hidden(help)),
+            &format!("  {} {}", styler.apply(CYAN, "help:"), escape_hidden(help)),
         );
     }
 }
@@ -98,7 +98,7 @@ fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// A line as it is printed, and where its carets go, in columns of a terminal.
+/// A printed line, and the position of its carets, in terminal columns.
 #[derive(Debug, PartialEq, Eq)]
 struct Excerpt {
     text: String,
@@ -107,7 +107,7 @@ struct Excerpt {
 }
 
 impl Excerpt {
-    /// Shows a line of which these characters are meant.
+    /// Prints a line with carets below these characters.
     fn new(text: &str, first: usize, count: usize) -> Self {
         let mut column = 0;
         let mut cells = Vec::new();
@@ -134,7 +134,7 @@ impl Excerpt {
     }
 }
 
-/// As much of a long line as fits, with `…` where something is left out.
+/// Truncates a long line, with `…` on the truncated sides.
 fn truncate_around_caret(
     cells: &[(String, usize)],
     all: usize,
@@ -147,7 +147,7 @@ fn truncate_around_caret(
     let to = from + MAX_COLUMNS;
     let mut text = String::new();
     let mut column = 0;
-    // A wide character that lies across the left edge is left out, and what follows moves to the left by its rest.
+    // A wide character across the left edge is omitted, which moves the next ones to the left.
     let mut start = None;
     if from > 0 {
         text.push('…');
@@ -173,7 +173,7 @@ fn truncate_around_caret(
     }
 }
 
-/// What is printed for one character at this column, and how many columns that takes.
+/// What is printed for one character at this column, and its width in columns.
 fn cell(character: char, column: usize) -> (String, usize) {
     if character == '\t' {
         let width = TAB_WIDTH - column % TAB_WIDTH;
@@ -185,14 +185,14 @@ fn cell(character: char, column: usize) -> (String, usize) {
     (character.to_string(), character.width().unwrap_or(1))
 }
 
-/// Whether a character would act on a terminal or its reader instead of being seen.
+/// Whether a character would control the terminal or be invisible.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text of which every character can be seen.
+/// Escapes hidden characters.
 fn escape_hidden(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -213,17 +213,17 @@ mod tests {
     use super::{Diagnostic, Diagnostics, Excerpt, MAX_COLUMNS};
 
     fn render(text: &str, line: u32, column: u32, width: u32) -> String {
-        let place = SourceLocation {
+        let location = SourceLocation {
             line,
             column,
             width,
         };
-        let list = vec![Diagnostic::new(place, "wrong", "right")];
+        let list = vec![Diagnostic::new(location, "wrong", "right")];
         Diagnostics::new("p.yaml", text, list).to_string()
     }
 
     #[test]
-    fn the_caret_stands_below_what_is_meant() {
+    fn the_carets_are_below_the_value() {
         assert_eq!(
             render("a: 1\nrate: 10/q # x\n", 2, 7, 4),
             "p.yaml:2:7: wrong\n  2 | rate: 10/q # x\n    |       ^^^^\n  help: right\n"
@@ -241,15 +241,15 @@ mod tests {
 
     #[test]
     fn tabs_and_wide_characters_do_not_move_the_caret() {
-        let shown = render("\tx: 日本\n", 1, 5, 2);
+        let excerpt = render("\tx: 日本\n", 1, 5, 2);
         assert_eq!(
-            shown,
+            excerpt,
             "p.yaml:1:5: wrong\n  1 |     x: 日本\n    |        ^^^^\n  help: right\n"
         );
     }
 
     #[test]
-    fn the_end_of_a_line_can_be_meant() {
+    fn the_caret_can_be_at_the_end_of_a_line() {
         assert_eq!(
             render("[1", 1, 3, 1),
             "p.yaml:1:3: wrong\n  1 | [1\n    |   ^\n  help: right\n"
@@ -263,25 +263,25 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_nowhere_is_told_of_the_file() {
+    fn a_diagnostic_without_a_location_names_only_the_file() {
         assert_eq!(render("a\n", 0, 0, 0), "p.yaml: wrong\n  help: right\n");
     }
 
-    /// What the carets stand below, by columns of a terminal.
-    fn above_carets(shown: &Excerpt) -> String {
+    /// The text above the carets, by terminal columns.
+    fn above_carets(excerpt: &Excerpt) -> String {
         let mut column = 0;
-        let mut found = String::new();
-        for character in shown.text.chars() {
-            if column >= shown.before && column < shown.before + shown.width {
-                found.push(character);
+        let mut text_above = String::new();
+        for character in excerpt.text.chars() {
+            if column >= excerpt.before && column < excerpt.before + excerpt.width {
+                text_above.push(character);
             }
             column += character.to_string().width();
         }
-        found
+        text_above
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_caret_which_stays_below_the_same_word() {
+    fn a_long_line_is_truncated_around_the_carets() {
         for filler in ["x", "日", "é"] {
             for (left, right) in [
                 (0, 300),
@@ -292,52 +292,52 @@ mod tests {
                 (60, 60),
             ] {
                 let text = format!("{}WORD{}", filler.repeat(left), filler.repeat(right));
-                let shown = Excerpt::new(&text, left, 4);
+                let excerpt = Excerpt::new(&text, left, 4);
                 assert_eq!(
-                    above_carets(&shown),
+                    above_carets(&excerpt),
                     "WORD",
-                    "{filler} {left} {right}: {shown:?}"
+                    "{filler} {left} {right}: {excerpt:?}"
                 );
-                assert!(shown.text.width() <= MAX_COLUMNS + 2, "{shown:?}");
-                assert_eq!(shown.text.contains('…'), text.width() > MAX_COLUMNS);
+                assert!(excerpt.text.width() <= MAX_COLUMNS + 2, "{excerpt:?}");
+                assert_eq!(excerpt.text.contains('…'), text.width() > MAX_COLUMNS);
             }
         }
         let whole = Excerpt::new(&"x".repeat(500), 0, 500);
         assert!(whole.width <= MAX_COLUMNS + 1, "{whole:?}");
-        // Negative control: a caret that is off by one is seen.
+        // Negative control: a caret that is off by one is detected.
         let mut off = Excerpt::new("aWORDb", 1, 4);
         off.before += 1;
         assert_eq!(above_carets(&off), "ORDb");
     }
 
     #[test]
-    fn nothing_that_a_file_says_reaches_the_terminal_as_a_command() {
-        let place = SourceLocation {
+    fn control_characters_of_a_file_never_reach_the_terminal() {
+        let location = SourceLocation {
             line: 1,
             column: 1,
             width: 1,
         };
         let evil = "\x1b[2Ja\u{202e}b\r\u{9b}";
-        let list = vec![Diagnostic::new(place, format!("`{evil}\n`"), evil)];
-        let said = Diagnostics::new(evil, &format!("{evil}\n"), list).to_string();
+        let list = vec![Diagnostic::new(location, format!("`{evil}\n`"), evil)];
+        let rendered = Diagnostics::new(evil, &format!("{evil}\n"), list).to_string();
         assert!(
-            !said.contains(['\x1b', '\u{202e}', '\r', '\u{9b}']),
-            "{said:?}"
+            !rendered.contains(['\x1b', '\u{202e}', '\r', '\u{9b}']),
+            "{rendered:?}"
         );
-        assert_eq!(said.lines().count(), 4, "{said:?}");
+        assert_eq!(rendered.lines().count(), 4, "{rendered:?}");
     }
 
     #[test]
-    fn colours_only_where_they_are_asked_for() {
+    fn colours_are_optional() {
         let list = vec![Diagnostic::new(SourceLocation::START, "wrong", "right")];
-        let problems = Diagnostics::new("f", "x\n", list);
-        assert!(!problems.render(false).contains('\x1b'));
-        let coloured = problems.render(true);
+        let diagnostics = Diagnostics::new("f", "x\n", list);
+        assert!(!diagnostics.render(false).contains('\x1b'));
+        let coloured = diagnostics.render(true);
         assert!(coloured.contains("\x1b[1;31m^\x1b[0m"), "{coloured:?}");
         let mut plain = coloured;
         for code in [super::BOLD, super::RED, super::CYAN, super::RESET] {
             plain = plain.replace(code, "");
         }
-        assert_eq!(plain, problems.to_string());
+        assert_eq!(plain, diagnostics.to_string());
     }
 }

@@ -1,4 +1,4 @@
-//! TOML into a tree. Tables keep the order of the file, whatever order the library gives them in.
+//! Parses TOML into a tree. Tables keep the order of the file.
 //!
 //! Must not know: fields.
 
@@ -13,23 +13,23 @@ use super::line_index::LineIndex;
 use super::node::{Located, MapEntry, SourceNode, SourceValue};
 use super::{MAX_DEPTH, MAX_NODES, too_deep, too_many};
 
-/// For so many names at most is the first of two looked for: each search reads the file once more.
+/// The maximum number of duplicates whose first definition is searched: each search parses the file once more.
 const MAX_SEARCHES: usize = 8;
 
-/// A name that no file has, to mark a place with.
+/// A name that no file contains, to mark a position.
 const MARK: &str = "\"\\u0001 tollgate: which table is this? \\u0001\"";
-/// The same name as it is read.
+/// The same name after parsing.
 const MARK_READ: &str = "\u{1} tollgate: which table is this? \u{1}";
 
-/// Reads a text, and reports everything that is wrong with its syntax.
+/// Parses a text, and reports all syntax errors.
 pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Vec<Diagnostic>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        let problems = errors
+        let diagnostics = errors
             .iter()
             .enumerate()
             .map(|(index, error)| syntax_error(text, lines, error, index < MAX_SEARCHES));
-        return Err(problems.collect());
+        return Err(diagnostics.collect());
     }
     let mut reader = TomlConverter {
         text,
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Vec
             location: lines.locate(root),
             value,
         })
-        .map_err(|problem| vec![problem])
+        .map_err(|diagnostic| vec![diagnostic])
 }
 
 struct TomlConverter<'a> {
@@ -58,14 +58,14 @@ impl TomlConverter<'_> {
         spanned: &Spanned<DeValue<'_>>,
         depth: usize,
     ) -> Result<SourceNode, Diagnostic> {
-        let place = self.lines.locate(spanned.span());
+        let location = self.lines.locate(spanned.span());
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Err(too_many(place));
+            return Err(too_many(location));
         }
         let value = match spanned.get_ref() {
             DeValue::Table(_) | DeValue::Array(_) if depth >= MAX_DEPTH => {
-                return Err(too_deep(place));
+                return Err(too_deep(location));
             }
             DeValue::Table(table) => self.table(table, depth)?,
             DeValue::Array(values) => SourceValue::List(
@@ -78,16 +78,13 @@ impl TomlConverter<'_> {
                 text: (**text).into(),
                 quoted: true,
             },
-            // Numbers, truth values and dates stay as they are written.
+            // Numbers, booleans and dates stay as written.
             _ => SourceValue::Scalar {
                 text: self.text.get(spanned.span()).unwrap_or_default().into(),
                 quoted: false,
             },
         };
-        Ok(SourceNode {
-            location: place,
-            value,
-        })
+        Ok(SourceNode { location, value })
     }
 
     fn table(&mut self, table: &DeTable<'_>, depth: usize) -> Result<SourceValue, Diagnostic> {
@@ -105,42 +102,42 @@ impl TomlConverter<'_> {
     }
 }
 
-/// A syntax error in our words where the library's own would puzzle.
+/// The diagnostic of a syntax error, with our own message for common errors.
 fn syntax_error(text: &str, lines: &LineIndex<'_>, error: &Error, search: bool) -> Diagnostic {
     let span = error.span().unwrap_or(text.len()..text.len());
-    let place = lines.locate(span.clone());
-    let said = text.get(span.clone()).unwrap_or_default();
+    let location = lines.locate(span.clone());
+    let name_text = text.get(span.clone()).unwrap_or_default();
     match error.message() {
         "duplicate key" => {
             let first = search
-                .then(|| find_first_definition(text, said, &span))
+                .then(|| find_first_definition(text, name_text, &span))
                 .flatten();
-            let name = said.trim_matches(['"', '\'']);
+            let name = name_text.trim_matches(['"', '\'']);
             match first {
                 Some(first) => {
-                    duplicate_names::duplicate_name(name, place, lines.locate(first).line)
+                    duplicate_names::duplicate_name(name, location, lines.locate(first).line)
                 }
                 None => Diagnostic::new(
-                    place,
+                    location,
                     format!("`{name}` is given twice"),
                     "keep one of the two",
                 ),
             }
         }
-        message if message.contains("recurs") => too_deep(place),
+        message if message.contains("recurs") => too_deep(location),
         message => {
             let help = if message.contains("string values must be quoted") {
-                "a text stands in quotes in TOML: rate = \"10/s\""
+                "TOML texts need quotes: rate = \"10/s\""
             } else {
                 "TOML is written `name = value`, a text in quotes, and one `[[limits]]` for each limit"
             };
-            Diagnostic::new(place, format!("this is not valid TOML: {message}"), help)
+            Diagnostic::new(location, format!("this is not valid TOML: {message}"), help)
         }
     }
 }
 
-/// Where a name that stands at `second` stood first in the same table. The library does not tell, so the second is
-/// given another name, and its neighbour of the same name is looked up.
+/// Finds the first definition of a duplicate name. The library does not report it. So the name at `second` is replaced
+/// by the mark, and the table with the mark is searched for the name.
 fn find_first_definition(text: &str, name: &str, second: &Range<usize>) -> Option<Range<usize>> {
     let mut marked = String::with_capacity(text.len() + MARK.len());
     marked.push_str(text.get(..second.start)?);
@@ -154,7 +151,7 @@ fn find_first_definition(text: &str, name: &str, second: &Range<usize>) -> Optio
     find_beside_mark(table.get_ref(), name.get_ref())
 }
 
-/// Where `name` stands in the table that the mark stands in.
+/// Finds `name` in the table with the mark.
 fn find_beside_mark(table: &DeTable<'_>, name: &str) -> Option<Range<usize>> {
     if table.contains_key(MARK_READ) {
         return table

@@ -1,7 +1,7 @@
-//! YAML into a tree: the one place that knows the YAML library.
+//! Parses YAML into a tree. The only file that uses the YAML library.
 //!
-//! What makes YAML say other things than it seems to say is refused: anchors, aliases, tags, merge keys, a second
-//! document. Must not know: fields.
+//! YAML features that change the meaning of a text are rejected: anchors, aliases, tags, merge keys, a second document.
+//! Must not know: fields.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::line_index::LineIndex;
 use super::node::{Located, MapEntry, SourceLocation, SourceNode, SourceValue};
 use super::{MAX_DEPTH, MAX_NODES, empty_file, too_deep, too_many, yaml_errors};
 
-/// Reads a text. A syntax error ends the reading; what is refused is collected, all of it.
+/// Parses a text. A syntax error ends parsing; rejected features are all reported.
 pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Vec<Diagnostic>> {
     let options = granit_parser::options! {
         emit_comments: false,
@@ -25,42 +25,42 @@ pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Vec
     for event in Parser::new_from_str_with_options(text, options) {
         match event {
             Ok((event, span)) => {
-                if let Err(problem) = builder.take(event, span) {
-                    builder.problems.push(problem);
-                    return Err(builder.problems);
+                if let Err(diagnostic) = builder.take(event, span) {
+                    builder.diagnostics.push(diagnostic);
+                    return Err(builder.diagnostics);
                 }
             }
             Err(error) => {
                 let at = offset(text, *error.marker());
                 builder
-                    .problems
+                    .diagnostics
                     .push(yaml_errors::syntax_error(error.kind(), text, at, lines));
-                return Err(builder.problems);
+                return Err(builder.diagnostics);
             }
         }
     }
-    if !builder.problems.is_empty() {
-        return Err(builder.problems);
+    if !builder.diagnostics.is_empty() {
+        return Err(builder.diagnostics);
     }
     builder.root.ok_or_else(|| vec![empty_file()])
 }
 
-/// The library counts bytes for texts that lie in memory; where it should not, the end is the safest guess.
+/// The library provides byte offsets for texts in memory; the end of the text is the fallback.
 fn offset(text: &str, marker: Marker) -> usize {
     marker.byte_offset().unwrap_or(text.len())
 }
 
-/// A list or map whose end has not come yet.
+/// A list or map that is still open.
 struct OpenCollection {
-    place: SourceLocation,
-    /// Where it begins, if a bracket also tells where it ends.
+    location: SourceLocation,
+    /// The start offset, if it has brackets.
     bracket: Option<usize>,
     inside: CollectionItems,
 }
 
 enum CollectionItems {
     List(Vec<SourceNode>),
-    /// The entries, and a name whose value has not come yet.
+    /// The entries, and a name that still lacks its value.
     Map(Vec<MapEntry>, Option<Located<Box<str>>>),
 }
 
@@ -71,7 +71,7 @@ struct TreeBuilder<'a> {
     root: Option<SourceNode>,
     documents: usize,
     nodes: usize,
-    problems: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> TreeBuilder<'a> {
@@ -83,7 +83,7 @@ impl<'a> TreeBuilder<'a> {
             root: None,
             documents: 0,
             nodes: 0,
-            problems: Vec::new(),
+            diagnostics: Vec::new(),
         }
     }
 
@@ -91,49 +91,52 @@ impl<'a> TreeBuilder<'a> {
         offset(self.text, span.start)..offset(self.text, span.end)
     }
 
-    fn refuse(&mut self, place: SourceLocation, message: String, help: &str) {
-        self.problems.push(Diagnostic::new(place, message, help));
+    fn reject(&mut self, location: SourceLocation, message: String, help: &str) {
+        self.diagnostics
+            .push(Diagnostic::new(location, message, help));
     }
 
-    /// Takes what the library found next. An error ends the reading.
+    /// Handles one event of the library. An error ends parsing.
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Diagnostic> {
         let bytes = self.range(&span);
-        let place = self.lines.locate(bytes.clone());
+        let location = self.lines.locate(bytes.clone());
         if event.is_node() {
             self.nodes += 1;
             if self.nodes > MAX_NODES {
-                return Err(too_many(place));
+                return Err(too_many(location));
             }
         }
-        self.refuse_tag(&event, &span);
+        self.reject_tag(&event, &span);
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
                     return Err(Diagnostic::new(
-                        place,
+                        location,
                         "a second document begins here",
                         "a policy is one document; remove the `---`, or move this into a file of its own",
                     ));
                 }
             }
-            Event::Anchor(_, name) => self.refuse(
-                place,
-                format!("`&{name}` is an anchor, and a policy has none"),
-                "write the fields out where they hold; quote a text that begins with `&`",
+            Event::Anchor(_, name) => self.reject(
+                location,
+                format!("`&{name}` is an anchor, and policies do not support anchors"),
+                "write the fields out where they apply; quote a text that begins with `&`",
             ),
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                let said = self.text.get(bytes).unwrap_or_default().to_owned();
-                self.refuse(
-                    place,
-                    format!("YAML reads `{said}` as an alias, and a policy has none"),
+                let source = self.text.get(bytes).unwrap_or_default().to_owned();
+                self.reject(
+                    location,
+                    format!(
+                        "YAML reads `{source}` as an alias, and policies do not support aliases"
+                    ),
                     &format!(
-                        "quote a text that begins with `*`: \"{said}\"; write repeated fields out"
+                        "quote a text that begins with `*`: \"{source}\"; write repeated fields out"
                     ),
                 );
-                self.add(place, SourceValue::Null);
+                self.add(location, SourceValue::Null);
             }
-            Event::Scalar(text, style, ..) => self.scalar(&text, style, &bytes, place),
+            Event::Scalar(text, style, ..) => self.scalar(&text, style, &bytes, location),
             Event::SequenceStart(style, ..) => {
                 self.begin(CollectionItems::List(Vec::new()), style, &bytes)?;
             }
@@ -146,15 +149,15 @@ impl<'a> TreeBuilder<'a> {
         Ok(())
     }
 
-    fn refuse_tag(&mut self, event: &Event<'_>, span: &Span) {
+    fn reject_tag(&mut self, event: &Event<'_>, span: &Span) {
         if event.tag().is_none() {
             return;
         }
         let bytes = self.range(&span.tag_span().unwrap_or(*span));
-        let said = self.text.get(bytes.clone()).unwrap_or_default();
-        self.refuse(
+        let source = self.text.get(bytes.clone()).unwrap_or_default();
+        self.reject(
             self.lines.locate(bytes),
-            format!("YAML reads `{said}` as a tag, and a policy has none"),
+            format!("YAML reads `{source}` as a tag, and policies do not support tags"),
             "remove it; quote a text that begins with `!`",
         );
     }
@@ -164,40 +167,40 @@ impl<'a> TreeBuilder<'a> {
         text: &str,
         style: ScalarStyle,
         bytes: &Range<usize>,
-        place: SourceLocation,
+        location: SourceLocation,
     ) {
         let quoted = style != ScalarStyle::Plain;
         if self.name_is_next() {
             if text == "<<" && !quoted {
-                self.refuse(
-                    place,
-                    "`<<` merges another map into this one, and a policy has no aliases".to_owned(),
-                    "write the fields out where they hold",
+                self.reject(
+                    location,
+                    "`<<` is a merge key, and policies do not support merge keys".to_owned(),
+                    "write the fields out where they apply",
                 );
             } else if bytes.is_empty() {
-                self.refuse(
-                    place,
+                self.reject(
+                    location,
                     "a name is missing before this `:`".to_owned(),
                     "write `name: value`",
                 );
             }
-            self.name(text, place);
+            self.name(text, location);
             return;
         }
         if !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
-            // Where nothing is written, the library points at whatever comes next; the name says more.
-            let place = match self.open.last() {
+            // For an empty value the library reports the next token; the name is a better location.
+            let location = match self.open.last() {
                 Some(OpenCollection {
                     inside: CollectionItems::Map(_, Some(name)),
                     ..
                 }) if bytes.is_empty() => name.location,
-                _ => place,
+                _ => location,
             };
-            self.add(place, SourceValue::Null);
+            self.add(location, SourceValue::Null);
             return;
         }
         self.add(
-            place,
+            location,
             SourceValue::Scalar {
                 text: text.into(),
                 quoted,
@@ -211,51 +214,51 @@ impl<'a> TreeBuilder<'a> {
         style: StructureStyle,
         bytes: &Range<usize>,
     ) -> Result<(), Diagnostic> {
-        let place = self.lines.locate(bytes.start..bytes.start + 1);
+        let location = self.lines.locate(bytes.start..bytes.start + 1);
         if self.open.len() >= MAX_DEPTH {
-            return Err(too_deep(place));
+            return Err(too_deep(location));
         }
         let bracket = (style == StructureStyle::Flow).then_some(bytes.start);
         self.open.push(OpenCollection {
-            place,
+            location,
             bracket,
             inside,
         });
         Ok(())
     }
 
-    /// A list or map has ended here.
+    /// Closes a list or map.
     fn end(&mut self, here: usize) {
         let Some(ended) = self.open.pop() else {
             return;
         };
-        let mut place = match ended.bracket {
+        let mut location = match ended.bracket {
             Some(start) => self.lines.locate(start..here),
-            None => ended.place,
+            None => ended.location,
         };
         let value = match ended.inside {
             CollectionItems::List(values) => SourceValue::List(values),
             CollectionItems::Map(entries, _) => {
-                // A map without brackets is pointed at by its first name.
+                // The location of a map without brackets is its first name.
                 if let (None, Some(first)) = (ended.bracket, entries.first()) {
-                    place = first.name.location;
+                    location = first.name.location;
                 }
                 SourceValue::Map(entries)
             }
         };
         if self.name_is_next() {
-            self.refuse(
-                place,
-                "a list or a map stands here as a name".to_owned(),
+            self.reject(
+                location,
+                "a list or a map cannot be a name".to_owned(),
                 "a name is a plain text; quote a text that begins with `[` or `{`",
             );
-            self.name("", place);
+            self.name("", location);
             return;
         }
-        self.add(place, value);
+        self.add(location, value);
     }
 
-    /// Whether the next value is the name of one.
+    /// Whether the next value is a name.
     fn name_is_next(&self) -> bool {
         matches!(
             self.open.last(),
@@ -266,29 +269,26 @@ impl<'a> TreeBuilder<'a> {
         )
     }
 
-    fn name(&mut self, name: &str, place: SourceLocation) {
+    fn name(&mut self, name: &str, location: SourceLocation) {
         if let Some(OpenCollection {
             inside: CollectionItems::Map(_, next),
             ..
         }) = self.open.last_mut()
         {
-            *next = Some(Located::new(name.into(), place));
+            *next = Some(Located::new(name.into(), location));
         }
     }
 
-    /// Puts a finished value where it belongs.
-    fn add(&mut self, place: SourceLocation, value: SourceValue) {
-        let node = SourceNode {
-            location: place,
-            value,
-        };
+    /// Adds a finished value to the open collection.
+    fn add(&mut self, location: SourceLocation, value: SourceValue) {
+        let node = SourceNode { location, value };
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => self.root = Some(node),
             Some(CollectionItems::List(values)) => values.push(node),
             Some(CollectionItems::Map(entries, name)) => match name.take() {
                 Some(name) => entries.push(MapEntry { name, value: node }),
-                // An alias where a name should stand: it is refused already.
-                None => *name = Some(Located::new(Box::from(""), place)),
+                // An alias instead of a name, which is already reported.
+                None => *name = Some(Located::new(Box::from(""), location)),
             },
         }
     }

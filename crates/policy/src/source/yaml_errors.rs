@@ -1,4 +1,4 @@
-//! The YAML library's errors in plain words, with what would be right.
+//! Translates errors of the YAML library to diagnostics with suggestions.
 //!
 //! Must not know: trees, fields.
 
@@ -9,11 +9,11 @@ use super::line_index::LineIndex;
 use super::too_deep;
 
 const LIST_AND_FIELDS_MIXED: (&str, &str) = (
-    "a list and fields of a map cannot stand side by side",
+    "a list and the fields of a map are mixed",
     "begin every value of the list with `- `, indented alike",
 );
 
-/// What is wrong at this byte.
+/// The diagnostic of an error at this byte.
 pub(super) fn syntax_error(
     kind: &Kind,
     text: &str,
@@ -21,17 +21,17 @@ pub(super) fn syntax_error(
     lines: &LineIndex<'_>,
 ) -> Diagnostic {
     let at = error_offset(kind, text, at.min(text.len()));
-    let place = lines.locate(at..at + 1);
+    let location = lines.locate(at..at + 1);
     if *kind == Kind::RecursionLimitExceeded {
-        return too_deep(place);
+        return too_deep(location);
     }
     let next = text.get(at..).and_then(|rest| rest.chars().next());
     let (message, help) = message_and_help(kind, next);
-    Diagnostic::new(place, message, help)
+    Diagnostic::new(location, message, help)
 }
 
-/// The library points behind a tab that it refuses, and behind the dash of a list between fields; the tab or dash
-/// itself is what the reader should see.
+/// The library reports the position after a rejected tab, and after the dash of a list between fields. The diagnostic
+/// points at the tab or the dash.
 fn error_offset(kind: &Kind, text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     let spaces = before.trim_end_matches([' ', '\t']).len();
@@ -45,19 +45,19 @@ fn error_offset(kind: &Kind, text: &str, at: usize) -> usize {
     }
 }
 
-/// Whether a text ends with a dash that begins its line.
+/// Whether a text ends with a dash at the begin of a line.
 fn is_dash(text: &str) -> bool {
     text.strip_suffix('-')
         .is_some_and(|line| line.trim_end_matches(' ').ends_with('\n'))
 }
 
-/// The message and the help for an error before this character.
+/// The message and the suggestion for an error before this character.
 fn message_and_help(kind: &Kind, next: Option<char>) -> (String, &'static str) {
     if let Some((message, help)) = scalar_error(kind).or_else(|| indentation_error(kind, next)) {
         return (message.to_owned(), help);
     }
-    if let Some(said) = bracket_error(kind, next) {
-        return said;
+    if let Some(error) = bracket_error(kind, next) {
+        return error;
     }
     if let Kind::UnexpectedCharacter { character } = kind {
         let message = format!("a value cannot begin with `{}`", character.escape_debug());
@@ -69,7 +69,7 @@ fn message_and_help(kind: &Kind, next: Option<char>) -> (String, &'static str) {
     )
 }
 
-/// What can be wrong with a single text.
+/// Errors in a single text.
 fn scalar_error(kind: &Kind) -> Option<(&'static str, &'static str)> {
     Some(match kind {
         Kind::UnclosedQuotedScalar | Kind::DocumentIndicatorInQuotedScalar => (
@@ -77,23 +77,23 @@ fn scalar_error(kind: &Kind) -> Option<(&'static str, &'static str)> {
             "close the quote; a quote inside a text in '…' is written twice",
         ),
         Kind::InvalidQuotedScalarIndent => (
-            "a text in quotes goes on here, on a line that is not indented",
-            "is a closing quote missing above? A text that goes on is indented",
+            "a quoted text continues on a line that is not indented",
+            "is a closing quote missing above? Indent the lines of a quoted text",
         ),
         Kind::InvalidTrailingSingleQuotedScalar | Kind::InvalidTrailingDoubleQuotedScalar => (
-            "something follows a text in quotes",
+            "unexpected text after a closing quote",
             "put all of it inside the quotes; in '…' a quote is written twice, in \"…\" as \\\"",
         ),
         Kind::UnknownQuotedScalarEscape | Kind::InvalidQuotedScalarHexEscape => (
-            "this text has an escape that YAML does not know",
-            "write \\\\ for a backslash, or use '…', in which nothing is escaped",
+            "unknown escape in a quoted text",
+            "write \\\\ for a backslash, or use '…', which has no escapes",
         ),
         Kind::MissingAnchorOrAliasName => (
             "a value that begins with `*` or `&` needs quotes",
             "write \"*\"",
         ),
         Kind::DirectiveDisallowed | Kind::InvalidDirectiveName | Kind::MissingDirectiveName => (
-            "a line that begins with `%` is an instruction to YAML",
+            "a line that begins with `%` is a YAML directive",
             "quote a text that begins with `%`",
         ),
         Kind::CommentNotSeparated => (
@@ -101,8 +101,8 @@ fn scalar_error(kind: &Kind) -> Option<(&'static str, &'static str)> {
             "write ` #`, or quote a text that has a `#` in it",
         ),
         Kind::BomInsideDocument => (
-            "an invisible byte order mark stands here",
-            "remove it; files that were joined often have one",
+            "unexpected byte order mark",
+            "remove it; joining files often leaves one",
         ),
         Kind::UndeclaredTagHandle
         | Kind::ExpectedTagBang
@@ -111,25 +111,26 @@ fn scalar_error(kind: &Kind) -> Option<(&'static str, &'static str)> {
         | Kind::UnclosedVerbatimTag
         | Kind::InvalidTagEscape
         | Kind::InvalidGlobalTagCharacter => (
-            "YAML reads a value that begins with `!` as a tag, and a policy has none",
+            "YAML reads a value that begins with `!` as a tag, and policies do not support tags",
             "remove it; quote a text that begins with `!`",
         ),
         _ => return None,
     })
 }
 
-/// What can be wrong with lines and their indentation.
+/// Errors in lines and their indentation.
 fn indentation_error(kind: &Kind, next: Option<char>) -> Option<(&'static str, &'static str)> {
     Some(match kind {
-        Kind::TabNotAllowed | Kind::TabInBlockIndentation | Kind::TabInIndentation => {
-            ("a tab stands where YAML wants spaces", "indent with spaces")
-        }
+        Kind::TabNotAllowed | Kind::TabInBlockIndentation | Kind::TabInIndentation => (
+            "a tab is not allowed as YAML indentation",
+            "indent with spaces",
+        ),
         Kind::ExpectedDocumentStart => (
-            "this does not belong to what stands above it",
+            "this line does not belong to the block above",
             "indent all fields of a map alike; is a bracket closed too early?",
         ),
         Kind::MappingValueNotAllowed | Kind::InvalidColonPlacement => (
-            "a `:` cannot stand here",
+            "unexpected `:`",
             "quote a text that has a `: ` in it; begin a field on its own line; close every bracket",
         ),
         Kind::SimpleKeyExpected | Kind::InvalidSimpleKey => (
@@ -145,14 +146,14 @@ fn indentation_error(kind: &Kind, next: Option<char>) -> Option<(&'static str, &
             "indent all fields of a map alike, by spaces",
         ),
         Kind::BlockEntryInFlowCollection => (
-            "`-` begins a value of a list, and inside brackets it cannot",
+            "`-` cannot begin a list value inside brackets",
             "separate values inside brackets by commas",
         ),
         _ => return None,
     })
 }
 
-/// What can be wrong with brackets.
+/// Errors in brackets.
 fn bracket_error(kind: &Kind, next: Option<char>) -> Option<(String, &'static str)> {
     let (message, help) = match kind {
         Kind::ExpectedFlowSequenceSeparator if matches!(next, Some('{' | '}' | '[')) => (
@@ -164,15 +165,15 @@ fn bracket_error(kind: &Kind, next: Option<char>) -> Option<(String, &'static st
             "quote it: { route: \"/v1/items/{id}\" }",
         ),
         Kind::ExpectedFlowSequenceSeparator => (
-            "a `,` or `]` should stand here",
+            "expected `,` or `]`",
             "separate the values of a list by commas and close it with `]`",
         ),
         Kind::ExpectedFlowMappingSeparator => (
-            "a `,` or `}` should stand here",
+            "expected `,` or `}`",
             "separate the fields of a map by commas and close it with `}`",
         ),
         Kind::MisplacedFlowCollectionEnd => (
-            "this bracket closes nothing",
+            "unmatched closing bracket",
             "remove it, or quote the text that it belongs to",
         ),
         Kind::MismatchedFlowCollectionEnd { open, close } => {
@@ -188,7 +189,7 @@ fn bracket_error(kind: &Kind, next: Option<char>) -> Option<(String, &'static st
     Some((message.to_owned(), help))
 }
 
-const CLOSE: &str = "close every bracket with its own kind";
+const CLOSE: &str = "close every bracket with the matching bracket";
 
 fn unclosed(open: char) -> (String, &'static str) {
     (format!("this `{open}` is never closed"), CLOSE)

@@ -1,4 +1,4 @@
-//! Random policies and requests for properties: mostly sensible, sometimes at the edges, not always valid.
+//! Random policies and requests for property tests: mostly valid, sometimes at the limits, sometimes invalid.
 //!
 //! Must not know: what is asserted of them.
 
@@ -35,7 +35,7 @@ const VALUES: [&str; 8] = [
     "é\u{0}x",
 ];
 
-/// Numbers that people write, and the ends of what fits.
+/// Usual numbers, and the limits of the type.
 fn units() -> impl Strategy<Value = u64> {
     prop_oneof![
         20 => 0_u64..2_000,
@@ -73,13 +73,10 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Located<QuotaSpec>> {
     ]);
     let rates = prop::collection::vec((units(), period()), 1..3);
     let of_rates = (algorithm.clone(), rates).prop_map(|(how, rates)| quota(how, &rates));
-    let at_once = (0_u64..100, length()).prop_map(|(places, lease)| {
+    let at_once = (0_u64..100, length()).prop_map(|(permits, lease)| {
         quota_of_amount(
             Algorithm::Concurrency,
-            Amount::Concurrency {
-                permits: places,
-                lease,
-            },
+            Amount::Concurrency { permits, lease },
         )
     });
     let of_request = (algorithm, units(), units(), units(), period()).prop_map(
@@ -107,9 +104,9 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Located<QuotaSpec>> {
             quota.value.algorithm,
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
         );
-        // Nobody says a burst of anything else, or almost nobody.
-        let is_said = has_burst || minutes % 11 == 0;
-        quota.value.burst = burst.filter(|_| is_said).map(Located::from);
+        // A burst of other algorithms is rare.
+        let is_explicit = has_burst || minutes % 11 == 0;
+        quota.value.burst = burst.filter(|_| is_explicit).map(Located::from);
         quota.value.unit = unit;
         quota.value.utc_offset_minutes = if minutes % 5 == 0 { minutes } else { 0 };
         quota
@@ -136,7 +133,7 @@ fn any_key() -> impl Strategy<Value = Vec<KeyPart>> {
     prop::collection::vec(part, 0..3)
 }
 
-/// So many conditions.
+/// A match with this number of conditions.
 fn any_match(how_many: std::ops::Range<usize>) -> impl Strategy<Value = Match> {
     let test = |name: &'static str| match name {
         "ip" => select(vec![0_u8, 8, 24, 32])
@@ -263,7 +260,7 @@ fn any_action() -> impl Strategy<Value = LimitRule> {
 
 /// Any limit of this name, valid or not.
 pub(crate) fn any_limit(name: String) -> impl Strategy<Value = LimitRule> {
-    let beside = (
+    let alternatives = (
         prop::option::weighted(0.2, any_quota()),
         prop::option::weighted(0.2, any_quota()),
         prop::collection::vec((select(&VALUES[..]), any_quota()), 0..2),
@@ -276,7 +273,7 @@ pub(crate) fn any_limit(name: String) -> impl Strategy<Value = LimitRule> {
         any_key(),
         any_match(0..3),
         any_tiers(),
-        beside,
+        alternatives,
     )
         .prop_map(
             move |(

@@ -1,7 +1,7 @@
-//! Policies that must be refused, each with the exact words, and policies that must be accepted. Only for tests.
+//! Policies that must be rejected with exact messages, and policies that must be accepted. Only for tests.
 //!
-//! `corpus/wrong/NAME.yaml` (or `.toml`, `.json`) is refused with the text in `NAME.expected` beside it. After changing
-//! a message run the tests with `TOLLGATE_UPDATE_CORPUS=1` and read the difference. Must not know: what the words mean.
+//! `corpus/invalid/NAME.yaml` (or `.toml`, `.json`) is rejected with the text in `NAME.expected`. After a change to a
+//! message run the tests with `TOLLGATE_UPDATE_CORPUS=1` and read the diff. Must not know: what the messages mean.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -15,14 +15,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
 }
 
-/// The files of a folder that say a policy, in order of their names.
+/// The policy files of a folder, sorted by name.
 fn policies(folder: &Path) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap().path())
         .filter(|path| SourceFormat::from_path(path).is_some())
-        // Tests of policies stand beside them.
+        // Policy tests are in the same folder.
         .filter(|path| !name_of(path).contains(".test."))
         .collect();
     files.sort();
@@ -33,7 +33,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// What is said about a file, under its bare name, so that it does not matter where the repository lies.
+/// Loads a file under its bare name, so that messages do not contain the path of the repository.
 fn verdict(path: &Path) -> Result<crate::model::Policy, String> {
     let text = std::fs::read_to_string(path).unwrap();
     load(
@@ -41,13 +41,13 @@ fn verdict(path: &Path) -> Result<crate::model::Policy, String> {
         &name_of(path),
         SourceFormat::from_path(path).unwrap(),
     )
-    .map_err(|problems| problems.to_string())
+    .map_err(|diagnostics| diagnostics.to_string())
 }
 
 #[test]
-fn every_wrong_policy_is_refused_with_exactly_its_words() {
+fn every_invalid_policy_has_its_expected_messages() {
     let update = std::env::var_os("TOLLGATE_UPDATE_CORPUS").is_some();
-    let files = policies(&root().join("corpus/wrong"));
+    let files = policies(&root().join("corpus/invalid"));
     assert!(
         files.len() >= 60,
         "the corpus has only {} files",
@@ -56,21 +56,21 @@ fn every_wrong_policy_is_refused_with_exactly_its_words() {
     let mut complaints = Vec::new();
     for path in &files {
         let expected_path = path.with_extension("expected");
-        let said = match verdict(path) {
+        let message = match verdict(path) {
             Ok(_) => {
                 complaints.push(format!("{} is accepted", name_of(path)));
                 continue;
             }
-            Err(said) => said,
+            Err(message) => message,
         };
         if update {
-            std::fs::write(&expected_path, &said).unwrap();
+            std::fs::write(&expected_path, &message).unwrap();
             continue;
         }
         let expected = std::fs::read_to_string(&expected_path).unwrap_or_default();
-        if said != expected {
+        if message != expected {
             complaints.push(format!(
-                "{} says:\n{said}\nexpected:\n{expected}",
+                "{}: actual:\n{message}\nexpected:\n{expected}",
                 name_of(path)
             ));
         }
@@ -79,12 +79,12 @@ fn every_wrong_policy_is_refused_with_exactly_its_words() {
 }
 
 #[test]
-fn control_a_changed_word_or_an_accepted_policy_would_be_noticed() {
-    let path = root().join("corpus/wrong/rate_without_period.yaml");
-    let said = verdict(&path).unwrap_err();
+fn control_a_changed_message_and_an_accepted_policy_are_detected() {
+    let path = root().join("corpus/invalid/rate_without_period.yaml");
+    let message = verdict(&path).unwrap_err();
     let expected = std::fs::read_to_string(path.with_extension("expected")).unwrap();
-    assert_eq!(said, expected);
-    assert_ne!(said, expected.replace("per what", "for what"));
+    assert_eq!(message, expected);
+    assert_ne!(message, expected.replace("no period", "a period"));
     assert!(
         load(
             "limits: [{ name: a, rate: 100/s }]",
@@ -97,7 +97,7 @@ fn control_a_changed_word_or_an_accepted_policy_would_be_noticed() {
 
 #[test]
 fn every_expectation_belongs_to_a_policy() {
-    for entry in std::fs::read_dir(root().join("corpus/wrong")).unwrap() {
+    for entry in std::fs::read_dir(root().join("corpus/invalid")).unwrap() {
         let path = entry.unwrap().path();
         let known = ["yaml", "toml", "json"]
             .iter()
@@ -106,11 +106,11 @@ fn every_expectation_belongs_to_a_policy() {
     }
 }
 
-/// The sentences that product code of these folders can put into a problem: every text literal with two words or more,
-/// as the pieces between its placeholders.
+/// The messages in the product code of these folders: every string literal with at least two words, split at its
+/// placeholders.
 fn sentences() -> Vec<(String, Vec<String>)> {
     let mut all = Vec::new();
-    for folder in ["src/read", "src/check", "src/words"] {
+    for folder in ["src/read", "src/check", "src/grammar"] {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let file = format!("{folder}/{}", name_of(&path));
@@ -125,10 +125,10 @@ fn sentences() -> Vec<(String, Vec<String>)> {
                 .collect();
             for literal in literals(&code.join("\n")) {
                 let pieces = pieces(&literal);
-                // Maps that show how something is written, and what describes a field, are not about a mistake.
+                // Example maps and field descriptions are not messages.
                 let is_example = literal.starts_with("{ ") || literal.contains(": {");
-                // No number of a policy may be zero; those of files of tests may, and are tested there.
-                let is_elsewhere = literal == "write a number up to {most}";
+                // No number in a policy may be zero. Test files have such numbers, and their tests cover the message.
+                let is_elsewhere = literal == "write a number up to {max}";
                 let is_example = is_example || is_elsewhere || is_description(&literal);
                 if !is_example && pieces.iter().any(|piece| piece.trim().contains(' ')) {
                     all.push((format!("{file}: {literal:?}"), pieces));
@@ -151,13 +151,13 @@ fn is_description(literal: &str) -> bool {
         )
 }
 
-/// The text literals of a piece of Rust.
+/// The string literals of Rust code.
 fn literals(code: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut rest = code.chars();
     let mut before = ' ';
     while let Some(character) = rest.next() {
-        // A quote inside of a character literal opens no text.
+        // A quote inside a character literal does not open a string.
         if character == '"' && before != '\'' {
             let mut literal = String::new();
             while let Some(inside) = rest.next() {
@@ -174,7 +174,7 @@ fn literals(code: &str) -> Vec<String> {
     all
 }
 
-/// What stands between the placeholders of a format. `{{` is a brace.
+/// Splits a format string at its placeholders. `{{` is a brace.
 fn pieces(literal: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut rest = literal.chars().peekable();
@@ -184,7 +184,7 @@ fn pieces(literal: &str) -> Vec<String> {
                 rest.next();
                 all.last_mut().unwrap().push(character);
             }
-            // A placeholder is empty or a name; any other brace is one that the text shows.
+            // A placeholder is empty or a name; any other brace is part of the text.
             '{' if is_placeholder(rest.clone()) => {
                 rest.by_ref().find(|end| *end == '}');
                 all.push(String::new());
@@ -202,7 +202,7 @@ fn is_placeholder(rest: impl Iterator<Item = char>) -> bool {
         .all(|c| c.is_ascii_alphanumeric() || "_:?".contains(c))
 }
 
-/// Whether a text has all pieces of a sentence, in order.
+/// Whether a text contains all pieces in order.
 fn contains_in_order(text: &str, pieces: &[String]) -> bool {
     let mut rest = text;
     pieces.iter().all(|piece| match rest.split_once(&**piece) {
@@ -214,27 +214,26 @@ fn contains_in_order(text: &str, pieces: &[String]) -> bool {
     })
 }
 
-/// Every sentence that the source has about a mistake is said about a file of the corpus, so that each was read by
-/// somebody at least once.
+/// Every message in the source occurs in the corpus, so that somebody has read it at least once.
 #[test]
-fn every_message_has_a_wrong_policy_that_provokes_it() {
-    let mut said = Vec::new();
+fn every_message_has_an_invalid_policy_that_causes_it() {
+    let mut message = Vec::new();
     let mut add = |text: &str, name: &str| {
-        let problems = load(
+        let diagnostics = load(
             text,
             name,
             SourceFormat::from_path(Path::new(name)).unwrap(),
         )
         .unwrap_err();
-        for problem in problems.list {
-            said.push(problem.message);
-            said.extend(problem.help);
+        for diagnostic in diagnostics.list {
+            message.push(diagnostic.message);
+            message.extend(diagnostic.help);
         }
     };
-    for path in policies(&root().join("corpus/wrong")) {
+    for path in policies(&root().join("corpus/invalid")) {
         add(&std::fs::read_to_string(&path).unwrap(), &name_of(&path));
     }
-    // Too long to be kept as a file.
+    // Too long for a file.
     add(&format!("limits: [{}]", "{}, ".repeat(60_001)), "many.yaml");
     let mut all = sentences();
     assert!(all.len() > 300, "only {} sentences were found", all.len());
@@ -250,7 +249,7 @@ fn every_message_has_a_wrong_policy_that_provokes_it() {
     }
     let never: Vec<&str> = all
         .iter()
-        .filter(|(_, pieces)| !said.iter().any(|text| contains_in_order(text, pieces)))
+        .filter(|(_, pieces)| !message.iter().any(|text| contains_in_order(text, pieces)))
         .map(|(shown, _)| &**shown)
         .collect();
     assert!(
@@ -261,48 +260,48 @@ fn every_message_has_a_wrong_policy_that_provokes_it() {
 }
 
 #[test]
-fn every_right_policy_is_accepted() {
-    let files = policies(&root().join("corpus/right"));
+fn every_valid_policy_is_accepted() {
+    let files = policies(&root().join("corpus/valid"));
     assert!(files.len() >= 3);
     for path in files {
-        if let Err(said) = verdict(&path) {
-            panic!("{said}");
+        if let Err(message) = verdict(&path) {
+            panic!("{message}");
         }
     }
 }
 
 #[test]
-fn every_right_policy_says_the_same_after_it_was_written_again() {
-    let mut files = policies(&root().join("corpus/right"));
+fn every_valid_policy_survives_a_round_trip() {
+    let mut files = policies(&root().join("corpus/valid"));
     files.extend(policies(&root().join("../../policies")));
     for path in files {
         let policy = verdict(&path).unwrap();
         let written = super::write_json::policy(&policy);
         let again = load(&written, "written.json", SourceFormat::Json)
-            .unwrap_or_else(|said| panic!("{said}\n{written}"));
+            .unwrap_or_else(|message| panic!("{message}\n{written}"));
         assert_eq!(again, policy, "{}\n{written}", path.display());
     }
 }
 
 #[test]
-fn every_right_policy_is_valid_by_the_schema() {
-    let mut files = policies(&root().join("corpus/right"));
+fn every_valid_policy_passes_the_schema() {
+    let mut files = policies(&root().join("corpus/valid"));
     files.extend(policies(&root().join("../../policies")));
     for path in files
         .iter()
         .filter(|path| SourceFormat::from_path(path) == Some(SourceFormat::Yaml))
     {
-        let wrong = crate::schema::tests::wrong(&std::fs::read_to_string(path).unwrap());
-        assert!(wrong.is_empty(), "{}: {wrong:#?}", path.display());
+        let errors = crate::schema::tests::schema_errors(&std::fs::read_to_string(path).unwrap());
+        assert!(errors.is_empty(), "{}: {errors:#?}", path.display());
     }
 }
 
 #[test]
-fn the_same_policy_says_the_same_in_yaml_toml_and_json() {
+fn the_same_policy_in_yaml_toml_and_json_is_equal() {
     let read = |ending| {
         verdict(
             &root()
-                .join("corpus/right/everything")
+                .join("corpus/valid/everything")
                 .with_extension(ending),
         )
         .unwrap()
@@ -313,7 +312,7 @@ fn the_same_policy_says_the_same_in_yaml_toml_and_json() {
 }
 
 #[test]
-fn the_policies_that_are_shipped_are_accepted() {
+fn the_shipped_policies_are_accepted() {
     let files = policies(&root().join("../../policies"));
     let names: Vec<String> = files.iter().map(|path| name_of(path)).collect();
     for expected in [
@@ -325,8 +324,8 @@ fn the_policies_that_are_shipped_are_accepted() {
         );
     }
     for path in files {
-        if let Err(said) = load_path(&path) {
-            panic!("{said}");
+        if let Err(message) = load_path(&path) {
+            panic!("{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Limits for tests, made by hand: short, and complete.
+//! Handwritten limits for tests: short and complete.
 //!
 //! Must not know: files.
 
@@ -81,7 +81,7 @@ pub(crate) fn policy(limits: Vec<LimitRule>) -> Policy {
     }
 }
 
-/// A request that says these attributes.
+/// A request with these attributes.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) ip: Option<std::net::IpAddr>,

@@ -1,4 +1,4 @@
-//! Tests of the whole way of a policy file, and what several tests share. Compiled only into tests.
+//! Tests of the whole path of a policy file, and shared test helpers. Only compiled for tests.
 //!
 //! Must not know: anything that product code could call.
 

@@ -1,4 +1,4 @@
-//! Random policies become the text of a file and are read back.
+//! Writes random policies to texts and reads them back.
 //!
 //! Must not know: how the text is made.
 
@@ -10,7 +10,7 @@ use super::{arbitrary_valid, write_json};
 use crate::model::Policy;
 use crate::source::SourceFormat;
 
-/// What a policy that was written reads back as; none if it is refused.
+/// The text of a policy, and the policy read from it; `None` if it is rejected.
 fn back(policy: &Policy) -> (String, Option<Policy>) {
     let text = write_json::policy(policy);
     let read = crate::load(&text, "policy.json", SourceFormat::Json).ok();
@@ -18,7 +18,7 @@ fn back(policy: &Policy) -> (String, Option<Policy>) {
 }
 
 #[test]
-fn most_random_policies_are_accepted_so_that_reading_them_back_proves_something() {
+fn most_random_policies_are_valid() {
     let mut runner = TestRunner::deterministic();
     let mut refused = Vec::new();
     for _ in 0..300 {
@@ -26,12 +26,12 @@ fn most_random_policies_are_accepted_so_that_reading_them_back_proves_something(
             .new_tree(&mut runner)
             .unwrap()
             .current();
-        if let Err(problems) = crate::load(
+        if let Err(diagnostics) = crate::load(
             &write_json::policy(&policy),
             "policy.json",
             SourceFormat::Json,
         ) {
-            refused.push(problems.to_string());
+            refused.push(diagnostics.to_string());
         }
     }
     assert!(
@@ -55,10 +55,10 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_written_is_valid_by_the_schema(policy in arbitrary_valid::policy()) {
+    fn written_policies_pass_the_schema(policy in arbitrary_valid::policy()) {
         let text = write_json::policy(&policy);
-        let wrong = crate::schema::tests::wrong_json(&text);
-        prop_assert!(wrong.is_empty(), "{wrong:?}\n{text}");
+        let schema_errors = crate::schema::tests::schema_errors_of_json(&text);
+        prop_assert!(schema_errors.is_empty(), "{schema_errors:?}\n{text}");
     }
 
     #[test]

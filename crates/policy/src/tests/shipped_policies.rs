@@ -1,6 +1,6 @@
-//! What the policies that are shipped do with requests. Only for tests.
+//! What the shipped policies do with requests. Only for tests.
 //!
-//! Must not know: stores; how many requests are admitted is the engine's to prove.
+//! Must not know: stores; engine tests check the number of admitted requests.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::attributes::{Attribute, Attributes};
 use crate::load_path;
 use crate::rules::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules};
 
-/// A request as a list of what is known of it.
+/// A request as a list of attributes.
 struct Request(Vec<(Attribute, String)>);
 
 impl Request {
-    fn new(said: &[(&str, &str)]) -> Self {
-        let known = said
+    fn new(attributes: &[(&str, &str)]) -> Self {
+        let known = attributes
             .iter()
             .map(|(name, value)| (Attribute::parse(name).unwrap(), (*value).to_owned()));
         Self(known.collect())
@@ -39,17 +39,17 @@ impl Attributes for Request {
 
 fn rules(name: &str) -> Rules {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../policies/{name}.yaml"));
-    let policy = load_path(&path).unwrap_or_else(|problems| panic!("{problems}"));
+    let policy = load_path(&path).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     Rules::compile(&policy, [7; 16]).unwrap()
 }
 
-/// The limits that a request falls under and that have a key for it, by name.
-fn limits(rules: &Rules, said: &[(&str, &str)]) -> Vec<String> {
-    let request = Request::new(said);
-    let mut found = MatchedRules::new();
-    rules.match_rules(&request, &mut found);
+/// The names of the limits that match a request and have a key for it.
+fn limits(rules: &Rules, attributes: &[(&str, &str)]) -> Vec<String> {
+    let request = Request::new(attributes);
+    let mut matched = MatchedRules::new();
+    rules.match_rules(&request, &mut matched);
     let mut key = KeyBuffer::new();
-    found
+    matched
         .rules()
         .iter()
         .filter(|rule| {
@@ -57,14 +57,14 @@ fn limits(rules: &Rules, said: &[(&str, &str)]) -> Vec<String> {
                 rule: **rule,
                 meter: 0,
             };
-            rules.write_key(meter, &request, &found, &mut key) == KeyOutcome::Complete
+            rules.write_key(meter, &request, &matched, &mut key) == KeyOutcome::Complete
         })
         .map(|rule| rules.rules()[*rule].name.to_string())
         .collect()
 }
 
 #[test]
-fn an_address_is_limited_only_while_nobody_is_authenticated() {
+fn an_address_is_limited_only_without_authentication() {
     let rules = rules("absence");
     let anonymous = [("ip", "192.0.2.7"), ("path", "/"), ("method", "GET")];
     assert_eq!(limits(&rules, &anonymous), ["anonymous"]);
@@ -77,7 +77,7 @@ fn an_address_is_limited_only_while_nobody_is_authenticated() {
 }
 
 #[test]
-fn the_five_keys_are_layered_and_each_needs_what_it_is_keyed_by() {
+fn the_five_limits_are_layered_and_each_needs_its_key() {
     let rules = rules("layered");
     let address = ("ip", "192.0.2.7");
     let stranger = [address, ("method", "GET"), ("path", "/")];
@@ -149,14 +149,18 @@ fn writing_costs_five_points_and_reading_one() {
         .unwrap();
     for (method, points) in [("GET", 1), ("DELETE", 5)] {
         let request = Request::new(&[("method", method), ("header.authorization", "a")]);
-        let mut found = MatchedRules::new();
-        rules.match_rules(&request, &mut found);
-        assert_eq!(rules.cost(secondary, &request, &found), points, "{method}");
+        let mut matched = MatchedRules::new();
+        rules.match_rules(&request, &mut matched);
+        assert_eq!(
+            rules.cost(secondary, &request, &matched),
+            points,
+            "{method}"
+        );
     }
 }
 
 #[test]
-fn what_is_critical_keeps_its_reserve() {
+fn critical_requests_keep_their_reserve() {
     let rules = rules("stripe");
     let key = ("header.authorization", "Bearer sk_live_1");
     let charge = [("method", "POST"), ("path", "/v1/charges"), key];

@@ -1,10 +1,9 @@
-//! Who gets in: the right token, not too many wrong ones, and no page of another site that uses an operator's browser.
+//! Access control: tokens, a limit on wrong tokens, and protection against cross-site requests.
 //!
-//! A page from anywhere can make a browser send requests to this machine. Three things stand against that: what changes
-//! something must be JSON, which such a page cannot send without asking first, and nothing here answers that request; it
-//! must not come from another origin, which browsers say; and where no token is asked for, the host must be named by an
-//! address or `localhost`, so that a name which is made to point here (DNS rebinding) gets nothing. Must not know: what is
-//! asked, how answers are found.
+//! Any web page can make a browser send requests to this machine. Three checks prevent misuse. A write has to be JSON, which a
+//! page of another site cannot send without a CORS preflight, and no preflight is ever allowed. A write must not come from
+//! another origin, which browsers state in header fields. Without tokens, `Host` has to be an address or `localhost`, which
+//! stops DNS rebinding. Must not know: endpoints, responses.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -22,141 +21,145 @@ use crate::http::HttpRequest;
 use crate::http::request_attributes::without_port;
 use crate::http::response::HttpResponse;
 use tollgate_service::Refusal;
-use tollgate_service::metrics::AdminRejection as Rejected;
+use tollgate_service::metrics::AdminRejection;
 
-/// Wrong tokens that an address may show at once; one more may be shown every so often.
-const AT_ONCE: u64 = 10;
-const EVERY: Nanos = Nanos::from_secs(6);
-/// Addresses are told apart by so many places. Two that share one are counted together, which only refuses more.
-const PLACES: usize = 1_024;
+/// How many wrong tokens an address may send at once, and how often one more.
+const MAX_WRONG_TOKENS: u64 = 10;
+const WRONG_TOKEN_INTERVAL: Nanos = Nanos::from_secs(6);
+/// The wrong tokens of addresses are counted in this many slots. Two addresses in one slot share its count, which only refuses
+/// more.
+const ADDRESS_SLOTS: usize = 1_024;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who stands at the door.
+/// The access control of the admin listener.
 #[derive(Debug)]
 pub(super) struct AdminAuth {
     tokens: AdminTokens,
-    wrong: TokenBucket,
-    shown: Mutex<Box<[u64]>>,
-    secret: RandomState,
+    wrong_token_bucket: TokenBucket,
+    token: Mutex<Box<[u64]>>,
+    hasher: RandomState,
 }
 
-/// Why somebody is turned away, and with which answer.
-pub(super) type Rejection = Box<(Rejected, HttpResponse)>;
+/// Why a request is rejected, and the response.
+pub(super) type Rejection = Box<(AdminRejection, HttpResponse)>;
 
 impl AdminAuth {
     pub(super) fn new(tokens: AdminTokens) -> Result<Self, InvalidQuota> {
         Ok(Self {
             tokens,
-            wrong: TokenBucket::builder(Rate::new(1, EVERY))
-                .burst(AT_ONCE)
+            wrong_token_bucket: TokenBucket::builder(Rate::new(1, WRONG_TOKEN_INTERVAL))
+                .burst(MAX_WRONG_TOKENS)
                 .build()?,
-            shown: Mutex::new(vec![0; PLACES].into()),
-            secret: RandomState::new(),
+            token: Mutex::new(vec![0; ADDRESS_SLOTS].into()),
+            hasher: RandomState::new(),
         })
     }
 
-    /// Whether a request that takes this right may be answered.
+    /// Checks whether a request with this permission may be answered.
     pub(super) fn authorize(
         &self,
         request: &HttpRequest<'_>,
-        takes: Permission,
+        required: Permission,
         now: Timestamp,
     ) -> Result<(), Rejection> {
-        if takes == Permission::Public {
+        if required == Permission::Public {
             return Ok(());
         }
         if is_write(request.method) {
-            from_same_origin(request.headers)?;
-            is_json(request.headers)?;
+            require_same_origin(request.headers)?;
+            require_json(request.headers)?;
         }
         if !self.tokens.is_any_set() {
-            return is_named_by_address(request.headers);
+            return require_local_host(request.headers);
         }
-        self.has_token(request, takes, now)
+        self.check_token(request, required, now)
     }
 
-    fn has_token(
+    fn check_token(
         &self,
         request: &HttpRequest<'_>,
-        takes: Permission,
+        required: Permission,
         now: Timestamp,
     ) -> Result<(), Rejection> {
         let peer = request.peer.ip();
-        // Looked at before the token, or guessing on would be free.
-        if let Some(wait) = self.must_wait(peer, now) {
+        // Checked before the token, so that guessing cannot continue.
+        if let Some(wait) = self.wrong_token_wait(peer, now) {
             let detail = "too many wrong tokens came from this address";
             let refusal = Refusal::over_limit(Some(wait));
-            return turned(Rejected::Flood, HttpResponse::refusal(refusal, detail));
+            return reject(
+                AdminRejection::Flood,
+                HttpResponse::refusal(refusal, detail),
+            );
         }
-        let shown = bearer(request.headers);
-        match shown.and_then(|shown| self.tokens.permission_of(shown)) {
-            Some(right) if right >= takes => Ok(()),
+        let token = bearer_token(request.headers);
+        match token.and_then(|token| self.tokens.permission_of(token)) {
+            Some(right) if right >= required => Ok(()),
             Some(_) => {
                 let detail = if self.tokens.can_operate() {
-                    "this token may only read; operating takes the operate token"
+                    "this token may only read; use the operate token"
                 } else {
-                    "there is no operate token, so nobody may operate; start with --admin-operate-token-file"
+                    "no operate token is set, so operating is disabled; start with --admin-operate-token-file"
                 };
                 let reply = HttpResponse::status_problem(StatusCode::FORBIDDEN, detail);
-                turned(Rejected::Forbidden, reply)
+                reject(AdminRejection::Forbidden, reply)
             }
             None => {
-                // Whoever shows nothing has guessed nothing.
-                let (detail, error) = match shown {
-                    None => ("show a token: Authorization: Bearer …", ""),
+                // A request without a token is not a guess.
+                let (detail, error) = match token {
+                    None => ("a token is required: Authorization: Bearer …", ""),
                     Some(_) => {
-                        self.note_wrong(peer, now);
-                        ("this token is not known", ", error=\"invalid_token\"")
+                        self.record_wrong_token(peer, now);
+                        ("unknown token", ", error=\"invalid_token\"")
                     }
                 };
                 let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
                 let reply = HttpResponse::status_problem(StatusCode::UNAUTHORIZED, detail);
-                turned(
-                    Rejected::Token,
+                reject(
+                    AdminRejection::Token,
                     reply.with_header(WWW_AUTHENTICATE, &challenge),
                 )
             }
         }
     }
 
-    /// How long nobody at this address is listened to, if so.
-    fn must_wait(&self, peer: IpAddr, now: Timestamp) -> Option<Nanos> {
-        let state = self.with_place(peer, |state| *state);
-        match self.wrong.decide(state, now, 1).outcome {
+    /// How long requests from this address are refused, if they are.
+    fn wrong_token_wait(&self, peer: IpAddr, now: Timestamp) -> Option<Nanos> {
+        let state = self.with_address_slot(peer, |state| *state);
+        match self.wrong_token_bucket.decide(state, now, 1).outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         }
     }
 
-    fn note_wrong(&self, peer: IpAddr, now: Timestamp) {
-        self.with_place(peer, |state| {
-            if let Some(next) = self.wrong.decide(*state, now, 1).next {
+    fn record_wrong_token(&self, peer: IpAddr, now: Timestamp) {
+        self.with_address_slot(peer, |state| {
+            if let Some(next) = self.wrong_token_bucket.decide(*state, now, 1).next {
                 *state = next;
             }
         });
     }
 
-    fn with_place<T: Default>(&self, peer: IpAddr, work: impl FnOnce(&mut u64) -> T) -> T {
-        // Whoever has a network of IPv6 has more addresses than there are places.
+    fn with_address_slot<T: Default>(&self, peer: IpAddr, work: impl FnOnce(&mut u64) -> T) -> T {
+        // Count IPv6 by /64 network: a client can use all addresses of its network.
         let network = match peer.to_canonical() {
             IpAddr::V4(v4) => u128::from(v4.to_bits()),
             IpAddr::V6(v6) => v6.to_bits() >> 64 | 1 << 127,
         };
-        // The top bits, so that they fit whatever an index is.
-        let place = self.secret.hash_one(network) >> 48;
-        let place = usize::try_from(place).unwrap_or(0) % PLACES;
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.get_mut(place).map(work).unwrap_or_default()
+        // The top bits of the hash fit into any `usize`.
+        let slot = self.hasher.hash_one(network) >> 48;
+        let slot = usize::try_from(slot).unwrap_or(0) % ADDRESS_SLOTS;
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.get_mut(slot).map(work).unwrap_or_default()
     }
 }
 
-fn turned(why: Rejected, reply: HttpResponse) -> Result<(), Rejection> {
+fn reject(why: AdminRejection, reply: HttpResponse) -> Result<(), Rejection> {
     Err(Box::new((why, reply)))
 }
 
-/// The token that is shown, if there is exactly one.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+/// The bearer token, if there is exactly one `Authorization` field.
+fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let field = fields.next().filter(|_| fields.next().is_none())?;
     let (scheme, token) = field.as_bytes().split_at_checked(7)?;
@@ -164,8 +167,8 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     Some(token.trim_ascii()).filter(|token| is_bearer && !token.is_empty())
 }
 
-/// Browsers say where a request that changes something comes from; everything else does not.
-fn from_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
+/// Rejects requests of other origins. Only browsers send these fields.
+fn require_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
     let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
     let is_ours = |origin: &[u8]| {
         let name = [&b"http://"[..], b"https://"];
@@ -182,14 +185,14 @@ fn from_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
         return Ok(());
     }
     let detail = "origin: pages of other sites may not operate this server";
-    turned(
-        Rejected::Origin,
+    reject(
+        AdminRejection::Origin,
         HttpResponse::status_problem(StatusCode::FORBIDDEN, detail),
     )
 }
 
-/// A page of another site can send forms without asking, but not JSON.
-fn is_json(headers: &HeaderMap) -> Result<(), Rejection> {
+/// Requires JSON. A page of another site can send forms without a preflight, but not JSON.
+fn require_json(headers: &HeaderMap) -> Result<(), Rejection> {
     let kind = headers
         .get(CONTENT_TYPE)
         .map_or(&b""[..], |kind| kind.as_bytes());
@@ -199,11 +202,11 @@ fn is_json(headers: &HeaderMap) -> Result<(), Rejection> {
     }
     let detail = "content-type: it must be application/json";
     let reply = HttpResponse::status_problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
-    turned(Rejected::Origin, reply)
+    reject(AdminRejection::Origin, reply)
 }
 
-/// Whoever comes by a name that somebody has made to point here must show a token.
-fn is_named_by_address(headers: &HeaderMap) -> Result<(), Rejection> {
+/// Requires a `Host` that DNS rebinding cannot produce: an address or `localhost`.
+fn require_local_host(headers: &HeaderMap) -> Result<(), Rejection> {
     let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
     let name = without_port(host).to_ascii_lowercase();
     let name = std::str::from_utf8(&name).unwrap_or("?");
@@ -214,7 +217,7 @@ fn is_named_by_address(headers: &HeaderMap) -> Result<(), Rejection> {
     if is_address || name == "localhost" || name.ends_with(".localhost") {
         return Ok(());
     }
-    let detail = "host: without tokens this server is reached by an address or as localhost; set tokens to use a name";
+    let detail = "host: without tokens this server accepts only an address or localhost; set tokens to use a name";
     let reply = HttpResponse::status_problem(StatusCode::MISDIRECTED_REQUEST, detail);
-    turned(Rejected::Origin, reply)
+    reject(AdminRejection::Origin, reply)
 }

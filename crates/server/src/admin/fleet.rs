@@ -1,4 +1,4 @@
-//! What operators read of the fleet: who is there, who differs, and whether what they say gets round.
+//! `GET /fleet`: the nodes of the fleet, configuration mismatches, and whether operator changes have spread.
 //!
 //! Must not know: registers, who may read.
 
@@ -14,11 +14,11 @@ use crate::http::response::HttpResponse;
 use crate::http::verdict_body::to_json_string;
 use tollgate_service::fleet::{FleetNode, FleetView, Membership, Mismatch};
 
-/// The whole page; outside a fleet all of it is null.
+/// The whole body. Outside a fleet all members are null.
 #[derive(Serialize, Default)]
 struct FleetBody {
     fleet: Option<String>,
-    /// Who answers.
+    /// The node that answers.
     node: Option<String>,
     nodes: Option<NodesBody>,
     mismatches: Option<MismatchesBody>,
@@ -32,7 +32,7 @@ struct NodesBody {
     count: u32,
     /// How the count is known: `seen`, `configured`, `unknown`.
     known: &'static str,
-    /// Nodes of which nothing can be read but that they are there.
+    /// Nodes whose register entries cannot be read.
     unread: usize,
     load: LoadBody,
     list: Vec<NodeBody>,
@@ -46,7 +46,7 @@ struct NodeBody {
     generation: u64,
     policy: String,
     age_ms: u64,
-    /// What it has differently from the one that answers.
+    /// The setting in which the node differs from the one that answers.
     differs: Option<&'static str>,
     load: LoadBody,
 }
@@ -59,7 +59,7 @@ struct LoadBody {
     shed_per_s: u64,
 }
 
-/// How many nodes differ, if that is alarming.
+/// How many nodes differ in a setting that has to be the same.
 #[derive(Serialize)]
 struct MismatchesBody {
     secret: usize,
@@ -90,23 +90,23 @@ struct StoreBody {
 
 #[derive(Serialize)]
 struct StorePartBody {
-    /// Since when it is not asked; null while it is.
+    /// When the breaker opened; null while it is closed.
     away_since: Option<String>,
     openings: u64,
 }
 
 impl<C: Clock + 'static> AdminApi<C> {
     pub(super) fn fleet(&self) -> HttpResponse {
-        let mut page = self.fleet.as_deref().map(shown).unwrap_or_default();
-        page.store = self.app.service.fleet().map(|fleet| store(fleet));
+        let mut page = self.fleet.as_deref().map(fleet_body).unwrap_or_default();
+        page.store = self.app.service.fleet().map(|fleet| store_body(fleet));
         HttpResponse::json(to_json_string(&page))
     }
 }
 
-fn shown(membership: &Membership) -> FleetBody {
+fn fleet_body(membership: &Membership) -> FleetBody {
     let view = membership.view();
     let FleetView {
-        nodes: fellows,
+        nodes: listed,
         unreadable_nodes: unread,
         load: all,
         mismatches: [secret, policy],
@@ -126,8 +126,8 @@ fn shown(membership: &Membership) -> FleetBody {
             count: nodes.count().get(),
             known: nodes.name(),
             unread,
-            load: load(all),
-            list: fellows.into_iter().map(node).collect(),
+            load: load_body(all),
+            list: listed.into_iter().map(node_body).collect(),
         }),
         mismatches: Some(MismatchesBody { secret, policy }),
         controls: Some(ControlsBody {
@@ -146,13 +146,13 @@ fn shown(membership: &Membership) -> FleetBody {
     }
 }
 
-fn node(fellow: FleetNode) -> NodeBody {
+fn node_body(node: FleetNode) -> NodeBody {
     let FleetNode {
         beat,
         age,
         is_self,
         mismatch: differs,
-    } = fellow;
+    } = node;
     NodeBody {
         node: beat.node.to_string(),
         this: is_self,
@@ -161,11 +161,11 @@ fn node(fellow: FleetNode) -> NodeBody {
         version: beat.version,
         age_ms: millis(age),
         differs: differs.map(Mismatch::name),
-        load: load(beat.load),
+        load: load_body(beat.load),
     }
 }
 
-const fn load(load: NodeLoad) -> LoadBody {
+const fn load_body(load: NodeLoad) -> LoadBody {
     LoadBody {
         in_flight: load.in_flight,
         admitted_per_s: load.admitted_per_s,
@@ -174,7 +174,7 @@ const fn load(load: NodeLoad) -> LoadBody {
     }
 }
 
-fn store(fleet: &Fleet) -> StoreBody {
+fn store_body(fleet: &Fleet) -> StoreBody {
     let part = |breaker: &Breaker| StorePartBody {
         away_since: match breaker.state() {
             BreakerState::Closed => None,

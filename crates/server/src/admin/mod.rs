@@ -1,8 +1,7 @@
-//! The admin listener: metrics for machines, state for people, and everything that operators can do.
+//! The admin listener: metrics, state, and operator actions.
 //!
-//! It has a listener of its own, so that what is public and what is not are never one address apart, and it never asks a
-//! store. [`Admin::new`] refuses to be reachable from elsewhere without tokens. Must not know: sockets, command lines,
-//! where tokens come from.
+//! It has its own listener, so that public and private endpoints never share an address. [`AdminApi::new`] requires tokens if
+//! other machines can connect. Must not know: sockets, command lines, where tokens come from.
 
 mod auth;
 mod fleet;
@@ -25,7 +24,7 @@ use tollgate_core::InvalidQuota;
 use tollgate_store::Clock;
 
 use crate::http::bad_input::echo;
-use crate::http::http_api::App;
+use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 use crate::http::{HttpHandler, HttpLimits, HttpRequest, serve_http};
 use crate::listen::counters::ListenerCounters;
@@ -36,50 +35,49 @@ use routes::{AdminEndpoint, AdminRoute};
 use tollgate_service::fleet::Membership;
 use tollgate_service::metrics::{CertificateStatus, MetricSources, MetricsFormat, gather};
 
-/// The admin pages of a server.
+/// The endpoints of the admin listener.
 #[derive(Debug)]
 pub struct AdminApi<C> {
-    app: Arc<App<C>>,
+    app: Arc<HttpApi<C>>,
     resp: Option<Arc<RespServer<C>>>,
-    /// Other listeners of the same server, by name.
-    others: Vec<(&'static str, Arc<ListenerCounters>)>,
-    /// TLS, if it is spoken.
+    /// Further listeners of the same server, by name.
+    other_listeners: Vec<(&'static str, Arc<ListenerCounters>)>,
+    /// The TLS configuration, if there is one.
     tls: Option<Arc<ServerTls>>,
-    /// This server's place in a fleet, if it has one.
+    /// The membership in a fleet, if there is one.
     fleet: Option<Arc<Membership>>,
     guard: AdminAuth,
-    /// Said when the server begins to drain.
+    /// Triggers when the server starts to drain.
     stopping: Option<ShutdownSignal>,
     counters: ListenerCounters,
 }
 
-/// Why there cannot be such an admin listener.
+/// Why the admin listener cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidAdmin {
-    /// Others than this machine could reach it, and it has no tokens.
+    /// Other machines could connect, and there are no tokens.
     Unprotected,
     /// Never in practice: a constant quota cannot be built.
     Quota(InvalidQuota),
 }
 
 impl<C: Clock + 'static> AdminApi<C> {
-    /// The admin pages of this app, to be reached at `place`.
+    /// The admin endpoints of `app`, to be served at `address`.
     ///
-    /// # Errors
-    /// Others than this machine could reach it, and there are no tokens.
+    /// Other machines could connect, and there are no tokens.
     pub fn new(
-        app: Arc<App<C>>,
-        place: &ListenAddress,
+        app: Arc<HttpApi<C>>,
+        address: &ListenAddress,
         tokens: AdminTokens,
     ) -> Result<Self, InvalidAdmin> {
-        if !place.is_local_only() && !tokens.is_any_set() {
+        if !address.is_local_only() && !tokens.is_any_set() {
             return Err(InvalidAdmin::Unprotected);
         }
         Ok(Self {
             app,
             resp: None,
-            others: Vec::new(),
+            other_listeners: Vec::new(),
             tls: None,
             fleet: None,
             guard: AdminAuth::new(tokens).map_err(InvalidAdmin::Quota)?,
@@ -88,42 +86,42 @@ impl<C: Clock + 'static> AdminApi<C> {
         })
     }
 
-    /// The same, telling about Redis clients too.
+    /// Adds the RESP listener.
     #[must_use]
     pub fn with_resp(mut self, resp: Arc<RespServer<C>>) -> Self {
         self.resp = Some(resp);
         self
     }
 
-    /// The same, telling about one more listener.
+    /// Adds another listener.
     #[must_use]
     pub fn with_listener(mut self, name: &'static str, counters: Arc<ListenerCounters>) -> Self {
-        self.others.push((name, counters));
+        self.other_listeners.push((name, counters));
         self
     }
 
-    /// The same, telling about TLS, if it is spoken.
+    /// Adds the TLS configuration.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Arc<ServerTls>>) -> Self {
         self.tls = tls;
         self
     }
 
-    /// The same, telling about the fleet that the server belongs to.
+    /// Adds the fleet membership.
     #[must_use]
     pub fn with_fleet(mut self, membership: Arc<Membership>) -> Self {
         self.fleet = Some(membership);
         self
     }
 
-    /// The same, not ready any more once this is said.
+    /// Reports not ready once `stopping` triggers.
     #[must_use]
     pub fn with_drain_signal(mut self, stopping: ShutdownSignal) -> Self {
         self.stopping = Some(stopping);
         self
     }
 
-    /// Serves on `listener` until `shutdown` completes.
+    /// Serves clients of `listener` until `shutdown` completes.
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
@@ -133,26 +131,26 @@ impl<C: Clock + 'static> AdminApi<C> {
         serve_http(limits, listener, self, shutdown).await
     }
 
-    /// What the listener has seen.
+    /// The counters of the listener.
     #[must_use]
     pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
-    /// Whether requests should be sent to this server. It decides without any store but its own, so nothing else can make
-    /// it unready.
+    /// Whether load balancers should send requests. The server decides without a remote store, so only a shutdown makes it
+    /// unready.
     fn is_ready(&self) -> bool {
         self.stopping
             .as_ref()
             .is_none_or(|stopping| !stopping.is_triggered())
     }
 
-    /// Every listener by its name.
+    /// All listeners by name.
     fn listeners(&self) -> Vec<(&'static str, &ListenerCounters)> {
         let mut all = vec![("api", self.app.counters())];
         all.extend(self.resp.as_ref().map(|resp| ("resp", resp.counters())));
         all.extend(
-            self.others
+            self.other_listeners
                 .iter()
                 .map(|(name, counters)| (*name, &**counters)),
         );
@@ -192,8 +190,8 @@ impl<C: Clock + 'static> AdminApi<C> {
         HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
-    async fn routed(&self, endpoint: AdminEndpoint, request: &HttpRequest<'_>) -> HttpResponse {
-        let is_look = !routes::is_write(request.method);
+    async fn dispatch(&self, endpoint: AdminEndpoint, request: &HttpRequest<'_>) -> HttpResponse {
+        let is_read = !routes::is_write(request.method);
         let answered = match endpoint {
             AdminEndpoint::FrontPage => Ok(index::index_page()),
             AdminEndpoint::Health => Ok(HttpResponse::text("ok\n")),
@@ -205,11 +203,11 @@ impl<C: Clock + 'static> AdminApi<C> {
             AdminEndpoint::Policy => Ok(self.policy()),
             AdminEndpoint::Audit => Ok(self.audit()),
             AdminEndpoint::OpenApi => Ok(index::openapi_document()),
-            AdminEndpoint::Switches if is_look => Ok(self.switches()),
+            AdminEndpoint::Switches if is_read => Ok(self.switches()),
             AdminEndpoint::Switches => self.set_switch(request),
-            AdminEndpoint::Overrides if is_look => Ok(self.overrides()),
+            AdminEndpoint::Overrides if is_read => Ok(self.overrides()),
             AdminEndpoint::Overrides => self.change_override(request),
-            AdminEndpoint::Blocks if is_look => Ok(self.blocks()),
+            AdminEndpoint::Blocks if is_read => Ok(self.blocks()),
             AdminEndpoint::Blocks => self.change_block(request),
             AdminEndpoint::Resets => self.reset(request).await,
             AdminEndpoint::Reload => self.reload(request),
@@ -231,34 +229,37 @@ impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
 
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let route = AdminRoute::find(request.path);
-        // Whoever may not read does not learn what there is, either.
-        let takes = route.map_or(routes::Permission::Read, |route| {
+        // A client without read permission does not learn which paths exist.
+        let required = route.map_or(routes::Permission::Read, |route| {
             route.required_permission(request.method)
         });
         let now = self.app.service.now();
-        if let Err(turned) = self.guard.authorize(request, takes, now) {
-            let (why, reply) = *turned;
+        if let Err(rejection) = self.guard.authorize(request, required, now) {
+            let (why, reply) = *rejection;
             self.app.metrics().record_admin_rejection(why);
             return reply;
         }
         let Some(route) = route else {
-            let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
+            let detail = format!(
+                "there is no endpoint at {:?}",
+                echo(request.path.as_bytes())
+            );
             return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
         };
         if !route.allows(request.method) {
             let method = echo(request.method.as_str().as_bytes());
             let detail = format!(
-                "{method} is not possible here; possible are {}",
+                "{method} is not allowed here; allowed are {}",
                 route.methods
             );
             return HttpResponse::status_problem(StatusCode::METHOD_NOT_ALLOWED, detail)
                 .allow(route.methods);
         }
         if !request.query.is_empty() {
-            let detail = "query: everything is said in the body here";
+            let detail = "query: parameters belong in the body";
             return HttpResponse::status_problem(StatusCode::BAD_REQUEST, detail);
         }
-        self.routed(route.endpoint, request).await
+        self.dispatch(route.endpoint, request).await
     }
 
     fn counters(&self) -> &ListenerCounters {

@@ -1,7 +1,7 @@
-//! What operators do: switch limits, give keys other quotas, block, reset, and have the policy read again.
+//! The operator actions: switch limits, override quotas, block, reset, and reload the policy.
 //!
-//! Everything is the engine's doing and is signed; this reads what is asked and words what came of it. Must not know: who
-//! may do what, sockets.
+//! The engine carries out each change and records who made it. This file parses requests and renders responses. Must not know:
+//! permissions, sockets.
 
 use hyper::{Method, StatusCode};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::http::response::HttpResponse;
 use crate::http::verdict_body::to_json_string;
 use crate::listen::Peer;
 
-/// What came of it.
+/// The response to a change.
 #[derive(Serialize)]
 struct DoneBody {
     done: bool,
@@ -27,7 +27,7 @@ struct DoneBody {
 #[derive(Serialize)]
 struct ResetBody {
     done: bool,
-    /// Whether there was anything to forget.
+    /// Whether the key had any state.
     found: bool,
 }
 
@@ -41,14 +41,19 @@ type AdminResult = Result<HttpResponse, BadInput>;
 
 impl<C: Clock + 'static> AdminApi<C> {
     pub(super) fn set_switch(&self, request: &HttpRequest<'_>) -> AdminResult {
-        let said = OperatorRequest::parse(request.body, &["limit", "to", "enforce"])?;
-        let signed = said.signature(&from(request.peer))?;
-        let (limit, to) = (said.limit_or_all()?, said.switch()?);
+        let action = OperatorRequest::parse(request.body, &["limit", "to", "enforce"])?;
+        let signed = action.signature(&operator_address(request.peer))?;
+        let (limit, to) = (action.limit_or_all()?, action.switch()?);
         if self.app.envoy.is_by_files() && to.enforce.is_some() {
-            let reason = "files of envoyproxy/ratelimit are enforced for every key or in shadow";
+            let reason =
+                "envoyproxy/ratelimit configuration is enforced for every key or in shadow mode";
             return Err(BadInput::new("enforce", b"", reason));
         }
-        Ok(done(self.app.envoy.switch(limit, to, signed_by(&signed))))
+        Ok(change_response(self.app.envoy.switch(
+            limit,
+            to,
+            signed_by(&signed),
+        )))
     }
 
     pub(super) fn change_override(&self, request: &HttpRequest<'_>) -> AdminResult {
@@ -57,11 +62,11 @@ impl<C: Clock + 'static> AdminApi<C> {
             true => &["limit", "key", "quota", "for"],
             false => &["limit", "key"],
         };
-        let said = OperatorRequest::parse(request.body, fields)?;
-        let signed = said.signature(&from(request.peer))?;
-        let (limit, key) = (said.limit()?, said.key()?);
-        Ok(done(if is_put {
-            let (quota, lasts) = (said.quota()?, said.duration()?);
+        let action = OperatorRequest::parse(request.body, fields)?;
+        let signed = action.signature(&operator_address(request.peer))?;
+        let (limit, key) = (action.limit()?, action.key()?);
+        Ok(change_response(if is_put {
+            let (quota, lasts) = (action.quota()?, action.duration()?);
             self.control()
                 .override_key(limit, &key, quota, lasts, signed_by(&signed))
         } else {
@@ -76,10 +81,10 @@ impl<C: Clock + 'static> AdminApi<C> {
             true => &["limit", "key", "address", "for"],
             false => &["limit", "key", "address"],
         };
-        let said = OperatorRequest::parse(request.body, fields)?;
-        let signed = said.signature(&from(request.peer))?;
-        let lasts = said.duration()?;
-        let changed = match (said.address()?, is_put) {
+        let action = OperatorRequest::parse(request.body, fields)?;
+        let signed = action.signature(&operator_address(request.peer))?;
+        let lasts = action.duration()?;
+        let changed = match (action.address()?, is_put) {
             (Some(address), true) => {
                 self.control()
                     .block_address(address, lasts, signed_by(&signed))
@@ -87,44 +92,43 @@ impl<C: Clock + 'static> AdminApi<C> {
             (Some(address), false) => self.control().unblock_address(address, signed_by(&signed)),
             (None, true) => {
                 self.control()
-                    .block_key(said.limit()?, &said.key()?, lasts, signed_by(&signed))
+                    .block_key(action.limit()?, &action.key()?, lasts, signed_by(&signed))
             }
             (None, false) => {
                 self.control()
-                    .unblock_key(said.limit()?, &said.key()?, signed_by(&signed))
+                    .unblock_key(action.limit()?, &action.key()?, signed_by(&signed))
             }
         };
-        Ok(done(changed))
+        Ok(change_response(changed))
     }
 
-    /// Forgets what a key has used, on this node and in the store that a fleet shares.
+    /// Resets a key on this node and in the shared store of a fleet.
     pub(super) async fn reset(&self, request: &HttpRequest<'_>) -> AdminResult {
-        let said = OperatorRequest::parse(request.body, &["limit", "key"])?;
-        let signed = said.signature(&from(request.peer))?;
-        let (limit, key) = (said.limit()?, said.key()?);
+        let action = OperatorRequest::parse(request.body, &["limit", "key"])?;
+        let signed = action.signature(&operator_address(request.peer))?;
+        let (limit, key) = (action.limit()?, action.key()?);
         let reset = self.app.service.reset(limit, &key, signed_by(&signed));
         Ok(match reset.await {
             Ok(found) => HttpResponse::json(to_json_string(&ResetBody { done: true, found })),
-            Err(ResetError::Refused(why)) => refused(&why),
+            Err(ResetError::Refused(why)) => error_response(&why),
             Err(error) => {
-                tracing::warn!(%error, "a reset did not reach the shared store");
-                let detail =
-                    "it is forgotten on this node, and the shared store did not answer; try again";
+                tracing::warn!(%error, "reset failed in the shared store");
+                let detail = "the key was reset on this node, but the shared store did not answer; try again";
                 HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
             }
         })
     }
 
-    /// Reads the policy's file again, changed or not.
+    /// Reloads the policy file, even if it has not changed.
     pub(super) fn reload(&self, request: &HttpRequest<'_>) -> AdminResult {
-        let said = OperatorRequest::parse(request.body, &[])?;
-        let (who, why) = said.signature(&from(request.peer))?;
+        let action = OperatorRequest::parse(request.body, &[])?;
+        let (who, why) = action.signature(&operator_address(request.peer))?;
         let Some(reloader) = self.app.envoy.reloader() else {
-            let detail = "the policy comes from no file; start with --config";
+            let detail = "the policy does not come from a file; start with --config";
             return Ok(HttpResponse::status_problem(StatusCode::CONFLICT, detail));
         };
-        // The engine logs what came of it; this is who wanted it.
-        tracing::info!(%who, %why, "the policy is read again");
+        // The reload logs its result; this logs who requested it.
+        tracing::info!(%who, %why, "policy reload requested");
         Ok(match reloader.reload_now() {
             ReloadOutcome::Reloaded(generation) => {
                 HttpResponse::json(to_json_string(&ReloadedBody {
@@ -136,7 +140,7 @@ impl<C: Clock + 'static> AdminApi<C> {
                 let status = reloader.status();
                 let problems = status.error.map(|problems| problems.to_string());
                 let detail = format!(
-                    "the file is wrong, and what was in force still is:\n{}",
+                    "the file is invalid, the previous policy stays in use:\n{}",
                     problems.unwrap_or_default()
                 );
                 HttpResponse::status_problem(StatusCode::UNPROCESSABLE_ENTITY, detail)
@@ -149,22 +153,22 @@ impl<C: Clock + 'static> AdminApi<C> {
     }
 }
 
-/// Where somebody comes from, as the log says it behind their name.
-fn from(peer: &Peer) -> String {
+/// The address of an operator, for the audit log.
+fn operator_address(peer: &Peer) -> String {
     match peer.address {
         Some(address) => address.ip().to_canonical().to_string(),
         None => "unix socket".to_owned(),
     }
 }
 
-fn done(changed: Result<(), OperatorError>) -> HttpResponse {
+fn change_response(changed: Result<(), OperatorError>) -> HttpResponse {
     match changed {
         Ok(()) => HttpResponse::json(to_json_string(&DoneBody { done: true })),
-        Err(why) => refused(&why),
+        Err(why) => error_response(&why),
     }
 }
 
-fn refused(why: &OperatorError) -> HttpResponse {
+fn error_response(why: &OperatorError) -> HttpResponse {
     let status = match why {
         OperatorError::UnknownLimit { .. } | OperatorError::NotFound { .. } => {
             StatusCode::NOT_FOUND

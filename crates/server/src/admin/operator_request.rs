@@ -1,6 +1,6 @@
-//! What an operator says, read from JSON: strict, and errors name the field.
+//! Parses the JSON body of an operator action. The parser is strict, and errors name the field.
 //!
-//! Must not know: HTTP, what is done with it.
+//! Must not know: HTTP, what an action does.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,14 +10,14 @@ use tollgate_policy::grammar::{self, GrammarError};
 
 use crate::http::bad_input::BadInput;
 
-/// The most values that a key can be made of.
-const MOST_VALUES: usize = 16;
-/// The longest name; where it came from is put behind it.
-const MOST_WHO: usize = 64;
-/// What stands for all limits. No limit can be called so.
-const EVERYTHING: &str = "*";
+/// The most values of a key.
+const MAX_KEY_VALUES: usize = 16;
+/// The longest name of an operator, without the address that is appended.
+const MAX_WHO_LEN: usize = 64;
+/// Stands for all limits. No limit can have this name.
+const ALL_LIMITS: &str = "*";
 
-/// A body. Which fields make sense where is said by whoever reads it.
+/// The body of an operator action. The caller of `parse` says which fields are allowed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OperatorRequest {
@@ -33,39 +33,39 @@ pub(super) struct OperatorRequest {
 }
 
 impl OperatorRequest {
-    /// Reads a body in which only these fields may be given, `who` and `why` aside.
+    /// Parses a body in which only `who`, `why` and these fields are allowed.
     pub(super) fn parse(body: &[u8], fields: &[&str]) -> Result<Self, BadInput> {
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(BadInput::new("body", body, "it must be a JSON object"));
         }
-        let said: Self = serde_json::from_slice(body)
+        let parsed: Self = serde_json::from_slice(body)
             .map_err(|error| BadInput::new("body", body, error.to_string()))?;
         let given = [
-            ("limit", &said.limit),
-            ("key", &said.key),
-            ("address", &said.address),
-            ("quota", &said.quota),
-            ("for", &said.r#for),
-            ("to", &said.to),
-            ("enforce", &said.enforce),
+            ("limit", &parsed.limit),
+            ("key", &parsed.key),
+            ("address", &parsed.address),
+            ("quota", &parsed.quota),
+            ("for", &parsed.r#for),
+            ("to", &parsed.to),
+            ("enforce", &parsed.enforce),
         ];
         for (name, value) in given {
             if let Some(value) = value.as_ref().filter(|_| !fields.contains(&name)) {
                 let known = fields.iter().chain(&["who", "why"]).copied();
                 let known = known.collect::<Vec<_>>().join(", ");
-                let reason = format!("it does not belong here; there are {known}");
+                let reason = format!("this field is not allowed here; allowed are {known}");
                 return Err(BadInput::new(name, value.to_string().as_bytes(), reason));
             }
         }
-        Ok(said)
+        Ok(parsed)
     }
 
-    /// Who says it and why. The engine refuses what is not signed, or at too great a length.
+    /// Who makes the change and why. The engine rejects empty and too long values.
     pub(super) fn signature(&self, from: &str) -> Result<(String, String), BadInput> {
         let who = text("who", self.who.as_ref())?.trim();
         let why = text("why", self.why.as_ref())?;
-        if who.is_empty() || who.len() > MOST_WHO {
-            let reason = format!("say who does this, in at most {MOST_WHO} bytes");
+        if who.is_empty() || who.len() > MAX_WHO_LEN {
+            let reason = format!("it must name the operator, in at most {MAX_WHO_LEN} bytes");
             return Err(BadInput::new("who", who.as_bytes(), reason));
         }
         Ok((format!("{who} ({from})"), why.to_owned()))
@@ -75,15 +75,14 @@ impl OperatorRequest {
         text("limit", self.limit.as_ref())
     }
 
-    /// One limit, or `None` for all of them, which has to be said too: a field that was forgotten must not halt
-    /// everything.
+    /// A limit, or `None` for all of them. All has to be explicit, so that a forgotten field does not halt every limit.
     pub(super) fn limit_or_all(&self) -> Result<Option<&str>, BadInput> {
         let Some(value) = &self.limit else {
-            let reason = "say which, or \"*\" for everything";
+            let reason = "it must be the name of a limit, or \"*\" for all limits";
             return Err(BadInput::new("limit", b"", reason));
         };
         let name = text("limit", Some(value))?;
-        Ok(Some(name).filter(|name| *name != EVERYTHING))
+        Ok(Some(name).filter(|name| *name != ALL_LIMITS))
     }
 
     /// The values of a key, in the order of its parts.
@@ -97,9 +96,9 @@ impl OperatorRequest {
                 b"",
                 "it must be given: a list of values",
             )),
-            // A key of one part, said without brackets.
+            // A key of one part may be given as a string.
             Some(Value::String(value)) => Ok(vec![value]),
-            Some(Value::Array(values)) if values.len() <= MOST_VALUES => {
+            Some(Value::Array(values)) if values.len() <= MAX_KEY_VALUES => {
                 let text = |value: &'a Value| {
                     let text = value.as_str();
                     text.ok_or_else(|| wrong(value, "its values must be strings"))
@@ -110,14 +109,14 @@ impl OperatorRequest {
         }
     }
 
-    /// Who is meant where both keys and addresses can be: the address, if one is given.
+    /// The address to block, if one is given instead of a key.
     pub(super) fn address(&self) -> Result<Option<&str>, BadInput> {
         let Some(value) = &self.address else {
             return Ok(None);
         };
         for (name, other) in [("limit", &self.limit), ("key", &self.key)] {
             if let Some(other) = other {
-                let reason = "with an address nothing else is named";
+                let reason = "it must not be given together with an address";
                 return Err(BadInput::new(name, other.to_string().as_bytes(), reason));
             }
         }
@@ -128,21 +127,22 @@ impl OperatorRequest {
         text("quota", self.quota.as_ref())
     }
 
-    /// How long it is to hold; without it until it is taken back.
+    /// How long the change lasts. Without it, until it is revoked.
     pub(super) fn duration(&self) -> Result<Option<Nanos>, BadInput> {
         let Some(value) = &self.r#for else {
             return Ok(None);
         };
-        let said = text("for", Some(value))?;
-        let span = grammar::parse_duration(said).map_err(|wrong| bad("for", said, &wrong))?;
+        let parsed = text("for", Some(value))?;
+        let span = grammar::parse_duration(parsed)
+            .map_err(|wrong| invalid_value("for", parsed, &wrong))?;
         if span.is_zero() {
-            let reason = "it must be longer than nothing";
-            return Err(BadInput::new("for", said.as_bytes(), reason));
+            let reason = "it must be longer than zero";
+            return Err(BadInput::new("for", parsed.as_bytes(), reason));
         }
         Ok(Some(span))
     }
 
-    /// How far to enforce.
+    /// The switch position.
     pub(super) fn switch(&self) -> Result<Switch, BadInput> {
         let to = self
             .to
@@ -155,10 +155,10 @@ impl OperatorRequest {
             Some("shadow") => Some(Halt::Shadow),
             Some("off") => Some(Halt::Off),
             other => {
-                let said = other.unwrap_or_default();
+                let parsed = other.unwrap_or_default();
                 return Err(BadInput::new(
                     "to",
-                    said.as_bytes(),
+                    parsed.as_bytes(),
                     "it must be on, shadow or off",
                 ));
             }
@@ -166,9 +166,9 @@ impl OperatorRequest {
         let enforce = match &self.enforce {
             None => None,
             Some(value) => {
-                let said = text("enforce", Some(value))?;
-                let share =
-                    grammar::parse_percent(said).map_err(|wrong| bad("enforce", said, &wrong))?;
+                let parsed = text("enforce", Some(value))?;
+                let share = grammar::parse_percent(parsed)
+                    .map_err(|wrong| invalid_value("enforce", parsed, &wrong))?;
                 Some(share.hundredths())
             }
         };
@@ -176,7 +176,7 @@ impl OperatorRequest {
     }
 }
 
-/// The signature as the engine takes it.
+/// The signature for the engine.
 pub(super) fn signed_by((who, why): &(String, String)) -> Attribution<'_> {
     Attribution { who, why }
 }
@@ -185,10 +185,10 @@ fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> 
     match value {
         Some(Value::String(text)) => Ok(text),
         Some(other) => {
-            let shown = other.to_string();
+            let value_text = other.to_string();
             Err(BadInput::new(
                 field,
-                shown.as_bytes(),
+                value_text.as_bytes(),
                 "it must be a string",
             ))
         }
@@ -196,70 +196,74 @@ fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> 
     }
 }
 
-fn bad(field: &str, said: &str, wrong: &GrammarError) -> BadInput {
+fn invalid_value(field: &str, parsed: &str, wrong: &GrammarError) -> BadInput {
     let help = wrong.help.as_ref().map(|help| format!("; {help}"));
     let reason = format!("{}{}", wrong.message, help.unwrap_or_default());
-    BadInput::new(field, said.as_bytes(), reason)
+    BadInput::new(field, parsed.as_bytes(), reason)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What a test wants to be refused.
+    /// A field whose error a test expects.
     type FieldCheck = fn(&OperatorRequest) -> Option<BadInput>;
 
-    fn said(body: &str) -> OperatorRequest {
+    fn parsed(body: &str) -> OperatorRequest {
         let all = ["limit", "key", "address", "quota", "for", "to", "enforce"];
         OperatorRequest::parse(body.as_bytes(), &all).unwrap()
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_fields_are_named() {
         let cases: [(&str, FieldCheck, &str); 12] = [
-            ("{}", |said| said.limit().err(), "limit: "),
-            (r#"{"limit": 7}"#, |said| said.limit().err(), "limit: \"7\""),
-            ("{}", |said| said.limit_or_all().err(), "limit: "),
-            ("{}", |said| said.key().err(), "key: "),
+            ("{}", |parsed| parsed.limit().err(), "limit: "),
+            (
+                r#"{"limit": 7}"#,
+                |parsed| parsed.limit().err(),
+                "limit: \"7\"",
+            ),
+            ("{}", |parsed| parsed.limit_or_all().err(), "limit: "),
+            ("{}", |parsed| parsed.key().err(), "key: "),
             (
                 r#"{"key": ["a", 7]}"#,
-                |said| said.key().err(),
+                |parsed| parsed.key().err(),
                 "key: \"7\"",
             ),
-            (r#"{"key": {}}"#, |said| said.key().err(), "key: \"{}\""),
+            (r#"{"key": {}}"#, |parsed| parsed.key().err(), "key: \"{}\""),
             (
                 r#"{"for": "soon"}"#,
-                |said| said.duration().err(),
+                |parsed| parsed.duration().err(),
                 "for: \"soon\"",
             ),
             (
                 r#"{"for": "0s"}"#,
-                |said| said.duration().err(),
+                |parsed| parsed.duration().err(),
                 "for: \"0s\"",
             ),
             (
                 r#"{"to": "down"}"#,
-                |said| said.switch().err(),
+                |parsed| parsed.switch().err(),
                 "to: \"down\"",
             ),
             (
                 r#"{"enforce": "150%"}"#,
-                |said| said.switch().err(),
+                |parsed| parsed.switch().err(),
                 "enforce: \"150%\"",
             ),
             (
                 r#"{"address": "::1", "key": ["a"]}"#,
-                |said| said.address().err(),
+                |parsed| parsed.address().err(),
                 "key: ",
             ),
             (
                 r#"{"why": "x"}"#,
-                |said| said.signature("here").err(),
+                |parsed| parsed.signature("here").err(),
                 "who: ",
             ),
         ];
-        for (body, asked, expected) in cases {
-            let error = asked(&said(body)).unwrap().to_string();
+        for (body, field_error, expected) in cases {
+            let error = field_error(&parsed(body)).unwrap().to_string();
             assert!(error.starts_with(expected), "{body}: {error}");
         }
         for body in [
@@ -274,22 +278,22 @@ mod tests {
         }
         let error = OperatorRequest::parse(br#"{"quota": "1/s"}"#, &["limit"]).unwrap_err();
         assert_eq!(error.field, "quota");
-        assert!(error.to_string().contains("there are limit, who, why"));
+        assert!(error.to_string().contains("allowed are limit, who, why"));
     }
 
     #[test]
-    fn what_is_right_is_understood() {
+    fn valid_fields_are_parsed() {
         let body = r#"{"limit": "*", "key": "a", "for": "90s", "to": "shadow", "enforce": "2.5%", "who": " ada ", "why": "test"}"#;
-        let said = said(body);
-        assert_eq!(said.limit_or_all().unwrap(), None);
-        assert_eq!(said.key().unwrap(), ["a"]);
-        assert_eq!(said.duration().unwrap(), Some(Nanos::from_secs(90)));
+        let parsed = parsed(body);
+        assert_eq!(parsed.limit_or_all().unwrap(), None);
+        assert_eq!(parsed.key().unwrap(), ["a"]);
+        assert_eq!(parsed.duration().unwrap(), Some(Nanos::from_secs(90)));
         let switch = Switch {
             halt: Some(Halt::Shadow),
             enforce: Some(250),
         };
-        assert_eq!(said.switch().unwrap(), switch);
-        let signed = said.signature("192.0.2.7").unwrap();
+        assert_eq!(parsed.switch().unwrap(), switch);
+        let signed = parsed.signature("192.0.2.7").unwrap();
         assert_eq!(signed, ("ada (192.0.2.7)".to_owned(), "test".to_owned()));
     }
 }

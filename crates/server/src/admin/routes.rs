@@ -1,20 +1,20 @@
-//! The table of admin endpoints: where each is, by which methods, and what right it takes.
+//! The table of admin endpoints: path, methods and permission.
 //!
-//! Must not know: what an endpoint answers, who has which right.
+//! Must not know: what an endpoint does, who has which permission.
 
 use hyper::Method;
 
-/// The longest body that is read: a few short fields and a key.
-const MOST_BODY: usize = 16_384;
+/// The longest body: a few short fields and a key.
+const MAX_BODY_LEN: usize = 16_384;
 
-/// What can be asked of the admin listener.
+/// The endpoints of the admin listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminEndpoint {
-    /// What there is.
+    /// The index page.
     FrontPage,
-    /// Whether the process is there.
+    /// Whether the process is alive.
     Health,
-    /// Whether it should be sent requests.
+    /// Whether load balancers should send requests.
     Ready,
     Metrics,
     Limits,
@@ -30,10 +30,10 @@ pub(super) enum AdminEndpoint {
     OpenApi,
 }
 
-/// What somebody may do.
+/// The permission that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Permission {
-    /// Ask whether the server is there, which says nothing about anybody.
+    /// None: health checks, which reveal nothing.
     Public,
     Read,
     Operate,
@@ -46,7 +46,7 @@ pub(super) struct AdminRoute {
     /// As `Allow` lists them.
     pub(super) methods: &'static str,
     pub(super) endpoint: AdminEndpoint,
-    /// What the front page says about it.
+    /// Its line on the index page.
     pub(super) description: &'static str,
 }
 
@@ -64,111 +64,111 @@ const fn route(
     }
 }
 
-const LOOK: &str = "GET, HEAD";
-const EDIT: &str = "GET, HEAD, PUT, DELETE";
+const READ_METHODS: &str = "GET, HEAD";
+const EDIT_METHODS: &str = "GET, HEAD, PUT, DELETE";
 
-/// Every endpoint there is.
+/// All endpoints.
 pub(super) const ROUTES: &[AdminRoute] = &[
-    route("/", LOOK, AdminEndpoint::FrontPage, "this page"),
+    route("/", READ_METHODS, AdminEndpoint::FrontPage, "this page"),
     route(
         "/healthz",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Health,
         "200 while the process answers",
     ),
     route(
         "/readyz",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Ready,
-        "200 while requests should be sent here, 503 while it stops",
+        "200 while ready for requests, 503 during shutdown",
     ),
     route(
         "/metrics",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Metrics,
-        "Prometheus text, or OpenMetrics for those who ask for it",
+        "Prometheus text format, or OpenMetrics if Accept asks for it",
     ),
     route(
         "/v1/limits",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Limits,
         "the limits in force in plain words, with counters",
     ),
     route(
         "/v1/state",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::State,
-        "what the server has done, how candidates compare, how full the store is",
+        "connections, tickets, store usage, and how candidates compare",
     ),
     route(
         "/fleet",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Fleet,
-        "who else is there, who differs, and what of operators' words got round",
+        "the nodes of the fleet, their mismatches, and whether operator changes have spread",
     ),
     route(
         "/v1/policy",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Policy,
-        "where the policy comes from and what it says",
+        "the source of the policy and its limits",
     ),
     route(
         "/v1/switches",
         "GET, HEAD, PUT",
         AdminEndpoint::Switches,
-        "how far limits are enforced; PUT limit, to, enforce",
+        "enforcement switches; PUT limit, to, enforce",
     ),
     route(
         "/v1/overrides",
-        EDIT,
+        EDIT_METHODS,
         AdminEndpoint::Overrides,
-        "other quotas for single keys; PUT limit, key, quota, for; DELETE limit, key",
+        "quota overrides of single keys; PUT limit, key, quota, for; DELETE limit, key",
     ),
     route(
         "/v1/blocks",
-        EDIT,
+        EDIT_METHODS,
         AdminEndpoint::Blocks,
-        "who is refused; PUT limit and key, or address, for; DELETE the same",
+        "blocked keys and addresses; PUT limit and key, or address, for; DELETE the same",
     ),
     route(
         "/v1/resets",
         "POST",
         AdminEndpoint::Resets,
-        "forgets what a key has used; limit, key",
+        "resets the usage of a key; POST limit, key",
     ),
     route(
         "/v1/audit",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::Audit,
-        "what operators did, the latest first",
+        "the audit log, newest first",
     ),
     route(
         "/v1/reload",
         "POST",
         AdminEndpoint::Reload,
-        "reads the policy's file again",
+        "reloads the policy file; POST",
     ),
     route(
         "/openapi.json",
-        LOOK,
+        READ_METHODS,
         AdminEndpoint::OpenApi,
-        "the description of all this",
+        "the OpenAPI document",
     ),
 ];
 
 impl AdminRoute {
-    /// The endpoint at a path.
+    /// The route of a path.
     pub(super) fn find(path: &str) -> Option<&'static Self> {
         ROUTES.iter().find(|route| route.path == path)
     }
 
-    /// Whether it can be asked by this method.
+    /// Whether the endpoint allows this method.
     pub(super) fn allows(&self, method: &Method) -> bool {
         let mut methods = self.methods.split(", ");
         methods.any(|allowed| allowed == method.as_str())
     }
 
-    /// What it takes to ask it so.
+    /// The permission that this method needs.
     pub(super) fn required_permission(&self, method: &Method) -> Permission {
         match self.endpoint {
             AdminEndpoint::Health | AdminEndpoint::Ready => Permission::Public,
@@ -178,15 +178,15 @@ impl AdminRoute {
     }
 }
 
-/// Whether a request by this method changes anything.
+/// Whether requests with this method change something.
 pub(super) fn is_write(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// The longest body that is read of such a request.
+/// The longest body that is read for such a request.
 pub(super) fn max_body_len(method: &Method, path: &str) -> usize {
     match AdminRoute::find(path) {
-        Some(route) if is_write(method) && route.allows(method) => MOST_BODY,
+        Some(route) if is_write(method) && route.allows(method) => MAX_BODY_LEN,
         _ => 0,
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_is_there_once_and_says_what_it_is() {
+    fn every_path_is_listed_once_with_a_description() {
         for route in ROUTES {
             let same = ROUTES.iter().filter(|other| other.path == route.path);
             assert_eq!(same.count(), 1, "{}", route.path);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_something_takes_the_right_to_operate() {
+    fn every_write_needs_the_operate_permission() {
         for route in ROUTES {
             for method in ["PUT", "POST", "DELETE", "PATCH"] {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();

@@ -1,7 +1,7 @@
-//! What operators read: the state of the server, the policy, switches, overrides, blocks, and what was done by whom.
+//! The pages that operators read: server state, policy, switches, overrides, blocks and the audit log.
 //!
-//! Keys are shown as digests, or as the policy lets them be read where an operator has named them. Must not know: who may
-//! read, sockets.
+//! Keys are shown as digests, or as the policy lets them be shown where an operator has named them. Must not know: permissions,
+//! sockets.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::http::verdict_body::to_json_string;
 #[derive(Serialize)]
 struct StateBody<'a> {
     version: &'static str,
-    /// Whether requests should be sent here.
+    /// Whether load balancers should send requests.
     ready: bool,
     generation: u64,
     stores: Vec<MemoryStoreBody>,
@@ -68,7 +68,7 @@ struct DivergenceBody {
 
 #[derive(Serialize)]
 struct DivergingKeyBody {
-    /// The digest that logs have, too.
+    /// The same digest as in logs.
     key: String,
     would_deny: u64,
     would_allow: u64,
@@ -77,20 +77,20 @@ struct DivergingKeyBody {
 
 #[derive(Serialize)]
 struct PolicyBody<'a> {
-    /// Where it comes from; null for the one that is built in.
+    /// The policy file; null for the built-in policy.
     file: Option<String>,
     generation: u64,
-    /// Whether what the file says is in force.
+    /// Whether the current content of the file is in use.
     valid: bool,
     fingerprint: Option<String>,
     loaded_at: Option<String>,
-    /// What is wrong with the file.
+    /// The errors of the file.
     problems: Option<String>,
     mode: Option<&'a str>,
     deny: &'a [String],
     exempt: &'a [String],
     limits: Vec<PolicyLimitBody<'a>>,
-    /// What every rule does, where files of envoyproxy/ratelimit decide.
+    /// The rules in plain words, for envoyproxy/ratelimit configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<Vec<String>>,
 }
@@ -114,7 +114,7 @@ struct SwitchesBody {
 #[derive(Serialize)]
 struct SwitchBody {
     to: &'static str,
-    /// For which share of keys, whatever the policy says.
+    /// The share of keys to enforce for; it overrides the policy.
     enforce: Option<String>,
 }
 
@@ -192,13 +192,17 @@ impl<C: Clock + 'static> AdminApi<C> {
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketsBody { kept, given_up },
             connections: connections.collect(),
-            divergences: engine.divergences().into_iter().map(diverging).collect(),
+            divergences: engine
+                .divergences()
+                .into_iter()
+                .map(divergence_body)
+                .collect(),
         }))
     }
 
     pub(super) fn policy(&self) -> HttpResponse {
-        let told = self.app.service.explanation();
-        let explanation = &told.explanation;
+        let explained = self.app.service.explanation();
+        let explanation = &explained.explanation;
         let reload = self.app.envoy.reloader();
         let status = reload.as_ref().map(|reload| reload.status());
         let limits = explanation.limits.iter().map(|limit| PolicyLimitBody {
@@ -235,8 +239,8 @@ impl<C: Clock + 'static> AdminApi<C> {
         let controls = self.app.engine().control().operator_state();
         let limits = controls.limits.into_iter();
         HttpResponse::json(to_json_string(&SwitchesBody {
-            everything: switch(controls.everything),
-            limits: limits.map(|(name, to)| (name, switch(to))).collect(),
+            everything: switch_body(controls.everything),
+            limits: limits.map(|(name, to)| (name, switch_body(to))).collect(),
         }))
     }
 
@@ -291,7 +295,7 @@ impl<C: Clock + 'static> AdminApi<C> {
     }
 }
 
-fn diverging(of: Divergence) -> DivergenceBody {
+fn divergence_body(of: Divergence) -> DivergenceBody {
     let key = |key: tollgate_engine::candidate::DivergingKey| DivergingKeyBody {
         key: key
             .digest
@@ -319,7 +323,7 @@ fn diverging(of: Divergence) -> DivergenceBody {
     }
 }
 
-fn switch(switch: Switch) -> SwitchBody {
+fn switch_body(switch: Switch) -> SwitchBody {
     SwitchBody {
         to: match switch.halt {
             None => "on",

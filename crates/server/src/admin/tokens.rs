@@ -1,33 +1,32 @@
-//! The words that show who may read and who may operate.
+//! The bearer tokens of the admin listener.
 //!
-//! Must not know: HTTP, where tokens come from, what rights are for.
+//! Must not know: HTTP, where tokens come from, what permissions allow.
 
 use std::fmt;
 use std::hint::black_box;
 
 use super::routes::Permission;
 
-/// Shorter ones can be guessed.
-const SHORTEST: usize = 16;
-/// Longer than any that makes sense.
-const LONGEST: usize = 512;
+/// Shorter tokens can be guessed.
+const MIN_TOKEN_LEN: usize = 16;
+/// No useful token is longer.
+const MAX_TOKEN_LEN: usize = 512;
 
-/// The tokens of an admin listener. Whoever may operate may also read.
+/// The tokens of an admin listener. The operate token also allows reading.
 #[derive(Clone, Default)]
 pub struct AdminTokens {
     read: Option<Token>,
     operate: Option<Token>,
 }
 
-/// A secret word. It is compared in a time that does not depend on where two differ, and never shown.
+/// A secret token. It is compared in constant time and never shown.
 #[derive(Clone)]
 struct Token(Box<[u8]>);
 
 impl AdminTokens {
-    /// With these tokens, which must be 16 to 512 printable characters without spaces, and different.
+    /// Tokens of 16 to 512 printable characters without spaces. They must differ.
     ///
-    /// # Errors
-    /// Which of them is not, and why.
+    /// Which token is invalid, and why.
     pub fn new(read: Option<&str>, operate: Option<&str>) -> Result<Self, InvalidAdminToken> {
         if read.is_some() && read == operate {
             let reason = "it is the same as the read token, which must not be able to operate";
@@ -46,21 +45,21 @@ impl AdminTokens {
         })
     }
 
-    /// Whether there is any, so that one has to be shown.
+    /// Whether any token is set, so that requests need one.
     #[must_use]
     pub const fn is_any_set(&self) -> bool {
         self.read.is_some() || self.operate.is_some()
     }
 
-    /// Whether anybody can operate, by showing a token.
+    /// Whether there is an operate token.
     pub(super) const fn can_operate(&self) -> bool {
         self.operate.is_some()
     }
 
-    /// What a token gives the right to.
-    pub(super) fn permission_of(&self, shown: &[u8]) -> Option<Permission> {
-        let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(shown));
-        // Both are compared whatever the first says.
+    /// The permission of a token.
+    pub(super) fn permission_of(&self, token: &[u8]) -> Option<Permission> {
+        let is = |known: &Option<Token>| known.as_ref().is_some_and(|known| known.matches(token));
+        // Compare both, whatever the first comparison gives.
         let (reads, operates) = (is(&self.read), is(&self.operate));
         if operates {
             Some(Permission::Operate)
@@ -74,25 +73,27 @@ impl Token {
     fn new(text: &str) -> Result<Self, &'static str> {
         match text.len() {
             0 => Err("it is empty"),
-            len if len < SHORTEST => Err("it is shorter than 16 characters and can be guessed"),
-            len if len > LONGEST => Err("it is longer than 512 characters"),
-            _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Err("it has characters that a header cannot carry: use letters, digits and marks")
+            len if len < MIN_TOKEN_LEN => {
+                Err("it is shorter than 16 characters and can be guessed")
             }
+            len if len > MAX_TOKEN_LEN => Err("it is longer than 512 characters"),
+            _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => Err(
+                "it has characters that a header cannot carry: use letters, digits and punctuation",
+            ),
             _ => Ok(Self(text.as_bytes().into())),
         }
     }
 
-    fn is(&self, shown: &[u8]) -> bool {
-        // How long the token is may be found out; nothing else can.
+    fn matches(&self, token: &[u8]) -> bool {
+        // The time reveals the length of the token and nothing else.
         let differ = |sum: u8, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
-        let differences = self.0.iter().zip(shown).fold(0, differ);
-        self.0.len() == shown.len() && black_box(differences) == 0
+        let differences = self.0.iter().zip(token).fold(0, differ);
+        self.0.len() == token.len() && black_box(differences) == 0
     }
 }
 
 impl fmt::Debug for AdminTokens {
-    /// Only which there are.
+    /// Shows only which tokens are set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens")
             .field("read", &self.read.is_some())
@@ -101,7 +102,7 @@ impl fmt::Debug for AdminTokens {
     }
 }
 
-/// A token that cannot be used. It is not repeated.
+/// An invalid token. The token itself is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidAdminToken {
     /// `read` or `operate`.
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn each_token_gives_its_own_right_and_nothing_else_does() {
         let tokens = AdminTokens::new(Some(READ), Some(OPERATE)).unwrap();
-        let right = |shown: &str| tokens.permission_of(shown.as_bytes());
+        let right = |token: &str| tokens.permission_of(token.as_bytes());
         assert_eq!(right(READ), Some(Permission::Read));
         assert_eq!(right(OPERATE), Some(Permission::Operate));
         let longer = format!("{READ}x");

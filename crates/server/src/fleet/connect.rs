@@ -1,6 +1,6 @@
-//! The beginning of a fleet's node: a store in Redis or Valkey that may not be there yet.
+//! Connects a node of a fleet to its Redis or Valkey store, which may be down at the start.
 //!
-//! Must not know: how it is tended, what is decided without it.
+//! Must not know: how the store is monitored, what is decided without it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tollgate_redis::{RedisOptions, RedisRegister, RedisStore};
 use tollgate_store::StoreError;
 use tollgate_store::register::{FleetName, Register};
 
-/// A store that many share, and this node's view of it.
+/// The shared store and the fleet that decides with it.
 #[derive(Debug)]
 pub struct FleetConnection {
     pub(super) store: Arc<RedisStore>,
@@ -18,11 +18,10 @@ pub struct FleetConnection {
 }
 
 impl FleetConnection {
-    /// Connects, as far as the servers are there: without them everything works, degraded, and heals by itself once they are.
-    /// Must be called within a tokio runtime, whose tasks keep the connections.
+    /// Connects to the servers. If they are down, the node starts degraded and recovers when they are up. Call it within a
+    /// tokio runtime, which runs the connections.
     ///
-    /// # Errors
-    /// The address or a certificate makes no sense.
+    /// The address or a certificate is invalid.
     pub async fn connect(options: RedisOptions, now: Timestamp) -> Result<Self, StoreError> {
         let store = Arc::new(RedisStore::connect(options).await?);
         let fleet = Fleet::new(Arc::<RedisStore>::clone(&store), now);
@@ -30,19 +29,19 @@ impl FleetConnection {
         Ok(Self { store, fleet })
     }
 
-    /// The fleet, for all who decide in this process.
+    /// The fleet, for everything in this process that decides.
     #[must_use]
     pub const fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
 
-    /// The register of the fleet of this name, over the same connections.
+    /// The register of the fleet with this name, over the same connections.
     #[must_use]
     pub fn register(&self, name: &FleetName) -> Arc<dyn Register> {
         Arc::new(RedisRegister::new(&self.store, name))
     }
 
-    /// The store itself.
+    /// The store.
     #[must_use]
     pub const fn store(&self) -> &Arc<RedisStore> {
         &self.store

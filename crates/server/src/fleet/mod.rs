@@ -1,7 +1,7 @@
-//! The store in Redis or Valkey that the nodes of a fleet share, and what is done about its being away.
+//! The Redis or Valkey store that the nodes of a fleet share, and its recovery after an outage.
 //!
-//! `start.rs` connects, `tending.rs` looks whether what was away is back. [`tollgate_service::fleet`] does everything else.
-//! Must not know: command lines, how anything is decided.
+//! `connect.rs` connects; `store_monitor.rs` probes a store that is unavailable. [`tollgate_service::fleet`] does everything
+//! else. Must not know: command lines, how requests are decided.
 
 mod connect;
 mod store_monitor;

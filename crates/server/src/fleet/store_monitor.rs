@@ -1,8 +1,8 @@
-//! Looking whether parts of the store that were away are back, for as long as the process lives.
+//! Monitors the shared store: probes parts that are unavailable until they answer again.
 //!
-//! No request is ever used to find that out. Tries are spread at random, at first within 50 ms, then within twice as long
-//! each time up to a second, so that the nodes of a fleet do not all come at once to a server that has just started. Each
-//! going and coming is logged once. Must not know: what is decided meanwhile.
+//! Requests are never used as probes. Probes have random delays: at first up to 50 ms, then doubling to one second, so that the
+//! nodes of a fleet do not all reconnect at once. Each outage and each recovery is logged once. Must not know: what is decided
+//! meanwhile.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,14 +18,14 @@ use tollgate_service::catch_panic;
 
 use super::connect::FleetConnection;
 
-/// Within so long after a part went away it is tried for the first time; as often it is looked whether one has.
-const FIRST: Duration = Duration::from_millis(50);
-/// After so many tries in vain the servers are asked why.
-const LONG: u32 = 5;
-/// At least so often it is tried later.
-const LAST: Duration = Duration::from_secs(1);
+/// The longest delay before the first probe, and the interval of checks while all parts are available.
+const MIN_DELAY: Duration = Duration::from_millis(50);
+/// After this many failed probes the servers are inspected for the cause.
+const INSPECT_AFTER: u32 = 5;
+/// The longest delay between probes.
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// Whoever looks after a store. Its [`run`](Self::run) is to be run once in a process.
+/// Monitors a shared store. [`run`](Self::run) it once per process.
 #[derive(Debug)]
 pub struct StoreMonitor {
     store: Arc<RedisStore>,
@@ -33,21 +33,21 @@ pub struct StoreMonitor {
     panics: AtomicU64,
 }
 
-/// What was seen so far.
+/// The state of the monitor.
 struct MonitorState {
-    /// Parts that were away when last looked.
-    away: Vec<bool>,
-    /// Tries in a row that found nothing back.
-    tries: u32,
-    /// Whether the servers are to be asked about themselves.
-    inspects: bool,
-    /// What was told of them.
-    told: HashSet<String>,
+    /// Which parts were unavailable at the last check.
+    was_unavailable: Vec<bool>,
+    /// Failed probes in a row.
+    failed_probes: u32,
+    /// Whether to inspect the servers.
+    should_inspect: bool,
+    /// Findings that were logged.
+    logged: HashSet<String>,
     random: RandomState,
 }
 
 impl StoreMonitor {
-    /// Looks after this store.
+    /// A monitor of this store.
     #[must_use]
     pub fn new(shared: &FleetConnection) -> Self {
         Self {
@@ -57,54 +57,54 @@ impl StoreMonitor {
         }
     }
 
-    /// How often a look ended by a bug of ours; the next one was taken all the same.
+    /// How many checks panicked. The monitor continues after a panic.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Looks again and again. Never ends.
+    /// Checks the store forever.
     pub async fn run(self: Arc<Self>, now: impl Fn() -> Timestamp + Send + Sync) {
-        let mut seen = MonitorState {
-            away: vec![false; self.fleet.breakers().len()],
-            tries: 0,
-            inspects: true,
-            told: HashSet::new(),
+        let mut state = MonitorState {
+            was_unavailable: vec![false; self.fleet.breakers().len()],
+            failed_probes: 0,
+            should_inspect: true,
+            logged: HashSet::new(),
             random: RandomState::new(),
         };
         loop {
-            if catch_panic(self.look(&mut seen, &now)).await.is_none() {
+            if catch_panic(self.check(&mut state, &now)).await.is_none() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!("looking after the shared store panicked; it goes on");
+                tracing::error!("store monitor panicked, continuing");
             }
-            sleep(seen.pause()).await;
+            sleep(state.next_delay()).await;
         }
     }
 
-    /// Takes one look.
-    async fn look(&self, seen: &mut MonitorState, now: &(impl Fn() -> Timestamp + Send + Sync)) {
-        // First, so that a part is told to be away before it is told to be back.
-        seen.tell(&self.fleet);
-        let tended = self.fleet.probe_unavailable(now).await;
-        seen.tell(&self.fleet);
-        seen.tries = match (tended.unavailable, tended.recovered) {
+    /// Runs one check.
+    async fn check(&self, state: &mut MonitorState, now: &(impl Fn() -> Timestamp + Send + Sync)) {
+        // Before the probe, so that an outage is logged before its recovery.
+        state.log_changes(&self.fleet);
+        let probes = self.fleet.probe_unavailable(now).await;
+        state.log_changes(&self.fleet);
+        state.failed_probes = match (probes.unavailable, probes.recovered) {
             (0, _) | (_, 1..) => 0,
-            _ => seen.tries.saturating_add(1),
+            _ => state.failed_probes.saturating_add(1),
         };
-        if seen.inspects && tended.unavailable == 0 && self.store.is_connected() {
-            seen.inspects = false;
-            self.inspect(seen, false).await;
-        } else if seen.tries == LONG {
-            self.inspect(seen, true).await;
+        if state.should_inspect && probes.unavailable == 0 && self.store.is_connected() {
+            state.should_inspect = false;
+            self.inspect(state, false).await;
+        } else if state.failed_probes == INSPECT_AFTER {
+            self.inspect(state, true).await;
         }
     }
 
-    /// Asks the servers about themselves, and logs what is unwise about them, once. Of a store that is away it is known that
-    /// it cannot be reached; that it is a replica, and not asked for that reason, is not.
-    async fn inspect(&self, seen: &mut MonitorState, is_away: bool) {
+    /// Inspects the servers and logs each finding once. While the store is unavailable, "unreachable" is no news; but that a
+    /// server is a replica may be the cause.
+    async fn inspect(&self, state: &mut MonitorState, is_unavailable: bool) {
         for finding in self.store.inspect().await {
-            let is_known = is_away && finding.kind == ServerWarningKind::Unreachable;
-            if !is_known && seen.told.insert(finding.to_string()) {
+            let is_known = is_unavailable && finding.kind == ServerWarningKind::Unreachable;
+            if !is_known && state.logged.insert(finding.to_string()) {
                 tracing::warn!(server = finding.server, "{}", finding.message);
             }
         }
@@ -112,39 +112,46 @@ impl StoreMonitor {
 }
 
 impl MonitorState {
-    /// Logs what has changed since this was last asked.
-    fn tell(&mut self, fleet: &Fleet) {
+    /// Logs outages and recoveries since the last call.
+    fn log_changes(&mut self, fleet: &Fleet) {
         let parts = fleet.breakers().len();
-        for (part, (breaker, was_away)) in fleet.breakers().iter().zip(&mut self.away).enumerate() {
-            let is_away = !breaker.is_closed();
-            if is_away == std::mem::replace(was_away, is_away) {
+        for (part, (breaker, was_open)) in fleet
+            .breakers()
+            .iter()
+            .zip(&mut self.was_unavailable)
+            .enumerate()
+        {
+            let is_unavailable = !breaker.is_closed();
+            if is_unavailable == std::mem::replace(was_open, is_unavailable) {
                 continue;
             }
-            if is_away {
+            if is_unavailable {
                 tracing::warn!(
                     part,
                     parts,
-                    "the shared store is away: this node decides by itself"
+                    "shared store unavailable, this node decides alone"
                 );
             } else {
-                // Another server may have taken its place.
-                self.inspects = true;
-                tracing::info!(part, parts, "the shared store is back");
+                // Another server may have taken over.
+                self.should_inspect = true;
+                tracing::info!(part, parts, "shared store recovered");
             }
         }
     }
 
-    /// How long to wait until the next look.
-    fn pause(&self) -> Duration {
-        if self.tries == 0 {
-            return FIRST;
+    /// The delay until the next check.
+    fn next_delay(&self) -> Duration {
+        if self.failed_probes == 0 {
+            return MIN_DELAY;
         }
-        let most = FIRST.saturating_mul(1 << self.tries.min(8)).min(LAST);
-        let drawn = self.random.hash_one(self.tries) % 1_000;
+        let most = MIN_DELAY
+            .saturating_mul(1 << self.failed_probes.min(8))
+            .min(MAX_DELAY);
+        let drawn = self.random.hash_one(self.failed_probes) % 1_000;
         let share = u32::try_from(drawn).unwrap_or(0).saturating_add(1);
         most.saturating_mul(share)
             .checked_div(1_000)
-            .unwrap_or(LAST)
+            .unwrap_or(MAX_DELAY)
     }
 }
 
@@ -153,21 +160,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tries_are_spread_over_a_span_that_grows_to_a_second() {
-        let mut seen = MonitorState {
-            away: Vec::new(),
-            tries: 0,
-            inspects: false,
-            told: HashSet::new(),
+    fn probe_delays_are_random_and_grow_to_a_second() {
+        let mut state = MonitorState {
+            was_unavailable: Vec::new(),
+            failed_probes: 0,
+            should_inspect: false,
+            logged: HashSet::new(),
             random: RandomState::new(),
         };
-        assert_eq!(seen.pause(), FIRST);
+        assert_eq!(state.next_delay(), MIN_DELAY);
         let mut pauses = HashSet::new();
-        for tries in 1..200 {
-            seen.tries = tries;
-            let most = Duration::from_millis(50 << tries.min(5)).min(LAST);
-            assert!(seen.pause() <= most && !seen.pause().is_zero(), "{tries}");
-            pauses.insert(seen.pause());
+        for failed_probes in 1..200 {
+            state.failed_probes = failed_probes;
+            let most = Duration::from_millis(50 << failed_probes.min(5)).min(MAX_DELAY);
+            assert!(
+                state.next_delay() <= most && !state.next_delay().is_zero(),
+                "{failed_probes}"
+            );
+            pauses.insert(state.next_delay());
         }
         assert!(pauses.len() > 100, "{} of 199 are different", pauses.len());
     }

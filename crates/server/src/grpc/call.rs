@@ -1,8 +1,8 @@
 //! One call, from its head to its trailers.
 //!
-//! A question that came whole is answered in the same breath, on the task of its connection: nothing is spawned, and no
-//! timer is set. What takes longer, because the question is not whole, a store has to be waited for or the answer is held
-//! back, goes on by itself, [`slowly`]. Must not know: what is asked.
+//! A request that arrives whole is answered on the task of its connection: no task is spawned and no timer is set. If the
+//! request is incomplete, a store has to be awaited or the reply is delayed, [`finish_call`] completes the call in a task of
+//! its own. Must not know: services.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method as Verb, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 use tokio::time::{sleep, timeout};
 
 use super::frame::MessageDecoder;
@@ -24,52 +24,52 @@ use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus, ok_trailers};
 use crate::listen::ShutdownSignal;
 
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const GRPC_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// A call that has begun.
+/// A call in progress.
 #[derive(Debug)]
 pub(super) struct Call {
     method: GrpcMethod,
     body: RecvStream,
     respond: SendResponse<Bytes>,
-    inbox: MessageDecoder,
-    /// How much of the connection's window it holds.
-    held: usize,
-    /// The question, once it is there.
+    decoder: MessageDecoder,
+    /// How many bytes of the connection's flow-control window it holds.
+    held_window: usize,
+    /// The request, once it is complete.
     message: Option<Bytes>,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 pub(super) enum CallProgress {
-    /// It is over.
+    /// The call has ended.
     Done,
-    /// The rest of the question is missing.
+    /// The request is incomplete.
     ReadingRequest(Call),
-    /// The answer is being found.
+    /// The reply is awaited.
     AwaitingReply(Call, PendingGrpcReply),
-    /// The answer is there and waits.
+    /// The reply is ready and delayed.
     HoldingReply(SendResponse<Bytes>, GrpcReply),
 }
 
-/// An answer that a store is waited for.
+/// A reply that waits for a store.
 pub(super) type PendingGrpcReply =
     Pin<Box<dyn Future<Output = Result<GrpcReply, GrpcStatus>> + Send>>;
 
 impl Call {
-    /// Begins a call, or answers at once why it cannot be made.
+    /// Starts a call, or answers why it cannot be made.
     pub(super) fn begin(
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
         limits: &GrpcLimits,
     ) -> Option<Self> {
         let (head, body) = request.into_parts();
-        if let Some(refusal) = refusal(&head) {
+        if let Some(refusal) = http_rejection(&head) {
             send_head(&mut respond, refusal, true);
             return None;
         }
         let Some(method) = GrpcMethod::from_path(head.uri.path()) else {
-            let message = "there is no such method; ask the reflection service which there are";
-            fail(
+            let message = "there is no such method; the reflection service lists all methods";
+            send_error(
                 &mut respond,
                 &GrpcStatus::new(GrpcCode::Unimplemented, message),
             );
@@ -79,8 +79,8 @@ impl Call {
             method,
             body,
             respond,
-            inbox: MessageDecoder::new(limits.max_message_len),
-            held: 0,
+            decoder: MessageDecoder::new(limits.max_message_len),
+            held_window: 0,
             message: None,
         })
     }
@@ -89,80 +89,80 @@ impl Call {
         self.method
     }
 
-    /// Ends it because there is no room for it.
+    /// Ends the call because a limit is reached.
     pub(super) fn reject(mut self, why: &str) {
-        fail(
+        send_error(
             &mut self.respond,
             &GrpcStatus::new(GrpcCode::ResourceExhausted, why),
         );
     }
 
-    /// Goes on as far as is possible now.
+    /// Advances the call as far as possible without waiting.
     pub(super) fn advance<S: GrpcHandler>(
         mut self,
         context: &mut Context<'_>,
         service: &Arc<S>,
         stopping: &ShutdownSignal,
     ) -> CallProgress {
-        let question = match self.poll_question(context) {
+        let message = match self.poll_request(context) {
             Poll::Pending => return CallProgress::ReadingRequest(self),
-            Poll::Ready(question) => question,
+            Poll::Ready(message) => message,
         };
         let (method, is_stopping) = (self.method, stopping.is_triggered());
-        match question {
-            // Whoever asked is gone.
+        match message {
+            // The client has cancelled the call.
             None => CallProgress::Done,
-            Some(Err(status)) => self.end(Err(status)),
+            Some(Err(status)) => self.complete(Err(status)),
             Some(Ok(message)) if service.has_fleet() => {
                 let service = Arc::clone(service);
-                let mut deciding: PendingGrpcReply =
+                let mut pending: PendingGrpcReply =
                     Box::pin(async move { service.handle(method, &message, is_stopping).await });
-                match deciding.as_mut().poll(context) {
-                    Poll::Ready(answer) => self.end(answer),
-                    Poll::Pending => CallProgress::AwaitingReply(self, deciding),
+                match pending.as_mut().poll(context) {
+                    Poll::Ready(answer) => self.complete(answer),
+                    Poll::Pending => CallProgress::AwaitingReply(self, pending),
                 }
             }
-            // Over memory it is ready now. It is large, so it stays on the stack and is not copied into a box.
+            // Without a fleet the reply is ready now. The future is large, so it stays on the stack instead of in a box.
             Some(Ok(message)) => {
                 let answer = pin!(service.handle(method, &message, is_stopping));
                 match answer.poll(context) {
-                    Poll::Ready(answer) => self.end(answer),
+                    Poll::Ready(answer) => self.complete(answer),
                     Poll::Pending => {
-                        let message = "the answer was awaited, and no fleet decides";
-                        self.end(Err(GrpcStatus::new(GrpcCode::Internal, message)))
+                        let message = "the reply was not ready although no fleet decides";
+                        self.complete(Err(GrpcStatus::new(GrpcCode::Internal, message)))
                     }
                 }
             }
         }
     }
 
-    /// Sends the answer, unless it is to be held back.
-    fn end(mut self, answer: Result<GrpcReply, GrpcStatus>) -> CallProgress {
-        self.release();
+    /// Sends the reply, unless it is delayed.
+    fn complete(mut self, answer: Result<GrpcReply, GrpcStatus>) -> CallProgress {
+        self.release_window();
         match answer {
             Ok(answer) if !answer.delay.is_zero() => {
                 return CallProgress::HoldingReply(self.respond, answer);
             }
             Ok(answer) => send(&mut self.respond, answer.message),
-            Err(status) => fail(&mut self.respond, &status),
+            Err(status) => send_error(&mut self.respond, &status),
         }
         CallProgress::Done
     }
 
-    /// The one message of the question, when all of it is there.
-    fn poll_question(
+    /// Reads the one message of the request.
+    fn poll_request(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, GrpcStatus>>> {
         while !self.body.is_end_stream() {
             match ready!(self.body.poll_data(context)) {
-                // Many end their question with an empty piece.
+                // Many clients end the request with an empty frame.
                 Some(Ok(bytes)) if bytes.is_empty() => {}
                 Some(Ok(bytes)) => {
-                    // The window is given back when the call is over: what a connection can make us hold is bounded by
-                    // its window, however many calls it begins.
-                    self.held = self.held.saturating_add(bytes.len());
-                    self.inbox.push(bytes);
+                    // The window is released when the call ends. So the window bounds what a connection can make us buffer,
+                    // however many calls it starts.
+                    self.held_window = self.held_window.saturating_add(bytes.len());
+                    self.decoder.push(bytes);
                     if let Err(status) = self.take_message() {
                         return Poll::Ready(Some(Err(status)));
                     }
@@ -171,10 +171,14 @@ impl Call {
                 None => break,
             }
         }
-        let missing =
-            || GrpcStatus::new(GrpcCode::InvalidArgument, "the call has no whole message");
+        let missing = || {
+            GrpcStatus::new(
+                GrpcCode::InvalidArgument,
+                "the call has no complete message",
+            )
+        };
         Poll::Ready(Some(match self.message.take() {
-            Some(message) if self.inbox.is_empty() => Ok(message),
+            Some(message) if self.decoder.is_empty() => Ok(message),
             _ => Err(missing()),
         }))
     }
@@ -184,34 +188,34 @@ impl Call {
             let message = "the call has more than one message";
             return Err(GrpcStatus::new(GrpcCode::InvalidArgument, message));
         }
-        self.message = self.inbox.next_message()?;
-        if self.message.is_some() && !self.inbox.is_empty() {
-            let message = "there is something after the message";
+        self.message = self.decoder.next_message()?;
+        if self.message.is_some() && !self.decoder.is_empty() {
+            let message = "there are bytes after the message";
             return Err(GrpcStatus::new(GrpcCode::InvalidArgument, message));
         }
         Ok(())
     }
 
-    fn release(&mut self) {
-        // It fails if more is released than was held, which cannot be, or if the stream is gone.
-        let _released = self.body.flow_control().release_capacity(self.held);
+    fn release_window(&mut self) {
+        // It fails if the stream is gone, which needs no handling.
+        let _released = self.body.flow_control().release_capacity(self.held_window);
     }
 
-    /// The parts of a call whose answers are many.
+    /// Converts the call into a stream of replies.
     pub(super) fn into_stream(mut self) -> Option<(GrpcMethod, RecvStream, SendStream<Bytes>)> {
         let stream = send_head(&mut self.respond, Response::new(()), false)?;
         Some((self.method, self.body, stream))
     }
 }
 
-/// Why a request is no call, as HTTP says it.
-fn refusal(head: &Parts) -> Option<Response<()>> {
+/// The HTTP response to a request that is not a gRPC call.
+fn http_rejection(head: &Parts) -> Option<Response<()>> {
     let is_grpc = |value: &HeaderValue| {
         let rest = value.as_bytes().strip_prefix(b"application/grpc");
         rest.is_some_and(|rest| matches!(rest, [] | [b';', ..] | b"+proto"))
     };
     let mut response = Response::new(());
-    if head.method != Verb::POST {
+    if head.method != HttpMethod::POST {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response
             .headers_mut()
@@ -225,7 +229,7 @@ fn refusal(head: &Parts) -> Option<Response<()>> {
     None
 }
 
-/// Sends an answer and that all is well. Whoever does not want it any more does not get it.
+/// Sends a reply and the trailers. Errors mean that the client has cancelled.
 fn send(respond: &mut SendResponse<Bytes>, message: Bytes) {
     if let Some(mut stream) = send_head(respond, Response::new(()), false)
         && stream.send_data(message, false).is_ok()
@@ -234,7 +238,7 @@ fn send(respond: &mut SendResponse<Bytes>, message: Bytes) {
     }
 }
 
-/// Ends a stream of answers.
+/// Ends a stream of replies with its trailers.
 pub(super) fn finish_stream(stream: &mut SendStream<Bytes>, how: Result<(), GrpcStatus>) {
     let trailers = match how {
         Ok(()) => ok_trailers(),
@@ -244,11 +248,11 @@ pub(super) fn finish_stream(stream: &mut SendStream<Bytes>, how: Result<(), Grpc
             fields
         }
     };
-    // It fails if nobody wants it any more.
+    // It fails if the client has cancelled.
     let _sent = stream.send_trailers(trailers);
 }
 
-fn fail(respond: &mut SendResponse<Bytes>, status: &GrpcStatus) {
+fn send_error(respond: &mut SendResponse<Bytes>, status: &GrpcStatus) {
     let mut response = Response::new(());
     status.write(response.headers_mut());
     let _no_body = send_head(respond, response, true);
@@ -257,15 +261,18 @@ fn fail(respond: &mut SendResponse<Bytes>, status: &GrpcStatus) {
 fn send_head(
     respond: &mut SendResponse<Bytes>,
     mut response: Response<()>,
-    is_all: bool,
+    is_end: bool,
 ) -> Option<SendStream<Bytes>> {
     if response.status() == StatusCode::OK {
-        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
     }
-    respond.send_response(response, is_all).ok()
+    respond.send_response(response, is_end).ok()
 }
 
-/// The rest of a call that takes longer: its question is not complete, its answer is not found yet, or is held back.
+/// Completes a call that could not be answered immediately: its request is incomplete, its reply is awaited, or its reply is
+/// delayed.
 pub(super) async fn finish_call<S: GrpcHandler>(
     step: CallProgress,
     limits: GrpcLimits,
@@ -274,31 +281,31 @@ pub(super) async fn finish_call<S: GrpcHandler>(
 ) {
     let step = match step {
         CallProgress::ReadingRequest(mut call) => {
-            let question = poll_fn(|context| call.poll_question(context));
-            match timeout(limits.message_timeout, question).await {
+            let message = poll_fn(|context| call.poll_request(context));
+            match timeout(limits.message_timeout, message).await {
                 Ok(None) => return,
-                Ok(Some(Err(status))) => call.end(Err(status)),
+                Ok(Some(Err(status))) => call.complete(Err(status)),
                 Ok(Some(Ok(message))) => {
                     let answer = service.handle(call.method, &message, stopping.is_triggered());
                     let answer = answer.await;
-                    call.end(answer)
+                    call.complete(answer)
                 }
                 Err(_) => {
-                    let message = "the question was not complete in time";
+                    let message = "the request was not complete in time";
                     let status = GrpcStatus::new(GrpcCode::DeadlineExceeded, message);
-                    return fail(&mut call.respond, &status);
+                    return send_error(&mut call.respond, &status);
                 }
             }
         }
-        CallProgress::AwaitingReply(call, deciding) => {
-            let answer = deciding.await;
-            call.end(answer)
+        CallProgress::AwaitingReply(call, pending) => {
+            let answer = pending.await;
+            call.complete(answer)
         }
         other => other,
     };
     if let CallProgress::HoldingReply(mut respond, answer) = step {
         let wait = Duration::from_nanos(answer.delay.as_nanos());
-        // All of it: whoever went on earlier would take what was promised to others.
+        // The whole delay: an earlier reply would use up quota that is promised to others.
         sleep(wait).await;
         send(&mut respond, answer.message);
         drop(answer.wait_permit);

@@ -1,7 +1,6 @@
-//! One connection: HTTP/2 within bounds, and the calls on it.
+//! One HTTP/2 connection and its calls.
 //!
-//! Calls are answered as they are read, so that what came in one packet is answered in one. Must not know: what is asked,
-//! sockets.
+//! Calls are answered as they are read, so calls of one packet are answered in one packet. Must not know: services, sockets.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -21,18 +20,18 @@ use super::methods::GrpcHandler;
 use super::streams;
 use crate::listen::ShutdownSignal;
 
-/// Bytes of questions that a connection may have sent without being answered. A whole message fits twice.
-const WINDOW: u32 = 262_144;
-/// Calls that were given up by whoever made them before we looked at them, and mistakes on streams: with more of them than
-/// this somebody is trying something.
-const MOST_RESETS: usize = 64;
-const MOST_MISTAKES: usize = 128;
-/// Bytes of an answer that wait for a client to make room.
+/// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
+const CONNECTION_WINDOW: u32 = 262_144;
+/// Limits on calls that the client resets before we read them, and on streams with protocol errors. Exceeding them ends the
+/// connection, against rapid-reset attacks.
+const MAX_RESET_STREAMS: usize = 64;
+const MAX_ERROR_RESETS: usize = 128;
+/// Bytes of replies that are buffered until the client reads them.
 const MAX_SEND_BUFFER: usize = 262_144;
-/// Calls on one connection whose answers never end: watched health, reflection and quotas.
-const MOST_STREAMS: usize = 16;
+/// Streaming calls on one connection: health watches, reflection and quota streams.
+const MAX_STREAMING_CALLS: usize = 16;
 
-/// The whole life of one connection.
+/// Serves one connection until it ends.
 pub(super) async fn serve_connection<T, S>(
     io: T,
     service: Arc<S>,
@@ -42,19 +41,19 @@ pub(super) async fn serve_connection<T, S>(
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
-    let handshake = bounded(&limits).handshake(io);
+    let handshake = http2_builder(&limits).handshake(io);
     let Ok(Ok(mut http2)) = timeout(limits.preface_timeout, handshake).await else {
-        tracing::debug!("a connection did not begin as HTTP/2 does");
+        tracing::debug!("HTTP/2 handshake failed");
         return;
     };
     let keep_alive = http2
         .ping_pong()
         .map(|pings| KeepAlive::new(pings, &limits));
     let mut stop = pin!(stopping.wait());
-    let mut connection = Connection {
+    let mut connection = GrpcConnection {
         http2,
         keep_alive,
-        slow: JoinSet::new(),
+        unfinished: JoinSet::new(),
         streams: JoinSet::new(),
         service,
         limits,
@@ -64,29 +63,28 @@ pub(super) async fn serve_connection<T, S>(
     poll_fn(|context| connection.poll(context, stop.as_mut())).await;
 }
 
-fn bounded(limits: &GrpcLimits) -> Builder {
+fn http2_builder(limits: &GrpcLimits) -> Builder {
     let mut builder = Builder::new();
-    // A message must fit into its stream's window, which is given back only when the call is over.
-    let window = u32::try_from(limits.max_message_len).unwrap_or(WINDOW);
-    let window = window.saturating_add(1_024).min(WINDOW);
+    // A message has to fit into the window of its stream, which is released only when the call ends.
+    let window = u32::try_from(limits.max_message_len).unwrap_or(CONNECTION_WINDOW);
+    let window = window.saturating_add(1_024).min(CONNECTION_WINDOW);
     builder
         .initial_window_size(window)
-        .initial_connection_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(limits.max_concurrent_streams)
         .max_header_list_size(limits.max_header_list_len)
-        .max_pending_accept_reset_streams(MOST_RESETS)
-        .max_concurrent_reset_streams(MOST_RESETS)
-        .max_local_error_reset_streams(Some(MOST_MISTAKES))
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
         .max_send_buffer_size(MAX_SEND_BUFFER);
     builder
 }
 
-struct Connection<T, S> {
+struct GrpcConnection<T, S> {
     http2: Http2<T, Bytes>,
     keep_alive: Option<KeepAlive>,
-    /// Calls that could not be answered at once, which are no more than a connection may have open, and those that have many
-    /// answers.
-    slow: JoinSet<()>,
+    /// Calls that could not be answered immediately, bounded by the concurrent streams of the connection, and streaming calls.
+    unfinished: JoinSet<()>,
     streams: JoinSet<()>,
     service: Arc<S>,
     limits: GrpcLimits,
@@ -94,29 +92,29 @@ struct Connection<T, S> {
     is_stopping: bool,
 }
 
-impl<T, S> Connection<T, S>
+impl<T, S> GrpcConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
-    /// Ready at its end.
+    /// Ready when the connection ends.
     fn poll(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {
         if !self.is_stopping && stop.poll(context).is_ready() {
             self.is_stopping = true;
             self.http2.graceful_shutdown();
         }
-        while let Poll::Ready(Some(_)) = self.slow.poll_join_next(context) {}
+        while let Poll::Ready(Some(_)) = self.unfinished.poll_join_next(context) {}
         while let Poll::Ready(Some(_)) = self.streams.poll_join_next(context) {}
         loop {
             match self.http2.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     if let Some(call) = Call::begin(request, respond, &self.limits) {
-                        self.take(call, context);
+                        self.start_call(call, context);
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    // The client's doing: it left, or does not speak HTTP/2.
-                    tracing::debug!(%error, "a connection ended early");
+                    // The client caused this: it disconnected, or does not speak HTTP/2.
+                    tracing::debug!(%error, "connection ended early");
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
@@ -129,9 +127,9 @@ where
         }
     }
 
-    fn take(&mut self, call: Call, context: &mut Context<'_>) {
+    fn start_call(&mut self, call: Call, context: &mut Context<'_>) {
         if call.method().is_stream() {
-            if self.streams.len() >= MOST_STREAMS {
+            if self.streams.len() >= MAX_STREAMING_CALLS {
                 return call.reject("there are too many streams on this connection");
             }
             let service = Arc::clone(&self.service);
@@ -144,7 +142,7 @@ where
             step => {
                 let service = Arc::clone(&self.service);
                 let rest = finish_call(step, self.limits, service, self.stopping.clone());
-                self.slow.spawn(rest);
+                self.unfinished.spawn(rest);
             }
         }
     }

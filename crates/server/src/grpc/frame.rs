@@ -1,99 +1,99 @@
-//! Messages on a stream: each behind a byte that says whether it is compressed and four that say how long it is.
+//! gRPC message framing: a compression flag, four bytes of length, and the message.
 //!
-//! A message that came whole is not copied; one that came in pieces is put together within its bound. Must not know: what
-//! messages say.
+//! A message that arrives whole is not copied. Fragments are assembled up to the length limit. Must not know: what messages
+//! contain.
 
 use bytes::{Bytes, BytesMut};
 
 use super::status::{GrpcCode, GrpcStatus};
 
-/// What stands before each message, in bytes.
+/// The length of the prefix of each message, in bytes.
 pub(crate) const PREFIX_LEN: usize = 5;
 
-/// Bytes of a stream until they are messages.
+/// Decodes the messages of a stream.
 #[derive(Debug)]
 pub(crate) struct MessageDecoder {
-    /// As they came, while that is enough.
-    whole: Bytes,
-    /// Put together, where it is not.
-    pieces: BytesMut,
+    /// The unread bytes, while they are in one piece.
+    contiguous: Bytes,
+    /// The unread bytes, assembled from several pieces.
+    assembled: BytesMut,
     /// The longest message.
-    most: usize,
+    max_len: usize,
 }
 
 impl MessageDecoder {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(max_len: usize) -> Self {
         Self {
-            whole: Bytes::new(),
-            pieces: BytesMut::new(),
-            most,
+            contiguous: Bytes::new(),
+            assembled: BytesMut::new(),
+            max_len,
         }
     }
 
-    /// Adds what came.
+    /// Adds received bytes.
     pub(crate) fn push(&mut self, bytes: Bytes) {
-        if self.whole.is_empty() && self.pieces.is_empty() {
-            self.whole = bytes;
+        if self.contiguous.is_empty() && self.assembled.is_empty() {
+            self.contiguous = bytes;
             return;
         }
-        self.pieces.extend_from_slice(&self.whole);
-        self.pieces.extend_from_slice(&bytes);
-        self.whole = Bytes::new();
+        self.assembled.extend_from_slice(&self.contiguous);
+        self.assembled.extend_from_slice(&bytes);
+        self.contiguous = Bytes::new();
     }
 
-    /// The next message, if all of it is there.
+    /// The next message, if it is complete.
     pub(crate) fn next_message(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
-        let there: &[u8] = if self.pieces.is_empty() {
-            &self.whole
+        let unread: &[u8] = if self.assembled.is_empty() {
+            &self.contiguous
         } else {
-            &self.pieces
+            &self.assembled
         };
-        let Some((prefix, rest)) = there.split_first_chunk::<PREFIX_LEN>() else {
+        let Some((prefix, rest)) = unread.split_first_chunk::<PREFIX_LEN>() else {
             return Ok(None);
         };
         let [compressed, length @ ..] = *prefix;
         if compressed != 0 {
-            let message = "messages cannot be compressed here; send them as they are";
+            let message = "compressed messages are not supported";
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if length > self.most {
-            let most = self.most;
-            let message = format!("the message has {length} bytes; it may have {most}");
+        if length > self.max_len {
+            let max_len = self.max_len;
+            let message = format!("the message has {length} bytes; at most {max_len} are allowed");
             return Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message));
         }
         if rest.len() < length {
             return Ok(None);
         }
         let end = PREFIX_LEN.saturating_add(length);
-        let framed = if self.pieces.is_empty() {
-            self.whole.split_to(end)
+        let framed = if self.assembled.is_empty() {
+            self.contiguous.split_to(end)
         } else {
-            self.pieces.split_to(end).freeze()
+            self.assembled.split_to(end).freeze()
         };
         Ok(Some(framed.slice(PREFIX_LEN..)))
     }
 
-    /// Whether there is nothing left that is no message.
+    /// Whether no bytes of an incomplete message remain.
     pub(crate) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.pieces.is_empty()
+        self.contiguous.is_empty() && self.assembled.is_empty()
     }
 }
 
-/// Most answers are shorter.
+/// Most replies are shorter.
 const USUAL_LEN: usize = 256;
 
-/// Room for a message behind its prefix.
+/// A buffer with room for the prefix.
 pub(crate) fn new_frame() -> Vec<u8> {
     let mut out = Vec::with_capacity(USUAL_LEN);
     out.extend_from_slice(&[0; PREFIX_LEN]);
     out
 }
 
-/// Writes the length of the one message that was added to a [`frame`] into its prefix, and hands it over.
+/// Writes the length of the message into the prefix of a buffer made by [`new_frame`].
 pub(crate) fn finish_frame(mut out: Vec<u8>) -> Bytes {
     let length = out.len().saturating_sub(PREFIX_LEN);
-    // Answers are far shorter than four gigabytes.
+    // Replies are far shorter than 4 GiB.
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     if let Some(place) = out.get_mut(1..PREFIX_LEN) {
         place.copy_from_slice(&length);
@@ -101,7 +101,7 @@ pub(crate) fn finish_frame(mut out: Vec<u8>) -> Bytes {
     out.into()
 }
 
-/// One message that is written at once.
+/// Encodes one message.
 #[cfg(test)]
 pub(crate) fn encode_frame(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = new_frame();
@@ -120,40 +120,40 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_found_however_they_are_cut() {
+    fn messages_are_decoded_however_they_are_split() {
         let both = both();
         for cut in 0..both.len() {
-            let mut inbox = MessageDecoder::new(64);
+            let mut decoder = MessageDecoder::new(64);
             let mut found = Vec::new();
             for piece in [&both[..cut], &both[cut..]] {
-                inbox.push(Bytes::copy_from_slice(piece));
-                while let Some(message) = inbox.next_message().unwrap() {
+                decoder.push(Bytes::copy_from_slice(piece));
+                while let Some(message) = decoder.next_message().unwrap() {
                     found.push(message);
                 }
             }
             assert_eq!(found, [&b"first"[..], b""], "cut at {cut}");
-            assert!(inbox.is_empty());
+            assert!(decoder.is_empty());
         }
-        let mut inbox = MessageDecoder::new(64);
+        let mut decoder = MessageDecoder::new(64);
         for byte in &both {
-            assert!(inbox.next_message().unwrap().is_none() || inbox.is_empty());
-            inbox.push(Bytes::copy_from_slice(&[*byte]));
+            assert!(decoder.next_message().unwrap().is_none() || decoder.is_empty());
+            decoder.push(Bytes::copy_from_slice(&[*byte]));
         }
-        assert!(!inbox.is_empty());
+        assert!(!decoder.is_empty());
     }
 
     #[test]
-    fn what_is_too_long_is_refused_before_it_is_there() {
-        let mut inbox = MessageDecoder::new(64);
-        inbox.push(Bytes::from_static(&[0, 0, 0, 0, 65]));
+    fn a_too_long_message_is_refused_before_it_has_arrived() {
+        let mut decoder = MessageDecoder::new(64);
+        decoder.push(Bytes::from_static(&[0, 0, 0, 0, 65]));
         assert_eq!(
-            inbox.next_message().unwrap_err().code,
+            decoder.next_message().unwrap_err().code,
             GrpcCode::ResourceExhausted
         );
-        let mut inbox = MessageDecoder::new(64);
-        inbox.push(Bytes::from_static(&[1, 0, 0, 0, 1, 0]));
+        let mut decoder = MessageDecoder::new(64);
+        decoder.push(Bytes::from_static(&[1, 0, 0, 0, 1, 0]));
         assert_eq!(
-            inbox.next_message().unwrap_err().code,
+            decoder.next_message().unwrap_err().code,
             GrpcCode::Unimplemented
         );
     }

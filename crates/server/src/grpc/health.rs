@@ -1,6 +1,6 @@
 //! `grpc.health.v1`: whether the server is ready, for load balancers and probes.
 //!
-//! It is until it begins to stop; what its store does has no say in it. Must not know: connections, streams.
+//! It is ready until it starts to shut down. The state of the store does not matter. Must not know: connections, streams.
 
 use super::methods::{
     GrpcMethod, HEALTH_SERVICE, REFLECTION_SERVICE, REFLECTION_V1ALPHA_SERVICE, RLQS_SERVICE,
@@ -9,8 +9,8 @@ use super::methods::{
 use super::status::{GrpcCode, GrpcStatus};
 use super::wire::{MessageFields, MessageWriter, WireError, WireValue, text};
 
-/// The services that are ready or not; the server as a whole, which has no name; and the name by which probes of
-/// envoyproxy/ratelimit ask.
+/// The services with a health status. The empty name is the server as a whole; `ratelimit` is the name that probes of
+/// envoyproxy/ratelimit use.
 const SERVICES: [&str; 7] = [
     "",
     RLS_SERVICE,
@@ -43,7 +43,7 @@ pub(super) fn respond(
         }
         return Ok(());
     }
-    let service = service(message)
+    let service = parse_service(message)
         .map_err(|malformed| GrpcStatus::new(GrpcCode::InvalidArgument, malformed.to_string()))?;
     if SERVICES.contains(&service) {
         writer.number(1, health);
@@ -58,7 +58,7 @@ pub(super) fn respond(
     Ok(())
 }
 
-fn service(message: &[u8]) -> Result<&str, WireError> {
+fn parse_service(message: &[u8]) -> Result<&str, WireError> {
     let mut service = "";
     let mut fields = MessageFields::new(message);
     while let Some(field) = fields.next_field()? {
@@ -73,10 +73,10 @@ fn service(message: &[u8]) -> Result<&str, WireError> {
 mod tests {
     use super::*;
 
-    fn ask(method: GrpcMethod, service: &str, is_stopping: bool) -> Result<Vec<u8>, GrpcCode> {
-        let (mut question, mut out) = (Vec::new(), Vec::new());
-        MessageWriter::new(&mut question).text(1, service.as_bytes());
-        match respond(method, &question, is_stopping, &mut out) {
+    fn check(method: GrpcMethod, service: &str, is_stopping: bool) -> Result<Vec<u8>, GrpcCode> {
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        MessageWriter::new(&mut request).text(1, service.as_bytes());
+        match respond(method, &request, is_stopping, &mut out) {
             Ok(()) => Ok(out),
             Err(status) => Err(status.code),
         }
@@ -85,10 +85,16 @@ mod tests {
     #[test]
     fn the_server_is_ready_until_it_stops() {
         for service in SERVICES {
-            assert_eq!(ask(GrpcMethod::HealthCheck, service, false), Ok(vec![8, 1]));
-            assert_eq!(ask(GrpcMethod::HealthCheck, service, true), Ok(vec![8, 2]));
+            assert_eq!(
+                check(GrpcMethod::HealthCheck, service, false),
+                Ok(vec![8, 1])
+            );
+            assert_eq!(
+                check(GrpcMethod::HealthCheck, service, true),
+                Ok(vec![8, 2])
+            );
         }
-        let list = ask(GrpcMethod::HealthList, "", false).unwrap();
+        let list = check(GrpcMethod::HealthList, "", false).unwrap();
         let mut fields = MessageFields::new(&list);
         let mut count = 0;
         while let Some((number, _)) = fields.next_field().unwrap() {
@@ -99,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found_and_may_be_waited_for() {
+    fn an_unknown_service_is_not_found_but_may_be_watched() {
         assert_eq!(
-            ask(GrpcMethod::HealthCheck, "nobody", false),
+            check(GrpcMethod::HealthCheck, "nobody", false),
             Err(GrpcCode::NotFound)
         );
         assert_eq!(
-            ask(GrpcMethod::HealthWatch, "nobody", false),
+            check(GrpcMethod::HealthWatch, "nobody", false),
             Ok(vec![8, 3])
         );
         let garbage = respond(GrpcMethod::HealthCheck, &[0x0a, 9], false, &mut Vec::new());

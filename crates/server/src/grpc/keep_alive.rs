@@ -1,6 +1,6 @@
-//! Whether anybody is still there: a connection is asked now and then, and given up if there is no answer.
+//! HTTP/2 keepalive: pings an idle connection and closes it if no pong arrives.
 //!
-//! Must not know: what the connection is for.
+//! Must not know: calls.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -11,37 +11,37 @@ use tokio::time::{Sleep, sleep};
 
 use super::limits::GrpcLimits;
 
-/// Asks one connection.
+/// The keepalive of one connection.
 #[derive(Debug)]
 pub(super) struct KeepAlive {
-    pings: PingPong,
+    ping_pong: PingPong,
     timer: Pin<Box<Sleep>>,
-    was_asked: bool,
+    is_ping_pending: bool,
 }
 
 impl KeepAlive {
-    pub(super) fn new(pings: PingPong, limits: &GrpcLimits) -> Self {
+    pub(super) fn new(ping_pong: PingPong, limits: &GrpcLimits) -> Self {
         Self {
-            pings,
+            ping_pong,
             timer: Box::pin(sleep(limits.keepalive_interval)),
-            was_asked: false,
+            is_ping_pending: false,
         }
     }
 
-    /// Ready when the connection is to be given up.
+    /// Ready when the connection has to be closed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, limits: &GrpcLimits) -> Poll<()> {
         loop {
-            if self.was_asked && self.pings.poll_pong(context).is_ready() {
-                self.was_asked = false;
+            if self.is_ping_pending && self.ping_pong.poll_pong(context).is_ready() {
+                self.is_ping_pending = false;
                 self.timer.set(sleep(limits.keepalive_interval));
             }
             if self.timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            if self.was_asked || self.pings.send_ping(Ping::opaque()).is_err() {
+            if self.is_ping_pending || self.ping_pong.send_ping(Ping::opaque()).is_err() {
                 return Poll::Ready(());
             }
-            self.was_asked = true;
+            self.is_ping_pending = true;
             self.timer.set(sleep(limits.keepalive_timeout));
         }
     }

@@ -1,30 +1,30 @@
-//! What gRPC's clients are allowed: sizes, numbers and times.
+//! The limits of gRPC clients: sizes, counts and timeouts.
 //!
-//! Must not know: how any of it is enforced.
+//! Must not know: how they are enforced.
 
 use std::time::Duration;
 
 use crate::listen::ListenerLimits;
 
-/// What a server allows those who speak gRPC.
+/// The limits of the gRPC listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrpcLimits {
-    /// What holds for every listener.
+    /// The limits of its listener.
     pub listener: ListenerLimits,
-    /// Time to begin: to send what HTTP/2 begins with.
+    /// Time to receive the HTTP/2 connection preface.
     pub preface_timeout: Duration,
-    /// Time to send a question once it has begun, and how long an answer is held back at most.
+    /// Time to receive the rest of a request once its head has arrived.
     pub message_timeout: Duration,
-    /// Calls on one connection at the same time.
+    /// Concurrent calls on one connection.
     pub max_concurrent_streams: u32,
     /// The longest message, in bytes.
     pub max_message_len: usize,
-    /// The largest head of a call, in bytes.
+    /// The largest header list of a call, in bytes.
     pub max_header_list_len: u32,
-    /// A connection on which nothing was heard for so long is asked whether anybody is there.
+    /// A connection without traffic for this long is pinged.
     pub keepalive_interval: Duration,
-    /// And is given up when there is no answer for so long.
+    /// A connection is closed if no pong arrives within this time.
     pub keepalive_timeout: Duration,
 }
 

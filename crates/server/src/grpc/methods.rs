@@ -1,6 +1,6 @@
-//! What can be called: the methods by their paths, and who answers them.
+//! The gRPC methods by path, and the trait that answers them.
 //!
-//! Must not know: HTTP/2, how answers are found.
+//! Must not know: HTTP/2, how replies are computed.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use tollgate_core::Nanos;
 
 use super::status::{GrpcCode, GrpcStatus};
 use crate::listen::ShutdownSignal;
-use tollgate_service::WaitPermit as Place;
+use tollgate_service::WaitPermit;
 
-/// The methods that there are.
+/// The methods of all services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcMethod {
-    /// May this request proceed?
+    /// Envoy's rate limit request.
     ShouldRateLimit,
-    /// Is the server, or one of its services, ready?
+    /// The health of the server or of one service.
     HealthCheck,
-    /// Which of them are?
+    /// The health of all services.
     HealthList,
-    /// The same as a check, again whenever it changes.
+    /// The health of a service, sent again when it changes.
     HealthWatch,
-    /// What can be called, for tools that ask.
+    /// Server reflection.
     Reflect,
-    /// How much is used, and how much may be.
+    /// RLQS: usage reports and quota assignments.
     StreamQuotas,
 }
 
-/// The names of our services.
+/// The full names of the services.
 pub(crate) const RLS_SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(crate) const RLQS_SERVICE: &str = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService";
 pub(crate) const HEALTH_SERVICE: &str = "grpc.health.v1.Health";
@@ -38,12 +38,12 @@ pub(crate) const REFLECTION_SERVICE: &str = "grpc.reflection.v1.ServerReflection
 pub(crate) const REFLECTION_V1ALPHA_SERVICE: &str = "grpc.reflection.v1alpha.ServerReflection";
 
 impl GrpcMethod {
-    /// Whether it has many answers.
+    /// Whether the method streams replies.
     pub(crate) const fn is_stream(self) -> bool {
         matches!(self, Self::HealthWatch | Self::Reflect | Self::StreamQuotas)
     }
 
-    /// The method at a path.
+    /// The method of a path.
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;
         Some(match (service, method) {
@@ -60,29 +60,29 @@ impl GrpcMethod {
     }
 }
 
-/// An answer, framed, and how long it is to be held back.
+/// A framed reply and its delay.
 #[derive(Debug)]
 pub(crate) struct GrpcReply {
     pub(crate) message: Bytes,
     pub(crate) delay: Nanos,
-    /// The place of whoever waits for it, free again when it is sent.
-    pub(crate) wait_permit: Option<Place>,
+    /// The wait permit of a delayed reply, released when it is sent.
+    pub(crate) wait_permit: Option<WaitPermit>,
 }
 
-/// Who answers what is called.
+/// Answers calls.
 pub(crate) trait GrpcHandler: Send + Sync + 'static {
-    /// What is said when the server wants to be asked no more, if it is said before it stops.
+    /// The signal that triggers when load balancers should stop sending calls, before the shutdown.
     fn drain_signal(&self) -> Option<&ShutdownSignal> {
         None
     }
 
-    /// Begins a stream of quotas.
+    /// Opens a quota stream.
     fn open_quota_stream(&self) -> Result<Box<dyn QuotaStream>, GrpcStatus> {
-        let message = "quotas are not given out here";
+        let message = "this server assigns no quotas";
         Err(GrpcStatus::new(GrpcCode::Unimplemented, message))
     }
 
-    /// Whether answers may have to be waited for. Where they need not, each is there when it is first looked at.
+    /// Whether a fleet decides. Without one every reply is ready at the first poll.
     fn has_fleet(&self) -> bool {
         false
     }
@@ -96,15 +96,15 @@ pub(crate) trait GrpcHandler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<GrpcReply, GrpcStatus>> + Send;
 }
 
-/// Who is told about quotas, on one stream.
+/// One RLQS stream.
 pub(crate) trait QuotaStream: Send {
-    /// Takes a message in, or says why it cannot.
+    /// Processes a report. The error explains why it is invalid.
     fn receive_report(&mut self, message: &[u8]) -> Result<(), String>;
 
-    /// Writes the next message that is to be sent now, if there is one. It counts as sent.
+    /// Writes the next assignment to send now. Returns false if there is none. It counts as sent.
     fn write_next_assignment(&mut self, out: &mut Vec<u8>) -> bool;
 
-    /// Says when there may be one.
+    /// Notifies when an assignment may be ready.
     fn assignment_notifier(&self) -> Arc<Notify>;
 }
 

@@ -1,7 +1,7 @@
-//! gRPC for Envoy and everybody else: the rate limit service, health and reflection, straight on HTTP/2.
+//! The gRPC listener: Envoy's rate limit services, health and reflection, directly on HTTP/2.
 //!
-//! A call is a head, one message behind five bytes, and trailers; that is little enough to do without a framework, and a
-//! decision costs so little that the framework would be most of it. Must not know: sockets, how anything is decided.
+//! A gRPC call is a head, one framed message and trailers, which needs no framework. A framework would cost more than the
+//! decision. Must not know: sockets, how requests are decided.
 
 mod call;
 mod connection;
@@ -43,34 +43,33 @@ use tollgate_envoy::rls::RlsError;
 use tollgate_envoy::rls::messages::{DescriptorBuffer, EntryBuffer, read_request, write_response};
 use tollgate_service::{RequestOutcome, Transport, catch_panic};
 
-/// gRPC for Envoy: the services of an [`EnvoyService`], health and reflection.
+/// The gRPC server: the services of an [`EnvoyService`], health and reflection.
 pub struct GrpcServer<C> {
     envoy: Arc<EnvoyService<C>>,
     counters: Arc<ListenerCounters>,
-    /// Said when the server wants to be asked no more, before it stops.
-    leaving: Option<ShutdownSignal>,
+    /// Triggers when load balancers should stop sending calls, before the shutdown.
+    drain_signal: Option<ShutdownSignal>,
 }
 
 impl<C: Clock + 'static> GrpcServer<C> {
-    /// Answers what Envoy asks by these services.
+    /// A server over these services.
     #[must_use]
     pub fn new(envoy: Arc<EnvoyService<C>>) -> Self {
         Self {
             envoy,
             counters: Arc::default(),
-            leaving: None,
+            drain_signal: None,
         }
     }
 
-    /// The same, not ready any more once this is said.
+    /// Reports not ready once `drain_signal` triggers.
     #[must_use]
-    pub fn with_drain_signal(mut self, leaving: ShutdownSignal) -> Self {
-        self.leaving = Some(leaving);
+    pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
+        self.drain_signal = Some(drain_signal);
         self
     }
 
-    /// Serves on `listener` until `shutdown` completes, then lets calls that are under way finish. Never ends for any
-    /// other reason.
+    /// Serves clients of `listener` until `shutdown` completes, then drains calls in progress. Returns for no other reason.
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
@@ -84,17 +83,16 @@ impl<C: Clock + 'static> GrpcServer<C> {
         accept(listener, Arc::new(protocol), limits.listener, shutdown).await
     }
 
-    /// What went wrong and was survived so far.
+    /// The counters of the listener.
     #[must_use]
     pub const fn counters(&self) -> &Arc<ListenerCounters> {
         &self.counters
     }
 
-    /// Answers the bytes of one `RateLimitRequest` with those of a `RateLimitResponse`, without a connection: for tests,
-    /// fuzzing and measurements.
+    /// Answers the bytes of one `RateLimitRequest` with the bytes of a `RateLimitResponse`, without a connection. For tests,
+    /// fuzzing and benchmarks.
     ///
-    /// # Errors
-    /// The number of gRPC's code and a sentence.
+    /// The gRPC status code and message.
     pub async fn answer_bytes(
         &self,
         message: &[u8],
@@ -123,13 +121,13 @@ impl<C: Clock + 'static> GrpcServer<C> {
                 ));
             }
         };
-        let decided = self
+        let response_delay = self
             .envoy
-            .should_rate_limit(Transport::Grpc, &request, |said| {
-                write_response(said, out);
-                said.wait
+            .should_rate_limit(Transport::Grpc, &request, |response| {
+                write_response(response, out);
+                response.wait
             });
-        decided.await.map_err(|error| match error {
+        response_delay.await.map_err(|error| match error {
             RlsError::BadRequest(reason) => {
                 GrpcStatus::new(GrpcCode::InvalidArgument, reason.to_string())
             }
@@ -137,7 +135,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
         })
     }
 
-    async fn reply(
+    async fn dispatch(
         &self,
         method: GrpcMethod,
         message: &[u8],
@@ -151,7 +149,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
                 health::respond(method, message, is_stopping, &mut out)?;
             }
             GrpcMethod::Reflect => reflection::respond(message, &mut out)?,
-            // It has no one answer, and whoever knows that does not ask for it.
+            // Streaming calls do not come here.
             GrpcMethod::StreamQuotas => {
                 return Err(GrpcStatus::new(GrpcCode::Internal, "it is a stream"));
             }
@@ -166,19 +164,19 @@ impl<C: Clock + 'static> GrpcServer<C> {
 
 impl<C: Clock + 'static> GrpcHandler for GrpcServer<C> {
     fn drain_signal(&self) -> Option<&ShutdownSignal> {
-        self.leaving.as_ref()
+        self.drain_signal.as_ref()
     }
 
     fn open_quota_stream(&self) -> Result<Box<dyn QuotaStream>, GrpcStatus> {
         if self.envoy.is_by_files() {
             let message =
-                "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
+                "quotas need a policy, and this server runs envoyproxy/ratelimit configuration";
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
         match RlqsSession::open(Arc::clone(&self.envoy)) {
             Some(session) => Ok(Box::new(session)),
             None => {
-                let message = "there are too many streams of quotas";
+                let message = "there are too many quota streams";
                 Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
             }
         }
@@ -198,11 +196,11 @@ impl<C: Clock + 'static> GrpcHandler for GrpcServer<C> {
             || self
                 .drain_signal()
                 .is_some_and(ShutdownSignal::is_triggered);
-        let answered = catch_panic(self.reply(method, message, is_stopping)).await;
+        let answered = catch_panic(self.dispatch(method, message, is_stopping)).await;
         answered.unwrap_or_else(|| {
             increment(&self.counters.panics);
-            tracing::error!(?method, "a call panicked");
-            let message = "the server failed to answer this call; it is not the call's fault";
+            tracing::error!(?method, "call panicked");
+            let message = "internal error while answering this call";
             Err(GrpcStatus::new(GrpcCode::Internal, message))
         })
     }

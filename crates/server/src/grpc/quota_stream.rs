@@ -1,6 +1,6 @@
-//! Streams of quotas: reports are taken in as they come, and assignments sent whenever there are any.
+//! RLQS streams: receives reports and sends assignments when they are due.
 //!
-//! Must not know: what is reported or assigned.
+//! Must not know: the content of reports and assignments.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::status::{GrpcCode, GrpcStatus};
 use super::streams::{RequestStream, StreamEnd, client_reset};
 use crate::listen::ShutdownSignal;
 
-/// How often time is looked at where nothing else happens.
+/// How often due assignments are checked without another event.
 const TICK: Duration = Duration::from_secs(1);
-/// What was taken to be sent must be sent within this, or not at all: it counts as sent from when it was taken.
-const ROOM_WITHIN: Duration = Duration::from_secs(1);
+/// An assignment has to be sent within this time or not at all, because it counts as sent from when it was written.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One stream, until whoever made it has had enough or the server stops.
+/// Serves one stream until the client ends it or the server shuts down.
 pub(super) async fn serve(
-    questions: &mut RequestStream,
+    requests: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
     mut subscriber: Box<dyn QuotaStream>,
     stopping: &ShutdownSignal,
@@ -31,11 +31,11 @@ pub(super) async fn serve(
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        if let Err(status) = tell(stream, &mut *subscriber).await {
+        if let Err(status) = send_due_assignments(stream, &mut *subscriber).await {
             return Some(Err(status));
         }
-        let question = tokio::select! {
-            question = questions.next() => question,
+        let request = tokio::select! {
+            request = requests.next() => request,
             () = wake.notified() => continue,
             _ = ticks.tick() => continue,
             () = client_reset(stream) => return None,
@@ -44,23 +44,23 @@ pub(super) async fn serve(
                 return Some(Err(status));
             }
         };
-        match question {
+        match request {
             Ok(Some(message)) => {
-                if let Err(why) = subscriber.receive_report(&message) {
-                    return Some(Err(GrpcStatus::new(GrpcCode::InvalidArgument, why)));
+                if let Err(reason) = subscriber.receive_report(&message) {
+                    return Some(Err(GrpcStatus::new(GrpcCode::InvalidArgument, reason)));
                 }
             }
             Ok(None) => return Some(Ok(())),
             Err(status) => return Some(Err(status)),
         }
-        // Who reports without a pause is heard like everybody else, and not instead of them.
+        // Yield, so that a client that reports without a pause does not starve others.
         tokio::task::yield_now().await;
     }
 }
 
-/// Sends all that is due. Whoever does not take it in time is given up: it then gets none of it, and a message that is late
-/// would be worse than none.
-async fn tell(
+/// Sends all due assignments. If the client does not read them in time, the stream ends: a late assignment would be worse than
+/// none.
+async fn send_due_assignments(
     stream: &mut SendStream<Bytes>,
     subscriber: &mut dyn QuotaStream,
 ) -> Result<(), GrpcStatus> {
@@ -73,18 +73,18 @@ async fn tell(
         let slow = || {
             GrpcStatus::new(
                 GrpcCode::ResourceExhausted,
-                "assignments are not taken in time",
+                "the client does not read assignments in time",
             )
         };
-        let room = timeout(ROOM_WITHIN, room_for(stream, message.len())).await;
+        let room = timeout(SEND_TIMEOUT, reserve_capacity(stream, message.len())).await;
         if !room.unwrap_or(false) || stream.send_data(message, false).is_err() {
             return Err(slow());
         }
     }
 }
 
-/// Waits until there is room; answers whether there ever will be.
-async fn room_for(stream: &mut SendStream<Bytes>, length: usize) -> bool {
+/// Waits for flow-control capacity. Returns false if the stream has ended.
+async fn reserve_capacity(stream: &mut SendStream<Bytes>, length: usize) -> bool {
     stream.reserve_capacity(length);
     while stream.capacity() < length {
         let more = poll_fn(|context| stream.poll_capacity(context)).await;

@@ -1,4 +1,4 @@
-//! Reflection: tools ask which services there are and what their messages look like, and need no files of their own.
+//! Server reflection: the services and the descriptors of their messages, for tools without `.proto` files.
 //!
 //! Must not know: connections, streams.
 
@@ -6,7 +6,7 @@ use super::schema::{FileDescriptor, files};
 use super::status::{GrpcCode, GrpcStatus};
 use super::wire::{MessageFields, MessageWriter, WireError, WireValue, text};
 
-/// What is asked.
+/// A reflection request.
 enum ReflectionRequest<'a> {
     Nothing,
     FileByName(&'a str),
@@ -17,22 +17,22 @@ enum ReflectionRequest<'a> {
 
 /// Answers one `ServerReflectionRequest`.
 pub(super) fn respond(message: &[u8], out: &mut Vec<u8>) -> Result<(), GrpcStatus> {
-    let (host, question) = read(message)
+    let (host, request) = parse_request(message)
         .map_err(|malformed| GrpcStatus::new(GrpcCode::InvalidArgument, malformed.to_string()))?;
     let mut writer = MessageWriter::new(out);
     writer.text(1, host.as_bytes());
     writer.bytes(2, message);
-    match question {
+    match request {
         ReflectionRequest::FileByName(name) => {
             let found = files().find(|file| file.name() == name);
-            tell_files(found, &mut writer);
+            write_files(found, &mut writer);
         }
         ReflectionRequest::FileBySymbol(symbol) => {
             let found = files().find(|file| file.defines(symbol));
-            tell_files(found, &mut writer);
+            write_files(found, &mut writer);
         }
         ReflectionRequest::Extensions(name) => writer.message(5, |writer| {
-            // Messages of this version of the format have none.
+            // proto3 messages have no extensions.
             writer.text(1, name.as_bytes());
         }),
         ReflectionRequest::Services => writer.message(6, |writer| {
@@ -41,64 +41,68 @@ pub(super) fn respond(message: &[u8], out: &mut Vec<u8>) -> Result<(), GrpcStatu
             }
         }),
         ReflectionRequest::Nothing => {
-            tell_error(GrpcCode::InvalidArgument, "nothing is asked", &mut writer);
+            write_error(
+                GrpcCode::InvalidArgument,
+                "the request is empty",
+                &mut writer,
+            );
         }
     }
     Ok(())
 }
 
-fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), WireError> {
+fn parse_request(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), WireError> {
     let mut host = "";
-    let mut question = ReflectionRequest::Nothing;
+    let mut request = ReflectionRequest::Nothing;
     let mut fields = MessageFields::new(message);
     while let Some(field) = fields.next_field()? {
         match field {
             (1, WireValue::Bytes(bytes)) => host = text(bytes, "host")?,
             (3, WireValue::Bytes(bytes)) => {
-                question = ReflectionRequest::FileByName(text(bytes, "file_by_filename")?);
+                request = ReflectionRequest::FileByName(text(bytes, "file_by_filename")?);
             }
             (4, WireValue::Bytes(bytes)) => {
-                question = ReflectionRequest::FileBySymbol(text(bytes, "file_containing_symbol")?);
+                request = ReflectionRequest::FileBySymbol(text(bytes, "file_containing_symbol")?);
             }
-            (5, WireValue::Bytes(_)) => question = ReflectionRequest::FileBySymbol(""),
+            (5, WireValue::Bytes(_)) => request = ReflectionRequest::FileBySymbol(""),
             (6, WireValue::Bytes(bytes)) => {
-                question =
+                request =
                     ReflectionRequest::Extensions(text(bytes, "all_extension_numbers_of_type")?);
             }
-            (7, WireValue::Bytes(_)) => question = ReflectionRequest::Services,
+            (7, WireValue::Bytes(_)) => request = ReflectionRequest::Services,
             _ => {}
         }
     }
-    Ok((host, question))
+    Ok((host, request))
 }
 
-/// A file and all that it imports, each behind those that import it.
-fn tell_files(found: Option<FileDescriptor>, writer: &mut MessageWriter<'_>) {
+/// Writes a file and all its transitive imports, importing files first.
+fn write_files(found: Option<FileDescriptor>, writer: &mut MessageWriter<'_>) {
     let Some(found) = found else {
-        return tell_error(
+        return write_error(
             GrpcCode::NotFound,
             "there is no such file or symbol",
             writer,
         );
     };
-    let mut told = vec![found];
+    let mut written = vec![found];
     let mut next = 0;
-    while let Some(file) = told.get(next).copied() {
+    while let Some(file) = written.get(next).copied() {
         next += 1;
         for imported in files().filter(|other| file.imports(other.name())) {
-            if !told.contains(&imported) {
-                told.push(imported);
+            if !written.contains(&imported) {
+                written.push(imported);
             }
         }
     }
     writer.message(4, |writer| {
-        for file in told {
+        for file in written {
             writer.bytes(1, file.bytes);
         }
     });
 }
 
-fn tell_error(code: GrpcCode, message: &str, writer: &mut MessageWriter<'_>) {
+fn write_error(code: GrpcCode, message: &str, writer: &mut MessageWriter<'_>) {
     writer.message(7, |writer| {
         writer.number(1, code as u64);
         writer.text(2, message.as_bytes());
@@ -109,10 +113,10 @@ fn tell_error(code: GrpcCode, message: &str, writer: &mut MessageWriter<'_>) {
 mod tests {
     use super::*;
 
-    fn ask(field: u32, text: &str) -> Vec<(u64, Vec<u8>)> {
-        let (mut question, mut out) = (Vec::new(), Vec::new());
-        MessageWriter::new(&mut question).bytes(field, text.as_bytes());
-        respond(&question, &mut out).unwrap();
+    fn reflect(field: u32, text: &str) -> Vec<(u64, Vec<u8>)> {
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        MessageWriter::new(&mut request).bytes(field, text.as_bytes());
+        respond(&request, &mut out).unwrap();
         let mut fields = MessageFields::new(&out);
         let mut read = Vec::new();
         while let Some((number, WireValue::Bytes(bytes))) = fields.next_field().unwrap() {
@@ -131,22 +135,22 @@ mod tests {
     }
 
     #[test]
-    fn services_are_listed_and_their_files_come_with_all_that_they_need() {
-        let listed = ask(7, "");
+    fn services_are_listed_and_files_come_with_their_imports() {
+        let listed = reflect(7, "");
         assert_eq!((listed[1].0, count(&listed[1].1)), (6, 5));
-        let files = ask(4, "envoy.service.ratelimit.v3.RateLimitService");
+        let files = reflect(4, "envoy.service.ratelimit.v3.RateLimitService");
         assert_eq!((files[1].0, count(&files[1].1)), (4, 8));
-        let quotas = ask(4, "envoy.service.rate_limit_quota.v3.RateLimitQuotaService");
+        let quotas = reflect(4, "envoy.service.rate_limit_quota.v3.RateLimitQuotaService");
         assert_eq!((quotas[1].0, count(&quotas[1].1)), (4, 6));
-        let file = ask(3, "google/protobuf/duration.proto");
+        let file = reflect(3, "google/protobuf/duration.proto");
         assert_eq!((file[1].0, count(&file[1].1)), (4, 1));
     }
 
     #[test]
-    fn what_is_not_there_is_an_error_in_the_answer() {
+    fn an_unknown_symbol_is_an_error_in_the_response() {
         for (field, text) in [(3, "nowhere.proto"), (4, "no.such.Symbol"), (1, "host")] {
-            let said = ask(field, text);
-            assert_eq!(said.last().unwrap().0, 7, "{text}");
+            let response = reflect(field, text);
+            assert_eq!(response.last().unwrap().0, 7, "{text}");
         }
         assert!(respond(&[0x22, 9], &mut Vec::new()).is_err());
     }

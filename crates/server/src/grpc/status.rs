@@ -1,16 +1,16 @@
-//! How a call ends: a code, and a sentence for whoever has to find out why.
+//! gRPC status: a code and a message.
 //!
-//! Must not know: what was called.
+//! Must not know: methods.
 
 use std::fmt::Write as _;
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 
-/// The longest sentence that is sent, in bytes, before it is escaped.
+/// The longest message that is sent, in bytes, before escaping.
 const MAX_MESSAGE_LEN: usize = 512;
 
-/// The codes of gRPC that we use, with their numbers.
+/// The gRPC status codes that we use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcCode {
     Ok = 0,
@@ -23,7 +23,7 @@ pub(crate) enum GrpcCode {
     Unavailable = 14,
 }
 
-/// How a call ends that ends badly.
+/// The status of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrpcStatus {
     pub(crate) code: GrpcCode,
@@ -38,10 +38,10 @@ impl GrpcStatus {
         }
     }
 
-    /// The fields that say so.
+    /// Writes the status into header fields or trailers.
     pub(crate) fn write(&self, fields: &mut HeaderMap) {
-        fields.insert(GRPC_STATUS, number(self.code));
-        if let Ok(message) = HeaderValue::from_str(&escaped(&self.message)) {
+        fields.insert(GRPC_STATUS, code_value(self.code));
+        if let Ok(message) = HeaderValue::from_str(&percent_encode(&self.message)) {
             fields.insert(GRPC_MESSAGE, message);
         }
     }
@@ -50,14 +50,14 @@ impl GrpcStatus {
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// The trailers of a call that ends well.
+/// The trailers of a successful call.
 pub(crate) fn ok_trailers() -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(1);
-    fields.insert(GRPC_STATUS, number(GrpcCode::Ok));
+    fields.insert(GRPC_STATUS, code_value(GrpcCode::Ok));
     fields
 }
 
-const fn number(code: GrpcCode) -> HeaderValue {
+const fn code_value(code: GrpcCode) -> HeaderValue {
     HeaderValue::from_static(match code {
         GrpcCode::Ok => "0",
         GrpcCode::InvalidArgument => "3",
@@ -70,8 +70,8 @@ const fn number(code: GrpcCode) -> HeaderValue {
     })
 }
 
-/// A sentence as the protocol wants it: printable, with everything else in percents.
-fn escaped(message: &str) -> String {
+/// Percent-encodes a message: every byte but printable ASCII.
+fn percent_encode(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes().take(MAX_MESSAGE_LEN) {
         match byte {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_are_sent_so_that_no_byte_is_taken_for_something_else() {
+    fn messages_are_percent_encoded() {
         let mut fields = HeaderMap::new();
         let status = GrpcStatus::new(GrpcCode::InvalidArgument, "100 % of\r\nü");
         status.write(&mut fields);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_codes() {
+    fn code_values_are_the_numbers_of_the_codes() {
         for code in [
             GrpcCode::Ok,
             GrpcCode::InvalidArgument,
@@ -113,7 +113,7 @@ mod tests {
             GrpcCode::Internal,
             GrpcCode::Unavailable,
         ] {
-            assert_eq!(number(code), (code as i32).to_string().as_str());
+            assert_eq!(code_value(code), (code as i32).to_string().as_str());
         }
         assert_eq!(ok_trailers()["grpc-status"], "0");
     }

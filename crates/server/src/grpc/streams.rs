@@ -1,6 +1,6 @@
-//! Calls with many answers: health that is watched, reflection, and quotas.
+//! Streaming calls: health watches, reflection and quota streams.
 //!
-//! Must not know: what is asked, how the connection is read.
+//! Must not know: services, how the connection is read.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::quota_stream;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::listen::ShutdownSignal;
 
-/// Questions that one stream may ask: tools ask a handful.
-const MOST_QUESTIONS: usize = 1_000;
-/// So many times longer than a question a report may be.
-const REPORT: usize = 16;
+/// Requests on one reflection stream. Tools send a handful.
+const MAX_REQUESTS: usize = 1_000;
+/// A quota report may be this many times longer than other messages.
+const REPORT_LEN_FACTOR: usize = 16;
 
-/// One call, until whoever made it has had enough or the server stops.
+/// Serves one call until the client ends it or the server shuts down.
 pub(super) async fn serve<S: GrpcHandler>(
     call: Call,
     service: Arc<S>,
@@ -32,50 +32,50 @@ pub(super) async fn serve<S: GrpcHandler>(
     let Some((method, body, mut stream)) = call.into_stream() else {
         return;
     };
-    let longest = match method {
-        // A report is about all buckets of a client.
-        GrpcMethod::StreamQuotas => limits.max_message_len.saturating_mul(REPORT),
+    let max_len = match method {
+        // A report covers all buckets of a client.
+        GrpcMethod::StreamQuotas => limits.max_message_len.saturating_mul(REPORT_LEN_FACTOR),
         _ => limits.max_message_len,
     };
-    let mut questions = RequestStream {
+    let mut requests = RequestStream {
         body,
-        inbox: MessageDecoder::new(longest),
+        decoder: MessageDecoder::new(max_len),
     };
     let served = match method {
         GrpcMethod::HealthWatch => {
-            watch(&mut questions, &mut stream, &*service, &limits, &stopping).await
+            serve_health_watch(&mut requests, &mut stream, &*service, &limits, &stopping).await
         }
         GrpcMethod::StreamQuotas => match service.open_quota_stream() {
             Ok(subscriber) => {
-                quota_stream::serve(&mut questions, &mut stream, subscriber, &stopping).await
+                quota_stream::serve(&mut requests, &mut stream, subscriber, &stopping).await
             }
             Err(status) => Some(Err(status)),
         },
-        _ => reflect(&mut questions, &mut stream, &*service, &stopping).await,
+        _ => serve_reflection(&mut requests, &mut stream, &*service, &stopping).await,
     };
-    if let Some(how) = served {
-        finish_stream(&mut stream, how);
+    if let Some(status) = served {
+        finish_stream(&mut stream, status);
     }
 }
 
-/// What a client sends on its stream.
+/// The messages that a client sends on its stream.
 pub(super) struct RequestStream {
     body: RecvStream,
-    inbox: MessageDecoder,
+    decoder: MessageDecoder,
 }
 
 impl RequestStream {
-    /// The next message; nothing at the end.
+    /// The next message, or `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         loop {
-            if let Some(message) = self.inbox.next_message()? {
+            if let Some(message) = self.decoder.next_message()? {
                 return Ok(Some(message));
             }
             match poll_fn(|context| self.body.poll_data(context)).await {
                 Some(Ok(bytes)) => {
-                    // There is never more than a message and a window of it.
+                    // At most one message and one window are buffered.
                     let _released = self.body.flow_control().release_capacity(bytes.len());
-                    self.inbox.push(bytes);
+                    self.decoder.push(bytes);
                 }
                 Some(Err(_)) | None => return Ok(None),
             }
@@ -83,40 +83,40 @@ impl RequestStream {
     }
 }
 
-/// Completes when whoever made the call has given it up.
+/// Completes when the client resets the stream.
 pub(super) async fn client_reset(stream: &mut SendStream<Bytes>) {
     let _reason = poll_fn(|context| stream.poll_reset(context)).await;
 }
 
-/// How it ended, if anybody wants to know.
+/// The status to end the stream with; `None` if the client has reset it.
 pub(super) type StreamEnd = Option<Result<(), GrpcStatus>>;
 
-async fn watch<S: GrpcHandler>(
-    questions: &mut RequestStream,
+async fn serve_health_watch<S: GrpcHandler>(
+    requests: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
     service: &S,
     limits: &GrpcLimits,
     stopping: &ShutdownSignal,
 ) -> StreamEnd {
-    let question = match timeout(limits.message_timeout, questions.next()).await {
-        Ok(Ok(Some(question))) => question,
+    let request = match timeout(limits.message_timeout, requests.next()).await {
+        Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => Bytes::new(),
         Ok(Err(status)) => return Some(Err(status)),
         Err(_) => {
-            let message = "the question was not complete in time";
+            let message = "the request was not complete in time";
             return Some(Err(GrpcStatus::new(GrpcCode::DeadlineExceeded, message)));
         }
     };
     let leaving = service.drain_signal().unwrap_or(stopping);
-    for is_news in [false, true] {
-        if is_news {
+    for is_change in [false, true] {
+        if is_change {
             tokio::select! {
                 () = leaving.wait() => {}
                 () = stopping.wait() => {}
                 () = client_reset(stream) => return None,
             }
         }
-        let answer = service.handle(GrpcMethod::HealthWatch, &question, stopping.is_triggered());
+        let answer = service.handle(GrpcMethod::HealthWatch, &request, stopping.is_triggered());
         match answer.await {
             Ok(answer) => stream.send_data(answer.message, false).ok()?,
             Err(status) => return Some(Err(status)),
@@ -130,24 +130,24 @@ async fn watch<S: GrpcHandler>(
     Some(Err(status))
 }
 
-async fn reflect<S: GrpcHandler>(
-    questions: &mut RequestStream,
+async fn serve_reflection<S: GrpcHandler>(
+    requests: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
     service: &S,
     stopping: &ShutdownSignal,
 ) -> StreamEnd {
-    for _ in 0..MOST_QUESTIONS {
-        let question = tokio::select! {
-            question = questions.next() => question,
+    for _ in 0..MAX_REQUESTS {
+        let request = tokio::select! {
+            request = requests.next() => request,
             () = stopping.wait() => Ok(None),
         };
-        let question = match question {
-            Ok(Some(question)) => question,
+        let request = match request {
+            Ok(Some(request)) => request,
             Ok(None) => return Some(Ok(())),
             Err(status) => return Some(Err(status)),
         };
-        // Nobody gets answers faster than they are taken: the next question is read when there is room.
-        let answer = service.handle(GrpcMethod::Reflect, &question, stopping.is_triggered());
+        // The next request is read only when there is room for this reply, so replies do not pile up.
+        let answer = service.handle(GrpcMethod::Reflect, &request, stopping.is_triggered());
         match answer.await {
             Ok(answer) => {
                 stream.reserve_capacity(answer.message.len());
@@ -159,6 +159,6 @@ async fn reflect<S: GrpcHandler>(
             Err(status) => return Some(Err(status)),
         }
     }
-    let message = "there were too many questions on this stream";
+    let message = "there were too many requests on this stream";
     Some(Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message)))
 }

@@ -1,4 +1,4 @@
-//! Connections in memory, on a clock that jumps to whatever is waited for.
+//! Connections in memory, with tokio's time paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::listen::ShutdownTrigger;
 
 const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// Answers what it is asked, after as many seconds as the first byte says.
+/// Echoes the request, delayed by as many seconds as its first byte says.
 struct Echo;
 
 impl GrpcHandler for Echo {
@@ -48,7 +48,7 @@ struct RawConnection {
     tasks: JoinSet<()>,
 }
 
-fn line() -> RawConnection {
+fn connect_raw() -> RawConnection {
     let (client, server) = duplex(1 << 16);
     let (stop, stopping) = ShutdownTrigger::new();
     let mut tasks = JoinSet::new();
@@ -65,13 +65,13 @@ fn line() -> RawConnection {
     }
 }
 
-/// A client that speaks HTTP/2, the word to stop, and the tasks of both ends.
+/// An HTTP/2 client, the shutdown trigger, and the tasks of both ends.
 async fn connected() -> (SendRequest<Bytes>, ShutdownTrigger, JoinSet<()>) {
     let RawConnection {
         client,
         stop,
         mut tasks,
-    } = line();
+    } = connect_raw();
     let (send, connection) = h2::client::handshake(client).await.unwrap();
     tasks.spawn(async move {
         let _ended = connection.await;
@@ -86,7 +86,7 @@ async fn begin(send: &SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>)
     sent.unwrap()
 }
 
-/// What was answered, and the status, which may come with the head.
+/// The reply and the status, which may be in the head.
 async fn end(response: ResponseFuture) -> (Bytes, String) {
     let (head, mut body): (_, RecvStream) = response.await.unwrap().into_parts();
     let message = match body.data().await {
@@ -98,55 +98,57 @@ async fn end(response: ResponseFuture) -> (Bytes, String) {
     (message, status.to_owned())
 }
 
-fn question(seconds: u8) -> Bytes {
+fn request_message(seconds: u8) -> Bytes {
     encode_frame(|out| out.push(seconds))
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_has_to_wait_is_held_back_and_no_other() {
+async fn only_a_reply_with_a_delay_is_delayed() {
     let (send, _stop, _tasks) = connected().await;
     let began = Instant::now();
     let (slow, mut body) = begin(&send).await;
-    body.send_data(question(3), true).unwrap();
+    body.send_data(request_message(3), true).unwrap();
     let (quick, mut body) = begin(&send).await;
-    body.send_data(question(0), true).unwrap();
-    assert_eq!(end(quick).await, (question(0), "0".to_owned()));
+    body.send_data(request_message(0), true).unwrap();
+    assert_eq!(end(quick).await, (request_message(0), "0".to_owned()));
     assert_eq!(began.elapsed(), Duration::ZERO);
-    assert_eq!(end(slow).await, (question(3), "0".to_owned()));
+    assert_eq!(end(slow).await, (request_message(3), "0".to_owned()));
     assert_eq!(began.elapsed().as_secs(), 3);
-    // However long: who went on earlier, as was once the case after ten seconds, would take what others were promised.
+    // A delay of any length: replies were once sent after ten seconds at the latest, which used up quota promised to others.
     let (long, mut body) = begin(&send).await;
-    body.send_data(question(200), true).unwrap();
-    assert_eq!(end(long).await, (question(200), "0".to_owned()));
+    body.send_data(request_message(200), true).unwrap();
+    assert_eq!(end(long).await, (request_message(200), "0".to_owned()));
     assert_eq!(began.elapsed().as_secs(), 203);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_never_complete_is_given_up_after_ten_seconds() {
+async fn a_request_that_is_never_complete_fails_after_ten_seconds() {
     let (send, _stop, _tasks) = connected().await;
     let began = Instant::now();
     let (response, mut body) = begin(&send).await;
-    body.send_data(question(0).slice(..3), false).unwrap();
+    body.send_data(request_message(0).slice(..3), false)
+        .unwrap();
     assert_eq!(end(response).await, (Bytes::new(), "4".to_owned()));
     assert_eq!(began.elapsed().as_secs(), 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_in_pieces_is_answered_and_one_that_is_given_up_is_forgotten() {
+async fn a_fragmented_request_is_answered_and_a_cancelled_one_is_dropped() {
     let (send, stop, mut tasks) = connected().await;
     let (response, mut body) = begin(&send).await;
-    for byte in question(0) {
+    for byte in request_message(0) {
         body.send_data(Bytes::copy_from_slice(&[byte]), false)
             .unwrap();
         tokio::task::yield_now().await;
     }
     body.send_data(Bytes::new(), true).unwrap();
-    assert_eq!(end(response).await, (question(0), "0".to_owned()));
+    assert_eq!(end(response).await, (request_message(0), "0".to_owned()));
     let (response, mut body) = begin(&send).await;
-    body.send_data(question(0).slice(..3), false).unwrap();
+    body.send_data(request_message(0).slice(..3), false)
+        .unwrap();
     body.send_reset(h2::Reason::CANCEL);
     drop((response, body));
-    // Nothing keeps the connection from ending.
+    // The cancelled call does not keep the connection open.
     let began = Instant::now();
     stop.trigger();
     drop(send);
@@ -155,30 +157,30 @@ async fn a_question_in_pieces_is_answered_and_one_that_is_given_up_is_forgotten(
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_begin_is_cut_off_after_five_seconds() {
-    let mut line = line();
+async fn a_connection_without_a_preface_is_closed_after_five_seconds() {
+    let mut connection = connect_raw();
     let began = Instant::now();
-    let mut said = Vec::new();
-    line.client.read_to_end(&mut said).await.unwrap();
+    let mut received = Vec::new();
+    connection.client.read_to_end(&mut received).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_asked_after_a_minute_whether_anybody_is_there() {
+async fn a_connection_is_pinged_after_a_minute_and_closed_without_a_pong() {
     let (send, _stop, _tasks) = connected().await;
-    // Whoever speaks HTTP/2 answers pings, and stays for as long as it likes.
+    // A client that answers pings stays connected.
     for _ in 0..10 {
         tokio::time::advance(Duration::from_secs(61)).await;
         let (response, mut body) = begin(&send).await;
-        body.send_data(question(0), true).unwrap();
+        body.send_data(request_message(0), true).unwrap();
         assert_eq!(end(response).await.1, "0");
     }
-    // Whoever does not is given up.
-    let mut line = line();
+    // A client that does not is disconnected.
+    let mut connection = connect_raw();
     let began = Instant::now();
     let beginning = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    line.client.write_all(beginning).await.unwrap();
-    let mut said = Vec::new();
-    line.client.read_to_end(&mut said).await.unwrap();
+    connection.client.write_all(beginning).await.unwrap();
+    let mut received = Vec::new();
+    connection.client.read_to_end(&mut received).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 80);
 }

@@ -1,14 +1,14 @@
-//! Why something that a caller wrote cannot be understood, and the numbers that every way of asking reads alike.
+//! Errors of invalid input, and the parser of numbers that every input format uses.
 //!
 //! Must not know: query strings, JSON, HTTP. Those report through this.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Longest piece of a caller's input that an error repeats, in characters.
+/// The longest part of the input that an error repeats, in characters.
 const MAX_ECHO: usize = 64;
 
-/// A cost as digits.
+/// Parses a cost from digits.
 pub(crate) fn parse_cost(field: &str, text: &[u8]) -> Result<u64, BadInput> {
     let bad = |reason| BadInput::new(field, text, reason);
     let is_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
@@ -26,12 +26,12 @@ pub(crate) fn parse_cost(field: &str, text: &[u8]) -> Result<u64, BadInput> {
     }
 }
 
-/// Input that cannot be understood: which field, which value, and why.
+/// Invalid input: the field, the value and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadInput {
-    /// The field, as the caller named it.
+    /// The field, as the client named it.
     pub(crate) field: String,
-    /// The value, or the beginning of it.
+    /// The value, truncated.
     pub(crate) value: String,
     /// What is wrong with it.
     pub(crate) reason: Cow<'static, str>,
@@ -50,7 +50,7 @@ impl BadInput {
         }
     }
 
-    /// The same about a field that lies inside another one.
+    /// The same error with the path of the enclosing field in front.
     pub(crate) fn within(mut self, outer: &str) -> Self {
         self.field = format!("{outer}.{}", self.field);
         self
@@ -66,9 +66,9 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// The beginning of what a caller wrote, fit to be repeated to them.
+/// The start of a value from a client, as printable text for an error message.
 pub(crate) fn echo(bytes: &[u8]) -> String {
-    // A character has at most four bytes, so this many are enough; the rest of a long value is not even looked at.
+    // A character has at most four bytes, so this many bytes are enough.
     let start = bytes.get(..MAX_ECHO.saturating_mul(4)).unwrap_or(bytes);
     let text = String::from_utf8_lossy(start);
     let mut shown: String = text.chars().take(MAX_ECHO).collect();

@@ -1,6 +1,6 @@
-//! The questions: may this request proceed, may these, where does a key stand, and what a gateway asks.
+//! The endpoints that decide: check, batch, acquire, reserve, status and forward-auth.
 //!
-//! Must not know: sockets, how JSON and query strings are read, what a verdict is made of.
+//! Must not know: sockets, how JSON and query strings are parsed, what a verdict consists of.
 
 use hyper::{Method, StatusCode};
 use tollgate_core::Outcome;
@@ -12,55 +12,55 @@ use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
 use crate::http::check_request::CheckRequest;
 use crate::http::forward_auth::{ForwardedRequest, Gateway};
-use crate::http::http_api::App;
+use crate::http::http_api::HttpApi;
 use crate::http::json::{parse_check_request, parse_check_requests};
 use crate::http::query::parse_query;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
 use tollgate_service::{HeaderSubject, Transport, with_header_fields};
 
-impl<C: Clock> App<C> {
+impl<C: Clock> HttpApi<C> {
     pub(crate) async fn check(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
-        let asked = match *request.method {
-            Method::POST => posted(request)?,
+        let parsed = match *request.method {
+            Method::POST => parse_body(request)?,
             _ => parse_query(request.query)?,
         };
-        Ok(self.decide(&asked, CheckMode::Charge).await)
+        Ok(self.decide(&parsed, CheckMode::Charge).await)
     }
 
-    /// A check of a request that will be worked on for a while, so looking is not enough.
+    /// A check whose limits are held while the request is in progress, so a peek is rejected.
     pub(crate) async fn acquire(
         &self,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        let asked = charged(posted(request)?)?;
-        Ok(self.decide(&asked, CheckMode::Charge).await)
+        let parsed = reject_peek(parse_body(request)?)?;
+        Ok(self.decide(&parsed, CheckMode::Charge).await)
     }
 
     pub(crate) async fn reserve(
         &self,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        let asked = charged(posted(request)?)?;
-        Ok(self.decide(&asked, CheckMode::Reserve).await)
+        let parsed = reject_peek(parse_body(request)?)?;
+        Ok(self.decide(&parsed, CheckMode::Reserve).await)
     }
 
     pub(crate) async fn check_batch(
         &self,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        no_query(request)?;
-        // All of them are understood before any of them is charged.
-        let questions = parse_check_requests(request.body)?;
+        reject_query(request)?;
+        // All requests are parsed before the first one is charged.
+        let requests = parse_check_requests(request.body)?;
         let mut body = Vec::from(br#"{"answers":["#);
-        for (index, asked) in questions.iter().enumerate() {
+        for (index, parsed) in requests.iter().enumerate() {
             if index > 0 {
                 body.push(b',');
             }
-            let options = asked.options(CheckMode::Charge);
+            let options = parsed.options(CheckMode::Charge);
             let mut verdict = self
                 .service
-                .check(Transport::Http, &asked.attributes, options)
+                .check(Transport::Http, &parsed.attributes, options)
                 .await;
             let ticket = self.service.issue_ticket(&mut verdict);
             self.service
@@ -73,16 +73,16 @@ impl<C: Clock> App<C> {
         Ok(HttpResponse::json(body))
     }
 
-    /// Where everything stands for a key. Charges nothing, and answers 200 whatever it finds.
+    /// The status of every limit for a key. It charges nothing and always answers 200.
     pub(crate) async fn status(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
-        let asked = parse_query(request.query)?;
+        let parsed = parse_query(request.query)?;
         let options = CheckOptions {
-            cost: asked.cost,
+            cost: parsed.cost,
             mode: CheckMode::Peek,
         };
         let verdict = self
             .service
-            .check(Transport::Http, &asked.attributes, options)
+            .check(Transport::Http, &parsed.attributes, options)
             .await;
         Ok(self
             .service
@@ -92,7 +92,7 @@ impl<C: Clock> App<C> {
             }))
     }
 
-    /// What a gateway asks about a request that it holds.
+    /// Decides about the request that a gateway holds.
     pub(crate) async fn authorize(
         &self,
         gateway: Gateway,
@@ -100,7 +100,7 @@ impl<C: Clock> App<C> {
     ) -> Result<HttpResponse, BadInput> {
         if !self.gateways.is_trusted(request.peer.ip()) {
             let detail = format!(
-                "{} is not among the gateways whose word is taken; see --trusted-proxies",
+                "{} is not a trusted gateway; see --trusted-proxies",
                 request.peer.ip()
             );
             return Ok(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
@@ -132,10 +132,10 @@ impl<C: Clock> App<C> {
         })
     }
 
-    async fn decide(&self, asked: &CheckRequest, mode: CheckMode) -> HttpResponse {
+    async fn decide(&self, parsed: &CheckRequest, mode: CheckMode) -> HttpResponse {
         let mut verdict = self
             .service
-            .check(Transport::Http, &asked.attributes, asked.options(mode))
+            .check(Transport::Http, &parsed.attributes, parsed.options(mode))
             .await;
         let ticket = self.service.issue_ticket(&mut verdict);
         self.service
@@ -149,37 +149,37 @@ impl<C: Clock> App<C> {
             })
     }
 
-    /// The reply with the fields that an answer has in the dialects that were chosen.
+    /// Adds the rate limit fields of the configured dialects to a response.
     pub(crate) fn with_rate_limit_fields(
         &self,
         reply: HttpResponse,
         answer: &RateLimitStatus<'_>,
     ) -> HttpResponse {
-        with_header_fields(|words| {
-            answer.write(self.service.headers().dialects(), words);
-            reply.with_header_fields(words)
+        with_header_fields(|fields| {
+            answer.write(self.service.headers().dialects(), fields);
+            reply.with_header_fields(fields)
         })
     }
 }
 
-fn posted(request: &HttpRequest<'_>) -> Result<CheckRequest, BadInput> {
-    no_query(request)?;
+fn parse_body(request: &HttpRequest<'_>) -> Result<CheckRequest, BadInput> {
+    reject_query(request)?;
     parse_check_request(request.body)
 }
 
-/// What is asked in two places at once could contradict itself.
-fn no_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
+/// A query string and a body could contradict each other.
+fn reject_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
     if request.query.is_empty() {
         return Ok(());
     }
-    let reason = "with POST everything is said in the body";
+    let reason = "with POST all parameters belong in the body";
     Err(BadInput::new("query", request.query.as_bytes(), reason))
 }
 
-fn charged(asked: CheckRequest) -> Result<CheckRequest, BadInput> {
-    if asked.is_peek() {
-        let reason = "what is only looked at cannot be held; see /v1/check";
+fn reject_peek(parsed: CheckRequest) -> Result<CheckRequest, BadInput> {
+    if parsed.is_peek() {
+        let reason = "a peek cannot hold a lease; use /v1/check";
         return Err(BadInput::new("peek", b"true", reason));
     }
-    Ok(asked)
+    Ok(parsed)
 }

@@ -1,28 +1,28 @@
-//! One question: what is known of a request, what it costs, and whether it is only looked at.
+//! A check request: the attributes of the request, its cost, and whether it is only a peek.
 //!
-//! Must not know: how it was written down.
+//! Must not know: the input format.
 
 use tollgate_engine::{CheckMode, CheckOptions};
 
 use crate::http::bad_input::BadInput;
 use crate::http::request_attributes::RequestAttributes;
 
-/// A request, however it was asked. What was not given is absent.
+/// A check request from any input format. Fields that were not given are `None`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CheckRequest {
     pub(crate) attributes: RequestAttributes,
-    /// What the caller says that it costs; else the policy says it.
+    /// The cost that the client gives. Without it the policy computes the cost.
     pub(crate) cost: Option<u64>,
     peek: Option<bool>,
 }
 
 impl CheckRequest {
-    /// Whether nothing is to be charged.
+    /// Whether nothing is charged.
     pub(crate) fn is_peek(&self) -> bool {
         self.peek.unwrap_or(false)
     }
 
-    /// How the request is checked: in this mode, unless the caller only peeks.
+    /// The options of the check: `mode`, or a peek if the client asks for one.
     pub(crate) fn options(&self, mode: CheckMode) -> CheckOptions {
         CheckOptions {
             cost: self.cost,

@@ -1,4 +1,4 @@
-//! Which endpoint answers what, and for whom: listeners, and whoever has a request in hand.
+//! Dispatches a request to its endpoint, for our own listener and for programs that have their own HTTP server.
 //!
 //! Must not know: sockets, connections, timeouts, how anything is decided.
 
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_store::Clock;
 
 use crate::http::bad_input::{BadInput, echo};
-use crate::http::http_api::App;
+use crate::http::http_api::HttpApi;
 use crate::http::http1;
 use crate::http::openapi;
 use crate::http::response::HttpResponse;
@@ -21,9 +21,8 @@ use crate::listen::counters::ListenerCounters;
 use crate::listen::{DrainOutcome, Listener, Peer, ShutdownSignal};
 use tollgate_service::{RequestOutcome, Transport};
 
-impl<C: Clock> App<C> {
-    /// Answers every client that comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
-    /// any other reason.
+impl<C: Clock> HttpApi<C> {
+    /// Serves every client of `listener` until `shutdown` completes, then drains open connections. Returns for no other reason.
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
@@ -36,7 +35,7 @@ impl<C: Clock> App<C> {
         serve_http(limits, listener, self, shutdown).await
     }
 
-    /// Answers the requests of one connection that another listener has accepted, until the client leaves or `stopping` is said.
+    /// Serves one connection that another listener has accepted, until the client disconnects or `stopping` triggers.
     pub async fn serve_connection<S>(
         self: Arc<Self>,
         stream: S,
@@ -50,20 +49,20 @@ impl<C: Clock> App<C> {
         http1::serve(limits, self, stream, peer, stopping).await;
     }
 
-    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
-    /// whoever has a server of their own, and for measurements.
+    /// Answers one request that was read in full, without the size limits, timeouts and delays of a connection. For programs
+    /// with their own HTTP server, and for benchmarks.
     ///
     /// ```
-    /// use tollgate_server::{App, demo_policy, listen::{Peer, LocalEndpoint}};
+    /// use tollgate_server::{HttpApi, demo_policy, listen::{Peer, LocalEndpoint}};
     /// use tollgate_store::SystemClock;
     ///
-    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let api = HttpApi::new(&demo_policy()?, 1_000, SystemClock::new())?;
     /// let address = ([127, 0, 0, 1], 8080).into();
     /// let peer = Peer { address: Some(address), local: LocalEndpoint::Tcp(address) };
     /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {
-    /// assert_eq!(app.respond(&request, &peer).await.status(), 200);
+    /// assert_eq!(api.respond(&request, &peer).await.status(), 200);
     /// # });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -82,7 +81,7 @@ impl<C: Clock> App<C> {
         self.handle(&request).await.into_response()
     }
 
-    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    /// The server decides without a remote store, so only a shutdown makes it unready.
     fn ready(&self) -> HttpResponse {
         match self.is_draining() {
             true => HttpResponse::status_problem(
@@ -94,7 +93,7 @@ impl<C: Clock> App<C> {
     }
 }
 
-impl<C: Clock + 'static> HttpHandler for App<C> {
+impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
     fn max_body_len(&self, method: &Method, path: &str) -> usize {
         max_body_len(method, path)
     }
@@ -114,14 +113,18 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
 
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let Some(route) = ApiRoute::find(request.path) else {
-            let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
+            let detail = format!(
+                "there is no endpoint at {:?}",
+                echo(request.path.as_bytes())
+            );
             return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
         };
         if !route.allows(request.method) {
             return wrong_method(request.method, route.methods);
         }
         if self.envoy.is_by_files() && !route.works_with_envoy_files() {
-            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
+            let detail =
+                "this server runs envoyproxy/ratelimit configuration; use gRPC or POST /json";
             return HttpResponse::status_problem(StatusCode::NOT_IMPLEMENTED, detail);
         }
         let began = route.endpoint.is_decision().then(|| self.service.now());
@@ -130,7 +133,7 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
             ApiEndpoint::Batch => self.check_batch(request).await,
             ApiEndpoint::Acquire => self.acquire(request).await,
             ApiEndpoint::Reserve => self.reserve(request).await,
-            // What is in a box is large, and rare beside checks: an idle connection has room for the largest future.
+            // Boxed futures are large and rarer than checks. An idle connection reserves space for the largest future here.
             ApiEndpoint::Report(report) => Box::pin(self.report(report, request)).await,
             ApiEndpoint::ForwardAuth(gateway) => self.authorize(gateway, request).await,
             ApiEndpoint::Status => self.status(request).await,
@@ -162,6 +165,6 @@ fn bad_request(bad: &BadInput) -> HttpResponse {
 
 fn wrong_method(method: &Method, allowed: &'static str) -> HttpResponse {
     let method = echo(method.as_str().as_bytes());
-    let detail = format!("{method} is not possible here; possible are {allowed}");
+    let detail = format!("{method} is not allowed here; allowed are {allowed}");
     HttpResponse::status_problem(StatusCode::METHOD_NOT_ALLOWED, detail).allow(allowed)
 }

@@ -1,6 +1,6 @@
-//! The seam between reading HTTP and answering it: the request in full, and the trait of everything that answers one.
+//! The interface between HTTP parsing and endpoints: a request read in full, and the trait that answers it.
 //!
-//! Must not know: connections, how a request was read, who answers it.
+//! Must not know: connections, how a request was parsed, which endpoints exist.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,22 +20,22 @@ pub(crate) struct HttpRequest<'a> {
     pub(crate) query: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a [u8],
-    /// Who asks, and where they reached us.
+    /// The client and the endpoint that it connected to.
     pub(crate) peer: &'a Peer,
 }
 
-/// Answers requests: the API does, and the admin listener.
+/// Answers requests. The public API and the admin listener implement it.
 pub(crate) trait HttpHandler: Send + Sync + 'static {
-    /// The longest body that is read of such a request. None is read where none is wanted.
+    /// The longest body that is read for such a request; 0 if the endpoint takes none.
     fn max_body_len(&self, method: &Method, path: &str) -> usize;
 
-    /// Whether the answer at this path depends on header fields. Where it does not, none need be shown.
+    /// Whether the endpoint at this path uses header fields. If not, the parser need not collect them.
     fn reads_headers(&self, path: &str) -> bool {
         let _any = path;
         true
     }
 
-    /// Whether a fleet decides. Without one every response is ready when it is first polled.
+    /// Whether a fleet decides. Without one every response is ready at the first poll.
     fn has_fleet(&self) -> bool {
         false
     }
@@ -45,23 +45,23 @@ pub(crate) trait HttpHandler: Send + Sync + 'static {
     fn counters(&self) -> &ListenerCounters;
 }
 
-/// The answer, whatever happens.
+/// The response of the handler, or a 500 if it panics.
 pub(crate) async fn handle_or_500<A: HttpHandler>(
     handler: &A,
     request: &HttpRequest<'_>,
 ) -> HttpResponse {
-    // Pinned here, because a future that is handed on by value is copied and kept twice.
+    // Pinned here, because a future that is moved is copied and stored twice.
     match catch_panic(pin!(handler.handle(request))).await {
         Some(reply) => reply,
-        None => failed(handler, request),
+        None => panic_response(handler, request),
     }
 }
 
-/// What is answered because of a bug of ours.
+/// The response after a panic.
 #[cold]
-fn failed<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
+fn panic_response<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
     increment(&handler.counters().panics);
-    tracing::error!(path = request.path, "a request panicked");
-    let detail = "the server failed to answer this request; it is not the request's fault";
+    tracing::error!(path = request.path, "request panicked");
+    let detail = "internal error while answering this request";
     HttpResponse::status_problem(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }

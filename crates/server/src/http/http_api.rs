@@ -1,6 +1,6 @@
-//! [`HttpApi`]: the HTTP API over a [`RateLimitService`], with what only HTTP needs: gateways and readiness.
+//! [`HttpApi`]: the HTTP API over a [`RateLimitService`], with the gateways and the readiness that only HTTP needs.
 //!
-//! Must not know: sockets, connections, timeouts, what is in files.
+//! Must not know: sockets, connections, timeouts, file formats.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,27 +28,26 @@ use crate::listen::{LocalEndpoint, ShutdownSignal};
 #[derive(Debug)]
 pub struct HttpApi<C> {
     pub(crate) service: Arc<RateLimitService<C>>,
-    /// Envoy's rate limit services.
+    /// The Envoy rate limit services.
     pub(crate) envoy: Arc<EnvoyService<C>>,
     pub(crate) gateways: Gateways,
-    /// Once this is said no more requests should be sent here.
-    leaving: Option<ShutdownSignal>,
+    /// Triggers when load balancers should stop sending requests here.
+    drain_signal: Option<ShutdownSignal>,
     counters: ListenerCounters,
 }
 
-/// The name of [`HttpApi`] before version 0.2. It goes with the next release.
+/// The name of [`HttpApi`] before version 0.2. It will be removed in the next release.
 pub type App<C> = HttpApi<C>;
 
 impl<C: Clock> HttpApi<C> {
     /// An API that decides by `policy`, with room for about `keys` keys in use at the same time.
     ///
-    /// # Errors
-    /// The policy cannot be put in force, or there cannot be so many keys.
+    /// The policy cannot be used, or the store cannot hold this many keys.
     pub fn new(policy: &Policy, keys: usize, clock: C) -> Result<Self, InvalidService> {
         Self::new_with_secret(policy, keys, clock, Secret::random())
     }
 
-    /// The same, whose digests are keyed by a secret that others may share.
+    /// The same, with the secret that keys its digests. The nodes of a fleet share it.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -59,14 +58,13 @@ impl<C: Clock> HttpApi<C> {
         secret: Secret,
     ) -> Result<Self, InvalidService> {
         let service = RateLimitService::new(policy, keys, clock, secret)?;
-        Self::by_policy(service)
+        Self::from_service(service)
     }
 
-    /// An API that decides by a policy file, or by a file or a directory of files of envoyproxy/ratelimit. Its
-    /// [`EnvoyService::reload`] loads them again.
+    /// An API that decides by a policy file, or by a file or directory of envoyproxy/ratelimit configuration.
+    /// [`EnvoyService::reloader`] reloads it.
     ///
-    /// # Errors
-    /// Everything that is wrong with the file, or there cannot be so many keys.
+    /// All errors of the file, or the store cannot hold this many keys.
     pub fn from_file(
         path: &Path,
         keys: usize,
@@ -75,7 +73,7 @@ impl<C: Clock> HttpApi<C> {
     ) -> Result<Self, InvalidService> {
         if !is_envoy_config_path(path) {
             let service = RateLimitService::from_file(path, keys, clock, secret)?;
-            return Self::by_policy(service);
+            return Self::from_service(service);
         }
         let service = RateLimitService::new(&Policy::default(), keys, clock, secret)?;
         Ok(Self::from_envoy_service(EnvoyService::from_path(
@@ -84,10 +82,9 @@ impl<C: Clock> HttpApi<C> {
         )?))
     }
 
-    /// An API that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
+    /// An API that decides by envoyproxy/ratelimit configuration. It answers only Envoy's requests.
     ///
-    /// # Errors
-    /// There cannot be so many keys.
+    /// The store cannot hold this many keys.
     pub fn from_envoy_policy(
         files: EnvoyPolicy,
         keys: usize,
@@ -100,7 +97,7 @@ impl<C: Clock> HttpApi<C> {
         ))
     }
 
-    fn by_policy(service: RateLimitService<C>) -> Result<Self, InvalidService> {
+    fn from_service(service: RateLimitService<C>) -> Result<Self, InvalidService> {
         let envoy = EnvoyService::new(Arc::new(service));
         Ok(Self::from_envoy_service(
             envoy.map_err(InvalidService::Numbers)?,
@@ -114,28 +111,28 @@ impl<C: Clock> HttpApi<C> {
             service: Arc::clone(envoy.service()),
             envoy: Arc::new(envoy),
             gateways: Gateways::new(TrustedProxies::default()),
-            leaving: None,
+            drain_signal: None,
             counters: ListenerCounters::default(),
         }
     }
 
-    /// The same API, which believes gateways in these networks only.
+    /// Accepts forward-auth requests only from gateways in these networks.
     #[must_use]
     pub fn with_trusted_proxies(mut self, trusted: TrustedProxies) -> Self {
         self.gateways = Gateways::new(trusted);
         self
     }
 
-    /// The same API, which assigns quotas within these bounds.
+    /// Sets the limits of RLQS quota assignments.
     #[must_use]
     pub fn with_quota_bounds(self, bounds: QuotaBounds) -> Self {
-        self.changed(|envoy| envoy.with_quota_bounds(bounds))
+        self.configure_envoy(|envoy| envoy.with_quota_bounds(bounds))
     }
 
-    /// The same API, which is not ready any more once this is said.
+    /// Reports not ready once `drain_signal` triggers.
     #[must_use]
-    pub fn with_drain_signal(mut self, leaving: ShutdownSignal) -> Self {
-        self.leaving = Some(leaving);
+    pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
+        self.drain_signal = Some(drain_signal);
         self
     }
 
@@ -145,41 +142,40 @@ impl<C: Clock> HttpApi<C> {
         &self.service
     }
 
-    /// Envoy's services.
+    /// The Envoy rate limit services.
     #[must_use]
     pub const fn envoy(&self) -> &Arc<EnvoyService<C>> {
         &self.envoy
     }
 
-    /// Whether no more requests should be sent here.
+    /// Whether load balancers should stop sending requests here.
     pub(crate) fn is_draining(&self) -> bool {
-        let leaving = self.leaving.as_ref();
-        leaving.is_some_and(ShutdownSignal::is_triggered)
+        let drain_signal = self.drain_signal.as_ref();
+        drain_signal.is_some_and(ShutdownSignal::is_triggered)
     }
 
-    /// What the listener has counted so far.
+    /// The counters of the listener.
     #[must_use]
     pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
-    /// Shares state with a fleet from now on, for good. Call it before the first request. Returns whether it had joined
-    /// none before.
+    /// Shares state with a fleet from now on. Call it before the first request. Returns false if a fleet was joined before.
     pub fn join(&self, fleet: &Arc<Fleet>) -> bool {
         self.service.join(fleet)
     }
 
-    /// The policy in plain words and commands to try, for a server reached at `place`; `also` are further commands.
+    /// The policy in plain words and commands to try, for a server reached at `endpoint`. `also` are further commands.
     #[must_use]
-    pub fn welcome_text(&self, place: &LocalEndpoint, also: &[String]) -> String {
+    pub fn welcome_text(&self, endpoint: &LocalEndpoint, also: &[String]) -> String {
         match self.envoy.explain_rules() {
-            Some(rules) => envoy_welcome(place, &rules, also),
-            None => policy_welcome(place, &self.service.explanation().explanation, also),
+            Some(rules) => envoy_welcome(endpoint, &rules, also),
+            None => policy_welcome(endpoint, &self.service.explanation().explanation, also),
         }
     }
 }
 
-/// What the service does, by the names that it had here before version 0.2.
+/// Settings of the [`RateLimitService`].
 impl<C: Clock> HttpApi<C> {
     /// See [`RateLimitService::with_denial_log`].
     #[must_use]
@@ -206,11 +202,11 @@ impl<C: Clock> HttpApi<C> {
     }
 
     fn configured(self, change: impl FnOnce(RateLimitService<C>) -> RateLimitService<C>) -> Self {
-        self.changed(|envoy| envoy.map_service(change))
+        self.configure_envoy(|envoy| envoy.map_service(change))
     }
 
-    /// Changes the services before they are shared.
-    fn changed(mut self, change: impl FnOnce(EnvoyService<C>) -> EnvoyService<C>) -> Self {
+    /// Changes the services, which must not be shared yet.
+    fn configure_envoy(mut self, change: impl FnOnce(EnvoyService<C>) -> EnvoyService<C>) -> Self {
         let Self { service, envoy, .. } = self;
         drop(service);
         self.envoy = match Arc::try_unwrap(envoy) {

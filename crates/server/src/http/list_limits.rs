@@ -1,4 +1,4 @@
-//! Which limits there are: what each does in plain words, and what it has decided so far.
+//! `GET /v1/limits`: each limit in plain words, with its counters.
 //!
 //! Must not know: sockets, requests.
 
@@ -6,38 +6,38 @@ use serde::Serialize;
 use tollgate_policy::explain::LimitExplanation;
 use tollgate_store::Clock;
 
-use crate::http::http_api::App;
+use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::to_json_string;
 
 #[derive(Serialize)]
-struct Listing<'a> {
+struct LimitsBody<'a> {
     generation: u64,
     mode: Option<&'a str>,
     deny: &'a [String],
     exempt: &'a [String],
-    limits: Vec<Listed<'a>>,
+    limits: Vec<LimitBody<'a>>,
 }
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct LimitBody<'a> {
     name: &'a str,
     mode: &'a str,
     applies_to: &'a str,
     per: &'a str,
-    quotas: Vec<Quota<'a>>,
+    quotas: Vec<QuotaBody<'a>>,
     notes: &'a [String],
-    counters: Counters,
+    counters: CountersBody,
 }
 
 #[derive(Serialize)]
-struct Quota<'a> {
+struct QuotaBody<'a> {
     who: &'a str,
     words: &'a str,
 }
 
 #[derive(Serialize)]
-struct Counters {
+struct CountersBody {
     allowed: u64,
     denied: u64,
     would_deny: u64,
@@ -47,44 +47,44 @@ struct Counters {
     overflow: u64,
 }
 
-impl<C: Clock> App<C> {
+impl<C: Clock> HttpApi<C> {
     pub(crate) fn list_limits(&self) -> HttpResponse {
-        let told = self.service.explanation();
-        let explanation = &told.explanation;
-        HttpResponse::json(to_json_string(&Listing {
-            generation: told.generation,
+        let explained = self.service.explanation();
+        let explanation = &explained.explanation;
+        HttpResponse::json(to_json_string(&LimitsBody {
+            generation: explained.generation,
             mode: explanation.mode.as_deref(),
             deny: &explanation.deny,
             exempt: &explanation.exempt,
             limits: explanation
                 .limits
                 .iter()
-                .map(|limit| self.listed(limit))
+                .map(|limit| self.limit_body(limit))
                 .collect(),
         }))
     }
 
-    fn listed<'a>(&self, limit: &'a LimitExplanation) -> Listed<'a> {
-        let counted = self.engine().totals(&limit.name).unwrap_or_default();
-        let quota = |quota: &'a tollgate_policy::explain::QuotaExplanation| Quota {
+    fn limit_body<'a>(&self, limit: &'a LimitExplanation) -> LimitBody<'a> {
+        let totals = self.engine().totals(&limit.name).unwrap_or_default();
+        let quota = |quota: &'a tollgate_policy::explain::QuotaExplanation| QuotaBody {
             who: &quota.who,
             words: &quota.words,
         };
-        Listed {
+        LimitBody {
             name: &limit.name,
             mode: &limit.mode,
             applies_to: &limit.applies_to,
             per: &limit.per,
             quotas: limit.quotas.iter().map(quota).collect(),
             notes: &limit.notes,
-            counters: Counters {
-                allowed: counted.allowed,
-                denied: counted.denied,
-                would_deny: counted.would_deny,
-                waited: counted.waited,
-                near_limit: counted.near_limit,
-                errors: counted.errors,
-                overflow: counted.overflow,
+            counters: CountersBody {
+                allowed: totals.allowed,
+                denied: totals.denied,
+                would_deny: totals.would_deny,
+                waited: totals.waited,
+                near_limit: totals.near_limit,
+                errors: totals.errors,
+                overflow: totals.overflow,
             },
         }
     }

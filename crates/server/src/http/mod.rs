@@ -1,7 +1,7 @@
 //! The HTTP listener: check, reserve, settle and forward-auth over HTTP/1, with JSON, query strings and header fields.
 //!
-//! [`handler`] is the seam: [`http1`] reads a request and asks an [`HttpHandler`] for the response. `api.rs` implements the
-//! handler for the public API, and the admin listener has another. Must not know: sockets, how a request is decided.
+//! [`handler`] is the interface: [`http1`] parses a request and calls an [`HttpHandler`]. `dispatch.rs` implements it for the
+//! public API; the admin listener has its own. Must not know: sockets, how a request is decided.
 
 pub(crate) mod bad_input;
 mod check;

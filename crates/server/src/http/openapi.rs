@@ -1,7 +1,6 @@
-//! The description of every endpoint, for programs and for people.
+//! The OpenAPI document of the public API.
 //!
-//! Written by hand beside this file; the tests of this crate ask every endpoint and compare. Must not know: anything
-//! else.
+//! It is written by hand. The tests of this crate call every endpoint and compare. Must not know: anything else.
 
 /// An OpenAPI 3.1 document.
 pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
@@ -24,7 +23,7 @@ mod tests {
                 .map(|method| method.to_uppercase())
                 .collect();
             documented.sort();
-            // A HEAD is a GET without the answer's body, and gateways may ask by any method.
+            // A HEAD is a GET without the response body, and gateways may use any method.
             let methods = match route.methods {
                 "" => "GET",
                 methods => methods.trim_end_matches(", HEAD"),

@@ -1,22 +1,22 @@
-//! A check request as a query string: a pure function from text to [`CheckRequest`].
+//! Parses a check request from a query string. A pure function.
 //!
-//! Reads what browsers and HTTP libraries write (`application/x-www-form-urlencoded`): pairs joined by `&`, `%` and two
-//! hexadecimal digits for a byte, `+` for a space. Must not know: HTTP, which limits exist.
+//! The format is `application/x-www-form-urlencoded`: pairs joined by `&`, `%` and two hexadecimal digits for a byte, `+` for a
+//! space. Must not know: HTTP, which limits exist.
 
 use crate::http::bad_input::{BadInput, parse_cost};
 use crate::http::check_request::CheckRequest;
 
-/// The longest value that policies look at, every byte of it escaped, fits.
+/// Room for the longest value that policies use, with every byte escaped.
 const MAX_QUERY_LEN: usize = 8_192;
 
-/// Parses `header.x-api-key=…&ip=…&cost=…&peek=…`. Strict: what is not understood is an error, never skipped, because a
-/// limit that is applied to the wrong key or cost is worse than one that says no.
+/// Parses `header.x-api-key=…&ip=…&cost=…&peek=…`. Unknown input is an error and never skipped, because a limit on the wrong
+/// key or cost is worse than an error.
 pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
     if query.len() > MAX_QUERY_LEN {
         let reason = format!("it has {} bytes, at most {MAX_QUERY_LEN} fit", query.len());
         return Err(BadInput::new("query", query.as_bytes(), reason));
     }
-    let mut asked = CheckRequest::default();
+    let mut request = CheckRequest::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (raw_name, raw_value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(name) = decode(raw_name) else {
@@ -26,24 +26,24 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
             return Err(BadInput::new(name, raw_value.as_bytes(), BROKEN_ESCAPE));
         };
         match name.as_slice() {
-            b"cost" => asked.set_cost(parse_cost("cost", &value)?)?,
-            b"peek" => asked.set_peek(match value.as_slice() {
+            b"cost" => request.set_cost(parse_cost("cost", &value)?)?,
+            b"peek" => request.set_peek(match value.as_slice() {
                 b"true" | b"1" => true,
                 b"false" | b"0" => false,
                 _ => return Err(BadInput::new("peek", &value, "it must be true or false")),
             })?,
             name => match std::str::from_utf8(name) {
-                Ok(name) => asked.set_attribute(name, value)?,
+                Ok(name) => request.set_attribute(name, value)?,
                 Err(_) => return Err(BadInput::new("name", name, "it is not UTF-8")),
             },
         }
     }
-    Ok(asked)
+    Ok(request)
 }
 
 const BROKEN_ESCAPE: &str = "a % must be followed by two hexadecimal digits";
 
-/// Undoes the escaping, or `None` where a `%` is not followed by two hexadecimal digits.
+/// Decodes percent escapes. `None` if a `%` is not followed by two hexadecimal digits.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -68,13 +68,13 @@ mod tests {
     use tollgate_policy::attributes::{Attribute, Attributes as _};
 
     fn key(query: &str) -> Vec<u8> {
-        let asked = parse_query(query).unwrap();
+        let request = parse_query(query).unwrap();
         let attribute = Attribute::Header("x-api-key".into());
-        asked.attributes.get(&attribute).unwrap().to_owned()
+        request.attributes.get(&attribute).unwrap().to_owned()
     }
 
     #[test]
-    fn nothing_asked_is_nothing_given() {
+    fn an_empty_query_is_an_empty_request() {
         for query in ["", "&", "&&"] {
             assert_eq!(parse_query(query), Ok(CheckRequest::default()));
         }
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn all_fields_in_any_order() {
-        let asked = parse_query("peek=1&cost=0&key=a&ip=192.0.2.7&").unwrap();
-        assert_eq!((asked.cost, asked.is_peek()), (Some(0), true));
-        assert_eq!(asked.attributes.ip(), Some([192, 0, 2, 7].into()));
+        let request = parse_query("peek=1&cost=0&key=a&ip=192.0.2.7&").unwrap();
+        assert_eq!((request.cost, request.is_peek()), (Some(0), true));
+        assert_eq!(request.attributes.ip(), Some([192, 0, 2, 7].into()));
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_input_is_named() {
         let broken = "a % must be followed by two hexadecimal digits";
         let unknown = "there is no such attribute; there are ip,";
         let cases = [

@@ -1,6 +1,6 @@
-//! Reports about tickets: a response, a real cost, work that goes on, is done, or never happened.
+//! The endpoints that report about a ticket: respond, settle, cancel, renew and release.
 //!
-//! Must not know: sockets, how tickets are kept, what they settle.
+//! Must not know: sockets, how tickets are stored, what they settle.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -9,74 +9,74 @@ use tollgate_store::{Clock, StoreError};
 
 use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
-use crate::http::http_api::App;
-use crate::http::json::{TicketReport as Said, parse_report};
+use crate::http::http_api::HttpApi;
+use crate::http::json::{TicketReport, parse_report};
 use crate::http::response::HttpResponse;
 use crate::http::routes::TicketReportKind;
 use crate::http::verdict_body::to_json_string;
 use tollgate_service::{TICKET_LIFETIME, TakenTicket};
 
-/// What came of a report.
+/// The response to a report.
 #[derive(Serialize)]
-struct Done {
+struct SettledBody {
     ticket: String,
-    /// Whether it was carried out now; not if it had been before.
+    /// Whether this report settled the ticket; false if an earlier one did.
     settled: bool,
 }
 
-/// What came of a renewal.
+/// The response to a renewal.
 #[derive(Serialize)]
-struct Renewed {
+struct RenewedBody {
     ticket: String,
-    /// Whether all places are still held.
+    /// Whether all leases are still held.
     held: bool,
-    /// How long the ticket is kept without being renewed again.
+    /// How long the ticket stays open without another renewal.
     expires_after_ms: u64,
 }
 
-impl<C: Clock> App<C> {
+impl<C: Clock> HttpApi<C> {
     pub(crate) async fn report(
         &self,
-        report: TicketReportKind,
+        kind: TicketReportKind,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        let said = parse_report(request.body, fields(report))?;
-        if report == TicketReportKind::Renew {
-            return Ok(self.renew(said.ticket).await);
+        let report = parse_report(request.body, allowed_fields(kind))?;
+        if kind == TicketReportKind::Renew {
+            return Ok(self.renew(report.ticket).await);
         }
-        let actual = match (report, said.cost) {
+        let actual = match (kind, report.cost) {
             (TicketReportKind::Settle, None) => {
                 return Err(BadInput::new("cost", b"", "it must be given"));
             }
             (_, cost) => cost.unwrap_or_default(),
         };
-        if report == TicketReportKind::Respond && said.status.is_none() {
+        if kind == TicketReportKind::Respond && report.status.is_none() {
             return Err(BadInput::new("status", b"", "it must be given"));
         }
-        let ticket = match self.service.take_ticket(said.ticket).await {
+        let ticket = match self.service.take_ticket(report.ticket).await {
             TakenTicket::Open(ticket) => ticket,
-            TakenTicket::AlreadySettled => return Ok(done(said.ticket, false)),
-            TakenTicket::Unknown => return Ok(unknown(said.ticket)),
+            TakenTicket::AlreadySettled => return Ok(settled_response(report.ticket, false)),
+            TakenTicket::Unknown => return Ok(unknown_ticket(report.ticket)),
         };
         let service = &self.service;
-        let settled = match report {
+        let settled = match kind {
             TicketReportKind::Settle => service.settle(ticket, actual).await,
             TicketReportKind::Cancel => service.cancel(ticket).await,
             TicketReportKind::Respond | TicketReportKind::Release | TicketReportKind::Renew => {
-                service.respond(ticket, &Answered(&said)).await
+                service.respond(ticket, &ReportedResponse(&report)).await
             }
         };
         Ok(match settled {
-            Ok(()) => done(said.ticket, true),
-            Err(error) => failed(&error),
+            Ok(()) => settled_response(report.ticket, true),
+            Err(error) => store_failed(&error),
         })
     }
 
     async fn renew(&self, id: u128) -> HttpResponse {
         match self.service.renew_ticket(id).await {
-            Ok(None) => unknown(id),
-            Err(error) => failed(&error),
-            Ok(Some(held)) => HttpResponse::json(to_json_string(&Renewed {
+            Ok(None) => unknown_ticket(id),
+            Err(error) => store_failed(&error),
+            Ok(Some(held)) => HttpResponse::json(to_json_string(&RenewedBody {
                 ticket: format!("{id:032x}"),
                 held,
                 expires_after_ms: TICKET_LIFETIME.as_millis_ceil(),
@@ -85,19 +85,19 @@ impl<C: Clock> App<C> {
     }
 }
 
-/// The fields of each report beside the ticket.
-const fn fields(report: TicketReportKind) -> &'static [&'static str] {
-    match report {
+/// The fields that a report may have besides `ticket`.
+const fn allowed_fields(kind: TicketReportKind) -> &'static [&'static str] {
+    match kind {
         TicketReportKind::Respond => &["status", "headers"],
         TicketReportKind::Settle => &["cost"],
         TicketReportKind::Cancel | TicketReportKind::Renew | TicketReportKind::Release => &[],
     }
 }
 
-/// A response as it was reported. Without a status it is of no class, and counts nowhere.
-struct Answered<'a>(&'a Said);
+/// The reported response of the upstream. Without a status it belongs to no status class.
+struct ReportedResponse<'a>(&'a TicketReport);
 
-impl Response for Answered<'_> {
+impl Response for ReportedResponse<'_> {
     fn status(&self) -> u16 {
         self.0.status.unwrap_or(0)
     }
@@ -108,20 +108,20 @@ impl Response for Answered<'_> {
     }
 }
 
-fn done(id: u128, settled: bool) -> HttpResponse {
-    HttpResponse::json(to_json_string(&Done {
+fn settled_response(id: u128, settled: bool) -> HttpResponse {
+    HttpResponse::json(to_json_string(&SettledBody {
         ticket: format!("{id:032x}"),
         settled,
     }))
 }
 
-fn unknown(id: u128) -> HttpResponse {
-    let detail = format!("ticket: \"{id:032x}\" is not open: it has expired, or was never given");
+fn unknown_ticket(id: u128) -> HttpResponse {
+    let detail = format!("ticket: \"{id:032x}\" is not open: it has expired or was never issued");
     HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
 }
 
-fn failed(error: &StoreError) -> HttpResponse {
-    tracing::warn!(%error, "the store did not settle a ticket");
-    let detail = "the store did not carry out all of it; places return when their leases end";
+fn store_failed(error: &StoreError) -> HttpResponse {
+    tracing::warn!(%error, "ticket settlement failed");
+    let detail = "the store failed; leases that are still held end when they expire";
     HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
 }

@@ -1,7 +1,7 @@
-//! What a caller says about a request, checked, as the engine asks for it.
+//! The attributes of a request as the client gives them, validated for the engine.
 //!
-//! Attributes have the names that policies give them: `ip`, `method`, `header.x-api-key`. Nothing is guessed: what the
-//! caller does not say is absent. Must not know: query strings, JSON, which limits exist.
+//! Attributes have the names that policies use: `ip`, `method`, `header.x-api-key`. Attributes that the client does not give
+//! are absent. Must not know: query strings, JSON, which limits exist.
 
 use std::net::IpAddr;
 
@@ -9,14 +9,14 @@ use tollgate_policy::attributes::{Attribute, Attributes};
 
 use crate::http::bad_input::BadInput;
 
-/// So many attributes may be said of one request.
-const MOST_ATTRIBUTES: usize = 64;
+/// The most attributes of one request.
+const MAX_ATTRIBUTES: usize = 64;
 
-/// The short name for the attribute that most policies key by, so that the server can be tried by hand.
-const KEY: &str = "key";
-const KEY_MEANS: &str = "header.x-api-key";
+/// A short alias for the attribute that most policies key by, for trying the server by hand.
+const KEY_ALIAS: &str = "key";
+const KEY_ATTRIBUTE: &str = "header.x-api-key";
 
-/// What is known of a request.
+/// The attributes of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestAttributes {
     ip: Option<IpAddr>,
@@ -24,16 +24,20 @@ pub(crate) struct RequestAttributes {
 }
 
 impl RequestAttributes {
-    /// Adds one attribute. `key` stands for `header.x-api-key`.
+    /// Adds one attribute. `key` is an alias of `header.x-api-key`.
     pub(crate) fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {
         let bad = |reason: String| Err(BadInput::new(name, &value, reason));
-        let named = if name == KEY { KEY_MEANS } else { name };
+        let named = if name == KEY_ALIAS {
+            KEY_ATTRIBUTE
+        } else {
+            name
+        };
         let Some(attribute) = Attribute::parse(named) else {
             let names = Attribute::NAMES.join(", ");
             return bad(format!("there is no such attribute; there are {names}"));
         };
-        if self.others.len() >= MOST_ATTRIBUTES {
-            return bad(format!("there are more than {MOST_ATTRIBUTES} attributes"));
+        if self.others.len() >= MAX_ATTRIBUTES {
+            return bad(format!("there are more than {MAX_ATTRIBUTES} attributes"));
         }
         if self.has(&attribute) {
             return bad(format!("{attribute} is given twice"));
@@ -43,7 +47,7 @@ impl RequestAttributes {
                 Ok(Ok(ip)) => self.ip = Some(ip),
                 _ => return bad("it is not an IP address".to_owned()),
             },
-            Attribute::Method => self.others.push((attribute, upper(value))),
+            Attribute::Method => self.others.push((attribute, to_uppercase(value))),
             Attribute::Host => {
                 let host = without_port(&value).to_ascii_lowercase();
                 self.others.push((attribute, host.into()));
@@ -75,12 +79,12 @@ impl Attributes for RequestAttributes {
     }
 }
 
-fn upper(mut value: Vec<u8>) -> Box<[u8]> {
+fn to_uppercase(mut value: Vec<u8>) -> Box<[u8]> {
     value.make_ascii_uppercase();
     value.into()
 }
 
-/// A host as requests name it, without the port. The colons of an address in brackets are not a port's.
+/// A host without its port. The colons of an IPv6 address in brackets are not a port separator.
 pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let is_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
     match host.iter().rposition(|byte| *byte == b':') {
@@ -96,9 +100,9 @@ pub(crate) fn without_port(host: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn known(said: &[(&str, &str)]) -> Result<RequestAttributes, BadInput> {
+    fn attributes(given: &[(&str, &str)]) -> Result<RequestAttributes, BadInput> {
         let mut known = RequestAttributes::default();
-        for (name, value) in said {
+        for (name, value) in given {
             known.set(name, value.as_bytes().into())?;
         }
         Ok(known)
@@ -112,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_what_policies_expect_of_them() {
-        let said = [
+    fn attributes_are_normalised_as_policies_expect() {
+        let given = [
             ("ip", "2001:db8::1"),
             ("method", "post"),
             ("host", "API.Example.com:8443"),
@@ -121,7 +125,7 @@ mod tests {
             ("claim.sub", "Anna"),
             ("key", "carol"),
         ];
-        let known = known(&said).unwrap();
+        let known = attributes(&given).unwrap();
         assert_eq!(known.ip(), Some("2001:db8::1".parse().unwrap()));
         assert_eq!(value(&known, "method"), Some("POST"));
         assert_eq!(value(&known, "host"), Some("api.example.com"));
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_input_is_named() {
         let cases = [
             (
                 [("ip", "1.2.3"), ("method", "GET")],
@@ -160,8 +164,8 @@ mod tests {
                 "there is no such attribute; there are ip, method,",
             ),
         ];
-        for (said, field, reason) in cases {
-            let error = known(&said).unwrap_err();
+        for (given, field, reason) in cases {
+            let error = attributes(&given).unwrap_err();
             assert_eq!(error.field, field);
             assert!(error.reason.starts_with(reason), "{error}");
         }
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_told_from_addresses() {
+    fn ports_are_separated_from_ipv6_addresses() {
         for (host, name) in [
             ("a.example", "a.example"),
             ("a.example:80", "a.example"),

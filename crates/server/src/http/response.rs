@@ -1,4 +1,4 @@
-//! An answer as HTTP: status, fields and body.
+//! An HTTP response: status, header fields and body.
 //!
 //! Must not know: how it was decided.
 
@@ -11,23 +11,23 @@ use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{HeaderFields, Merge, ProblemDetails};
 
-use tollgate_service::{Refusal, WaitPermit as Place};
+use tollgate_service::{Refusal, WaitPermit};
 
-/// Room for the values of some dozens of answers, so that most take none of their own.
+/// Room for the field values of some dozens of responses, so that most responses need no allocation of their own.
 const VALUES_LEN: usize = 4_096;
-/// Most answers have no more fields.
+/// Most responses have no more fields.
 const USUAL_FIELDS: usize = 6;
 
-/// A response being put together.
+/// A response under construction.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     status: StatusCode,
-    /// In a list and not in a map: there are a handful, most are written once and never looked for.
+    /// A list instead of a map: there are few fields, and most are written once and never searched.
     fields: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
     wait: Nanos,
-    /// Where it waits.
-    place: Option<Place>,
+    /// The wait permit of a delayed response.
+    wait_permit: Option<WaitPermit>,
 }
 
 impl HttpResponse {
@@ -45,7 +45,7 @@ impl HttpResponse {
         Self::new(StatusCode::OK, "application/json", body)
     }
 
-    /// Text of another kind.
+    /// A response with another content type.
     pub(crate) fn text_of_type(content_type: &'static str, body: String) -> Self {
         Self::new(StatusCode::OK, content_type, body)
     }
@@ -62,7 +62,7 @@ impl HttpResponse {
         Self::new(status, tollgate_http::CONTENT_TYPE, problem.to_json())
     }
 
-    /// A refusal without header fields of limits: its status, and when to come back.
+    /// A refusal without rate limit fields: its status and `Retry-After`.
     pub(crate) fn refusal(refusal: Refusal, detail: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(refusal.status);
         let response =
@@ -73,7 +73,7 @@ impl HttpResponse {
         }
     }
 
-    /// A problem that `status` already names.
+    /// A problem that `status` describes sufficiently.
     pub(crate) fn status_problem(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Self::problem(&ProblemDetails::new(status.as_u16(), title, detail))
@@ -84,7 +84,7 @@ impl HttpResponse {
     }
 
     pub(crate) fn with_header(mut self, name: HeaderName, value: &str) -> Self {
-        // Values are ours and printable: numbers, and names that were checked when the limit was made.
+        // Values are numbers and names that were validated when the limit was created.
         if let Ok(value) = HeaderValue::from_str(value) {
             self.fields.retain(|(other, _)| *other != name);
             self.fields.push((name, value));
@@ -92,30 +92,30 @@ impl HttpResponse {
         self
     }
 
-    /// The same with these fields. What is there already is not replaced: lists get another line, others are left alone.
+    /// Adds header fields. An existing field is not replaced: list fields get another line, others stay unchanged.
     ///
-    /// Values share a buffer of this thread, so what is left to allocate is one buffer for some dozens of answers, and
-    /// the list of fields itself.
-    pub(crate) fn with_header_fields(mut self, words: &HeaderFields) -> Self {
+    /// Values share a buffer of this thread. What remains to allocate is one buffer for some dozens of responses, and the list
+    /// of fields.
+    pub(crate) fn with_header_fields(mut self, fields: &HeaderFields) -> Self {
         thread_local! {
             static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
         }
         let mut values = VALUES.take();
-        for word in words.fields() {
-            let name = HeaderName::from_static(word.name);
+        for field in fields.fields() {
+            let name = HeaderName::from_static(field.name);
             let mut same = self.fields.iter().filter(|(other, _)| *other == name);
-            let is_there = match word.merge {
+            let is_there = match field.merge {
                 Merge::KeepExisting => same.next().is_some(),
-                // Saying the same twice says nothing more.
-                Merge::Append => same.any(|(_, one)| one == word.value),
+                // An identical value adds nothing.
+                Merge::Append => same.any(|(_, one)| one == field.value),
             };
             if is_there {
                 continue;
             }
-            if values.capacity() < word.value.len() {
-                values.reserve(word.value.len().max(VALUES_LEN));
+            if values.capacity() < field.value.len() {
+                values.reserve(field.value.len().max(VALUES_LEN));
             }
-            values.extend_from_slice(word.value);
+            values.extend_from_slice(field.value);
             if let Ok(value) = HeaderValue::from_maybe_shared(values.split().freeze()) {
                 self.fields.push((name, value));
             }
@@ -130,24 +130,24 @@ impl HttpResponse {
         self
     }
 
-    /// The same, at a place for those who wait, which is free again when it is sent.
-    pub(crate) fn with_wait_permit(mut self, place: Place) -> Self {
-        self.place = Some(place);
+    /// Attaches the wait permit, which is released when the response is sent.
+    pub(crate) fn with_wait_permit(mut self, wait_permit: WaitPermit) -> Self {
+        self.wait_permit = Some(wait_permit);
         self
     }
 
-    /// The place of whoever waits for it, to be kept until it is sent.
-    pub(crate) const fn take_wait_permit(&mut self) -> Option<Place> {
-        self.place.take()
+    /// Takes the wait permit, which has to live until the response is sent.
+    pub(crate) const fn take_wait_permit(&mut self) -> Option<WaitPermit> {
+        self.wait_permit.take()
     }
 
-    /// The same, sent only after a while.
+    /// Delays the response.
     pub(crate) const fn with_delay(mut self, wait: Nanos) -> Self {
         self.wait = wait;
         self
     }
 
-    /// How long it is to be held back.
+    /// How long the response is delayed.
     pub(crate) const fn delay(&self) -> Nanos {
         self.wait
     }
@@ -176,14 +176,14 @@ impl HttpResponse {
     fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut fields = Vec::with_capacity(USUAL_FIELDS);
         fields.push((CONTENT_TYPE, HeaderValue::from_static(content_type)));
-        // Every answer is about this moment. RFC 6585 forbids storing a 429, and a stored 200 would admit forever.
+        // Every response is about this moment. RFC 6585 forbids storing a 429, and a stored 200 would admit forever.
         fields.push((CACHE_CONTROL, HeaderValue::from_static("no-store")));
         Self {
             status,
             fields,
             body: body.into(),
             wait: Nanos::ZERO,
-            place: None,
+            wait_permit: None,
         }
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-    fn words(dialects: &str) -> HeaderFields {
+    fn header_fields(dialects: &str) -> HeaderFields {
         let policy = QuotaPolicy::new("api", 5, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
         let status = QuotaStatus {
             limit: 5,
@@ -209,10 +209,10 @@ mod tests {
             retry_after: Nanos::SECOND,
         };
         let standings = [RateLimitItem::new(&policy, denied, &status)];
-        let mut words = HeaderFields::new();
+        let mut fields = HeaderFields::new();
         RateLimitStatus::new(denied, &standings)
-            .write(dialects.parse::<Dialects>().unwrap(), &mut words);
-        words
+            .write(dialects.parse::<Dialects>().unwrap(), &mut fields);
+        fields
     }
 
     fn lines(reply: &HttpResponse, name: &str) -> Vec<String> {
@@ -228,7 +228,7 @@ mod tests {
             .with_header(theirs("ratelimit"), r#""upstream";r=1"#)
             .with_header(theirs("x-ratelimit-limit"), "7")
             .with_header(theirs("retry-after"), "99")
-            .with_header_fields(&words("draft-11, x-ratelimit"));
+            .with_header_fields(&header_fields("draft-11, x-ratelimit"));
         assert_eq!(
             lines(&reply, "ratelimit"),
             [r#""upstream";r=1"#, r#""api";r=0;t=1"#]
@@ -248,19 +248,19 @@ mod tests {
         );
     }
 
-    /// What is left is the buffer that values share, renewed now and then.
+    /// The remaining allocations are the shared buffer, renewed now and then.
     #[test]
     fn fields_of_the_usual_dialect_hardly_allocate() {
-        let words = words("draft-11");
+        let fields = header_fields("draft-11");
         let plain = || drop(std::hint::black_box(HttpResponse::json("{}")));
-        let worded = || {
+        let with_fields = || {
             drop(std::hint::black_box(
-                HttpResponse::json("{}").with_header_fields(&words),
+                HttpResponse::json("{}").with_header_fields(&fields),
             ));
         };
-        worded();
+        with_fields();
         let without = calls(|| (0..1_000).for_each(|_| plain()));
-        let with = calls(|| (0..1_000).for_each(|_| worded()));
+        let with = calls(|| (0..1_000).for_each(|_| with_fields()));
         assert!(without > 0 && with - without < 200, "{with} {without}");
     }
 }

@@ -1,6 +1,6 @@
-//! `/json`: Envoy's rate limit request for those who do not speak gRPC.
+//! `/json`: Envoy's rate limit request as JSON, for clients without gRPC.
 //!
-//! Must not know: how the request is read or decided.
+//! Must not know: how the request is parsed or decided.
 
 use hyper::StatusCode;
 use tollgate_envoy::rls::RlsJsonResponse;

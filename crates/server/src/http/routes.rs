@@ -1,53 +1,53 @@
-//! The table of endpoints: where each is, by which methods, and how long a body it reads.
+//! The table of endpoints: path, methods, and the longest body.
 //!
-//! Must not know: what an endpoint answers.
+//! Must not know: what an endpoint does.
 
 use hyper::Method;
 
 use crate::http::forward_auth::Gateway;
 
-/// The largest body of a request, of many questions, and of a report, in bytes.
-const QUESTION: usize = 8_192;
-const QUESTIONS: usize = 262_144;
-const REPORT: usize = 16_384;
-/// What Envoy asks may be as long here as over gRPC.
-const ENVOYS: usize = 65_536;
+/// The longest body of a check, of a batch, and of a report, in bytes.
+const MAX_CHECK_BODY_LEN: usize = 8_192;
+const MAX_BATCH_BODY_LEN: usize = 262_144;
+const MAX_REPORT_BODY_LEN: usize = 16_384;
+/// As long as the longest gRPC message from Envoy.
+const MAX_RLS_BODY_LEN: usize = 65_536;
 
-/// What can be asked.
+/// The endpoints of the public API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiEndpoint {
-    /// May this request proceed?
+    /// Checks a request.
     Check,
-    /// The same of several.
+    /// Checks several requests.
     Batch,
-    /// A check that takes places.
+    /// Checks a request and acquires leases.
     Acquire,
-    /// A check whose cost is settled later.
+    /// Checks a request whose cost is settled later.
     Reserve,
-    /// What a request still owes, and what came of it.
+    /// Reports about a ticket.
     Report(TicketReportKind),
-    /// A gateway asks about a request that it holds.
+    /// Checks the request that a gateway holds.
     ForwardAuth(Gateway),
-    /// Where a key stands.
+    /// The status of the limits of a key.
     Status,
-    /// Which limits there are.
+    /// The list of limits.
     Limits,
-    /// What Envoy asks, as JSON.
+    /// Envoy's rate limit request as JSON.
     RlsJson,
-    /// The description of all this.
+    /// The OpenAPI document.
     OpenApi,
-    /// Whether the server is there.
+    /// Whether the process is alive.
     Health,
-    /// The same, as probes of envoyproxy/ratelimit ask.
+    /// The same for probes of envoyproxy/ratelimit.
     EnvoyHealth,
-    /// Whether requests should be sent to it.
+    /// Whether load balancers should send requests.
     Ready,
-    /// What a newcomer reads.
+    /// The welcome page.
     FrontPage,
 }
 
 impl ApiEndpoint {
-    /// Whether it is a question about requests, so that the time it takes is of interest.
+    /// Whether the endpoint makes decisions, so that its duration is measured.
     pub(crate) const fn is_decision(self) -> bool {
         matches!(
             self,
@@ -62,18 +62,18 @@ impl ApiEndpoint {
     }
 }
 
-/// What is reported about a ticket.
+/// What a report says about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TicketReportKind {
     /// The upstream's response.
     Respond,
-    /// The real cost.
+    /// The actual cost.
     Settle,
-    /// The work did not happen.
+    /// The request did not happen.
     Cancel,
-    /// The work goes on.
+    /// The request is still in progress.
     Renew,
-    /// The work is done.
+    /// The request is done.
     Release,
 }
 
@@ -81,10 +81,10 @@ pub(crate) enum TicketReportKind {
 #[derive(Debug)]
 pub(crate) struct ApiRoute {
     pub(crate) path: &'static str,
-    /// As `Allow` lists them. Empty: any.
+    /// As `Allow` lists them. Empty means any method.
     pub(crate) methods: &'static str,
     pub(crate) endpoint: ApiEndpoint,
-    /// The longest body that a POST may have.
+    /// The longest body of a POST.
     pub(crate) max_body_len: usize,
 }
 
@@ -103,86 +103,106 @@ const fn route(
 }
 
 const POST: &str = "POST";
-const LOOK: &str = "GET, HEAD";
-const ANY: &str = "";
+const READ_METHODS: &str = "GET, HEAD";
+const ANY_METHOD: &str = "";
 
-/// Every endpoint there is.
+/// All endpoints.
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    route("/v1/check", "GET, POST", ApiEndpoint::Check, QUESTION),
-    route("/v1/check/batch", POST, ApiEndpoint::Batch, QUESTIONS),
-    route("/v1/acquire", POST, ApiEndpoint::Acquire, QUESTION),
-    route("/v1/reserve", POST, ApiEndpoint::Reserve, QUESTION),
+    route(
+        "/v1/check",
+        "GET, POST",
+        ApiEndpoint::Check,
+        MAX_CHECK_BODY_LEN,
+    ),
+    route(
+        "/v1/check/batch",
+        POST,
+        ApiEndpoint::Batch,
+        MAX_BATCH_BODY_LEN,
+    ),
+    route(
+        "/v1/acquire",
+        POST,
+        ApiEndpoint::Acquire,
+        MAX_CHECK_BODY_LEN,
+    ),
+    route(
+        "/v1/reserve",
+        POST,
+        ApiEndpoint::Reserve,
+        MAX_CHECK_BODY_LEN,
+    ),
     route(
         "/v1/respond",
         POST,
         ApiEndpoint::Report(TicketReportKind::Respond),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/settle",
         POST,
         ApiEndpoint::Report(TicketReportKind::Settle),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/cancel",
         POST,
         ApiEndpoint::Report(TicketReportKind::Cancel),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/renew",
         POST,
         ApiEndpoint::Report(TicketReportKind::Renew),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
     route(
         "/v1/release",
         POST,
         ApiEndpoint::Report(TicketReportKind::Release),
-        REPORT,
+        MAX_REPORT_BODY_LEN,
     ),
-    route("/v1/status", LOOK, ApiEndpoint::Status, 0),
-    route("/v1/limits", LOOK, ApiEndpoint::Limits, 0),
+    route("/v1/status", READ_METHODS, ApiEndpoint::Status, 0),
+    route("/v1/limits", READ_METHODS, ApiEndpoint::Limits, 0),
     route(
         "/auth/nginx",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Nginx),
         0,
     ),
     route(
         "/auth/traefik",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Traefik),
         0,
     ),
     route(
         "/auth/caddy",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Caddy),
         0,
     ),
     route(
         "/auth/haproxy",
-        ANY,
+        ANY_METHOD,
         ApiEndpoint::ForwardAuth(Gateway::Haproxy),
         0,
     ),
-    route("/json", POST, ApiEndpoint::RlsJson, ENVOYS),
-    route("/openapi.json", LOOK, ApiEndpoint::OpenApi, 0),
-    route("/healthz", LOOK, ApiEndpoint::Health, 0),
-    route("/healthcheck", LOOK, ApiEndpoint::EnvoyHealth, 0),
-    route("/readyz", LOOK, ApiEndpoint::Ready, 0),
-    route("/", LOOK, ApiEndpoint::FrontPage, 0),
+    route("/json", POST, ApiEndpoint::RlsJson, MAX_RLS_BODY_LEN),
+    route("/openapi.json", READ_METHODS, ApiEndpoint::OpenApi, 0),
+    route("/healthz", READ_METHODS, ApiEndpoint::Health, 0),
+    route("/healthcheck", READ_METHODS, ApiEndpoint::EnvoyHealth, 0),
+    route("/readyz", READ_METHODS, ApiEndpoint::Ready, 0),
+    route("/", READ_METHODS, ApiEndpoint::FrontPage, 0),
 ];
 
 impl ApiRoute {
-    /// The endpoint at a path.
+    /// The route of a path.
     pub(crate) fn find(path: &str) -> Option<&'static Self> {
         ROUTES.iter().find(|route| route.path == path)
     }
 
-    /// Whether it is answered where files of envoyproxy/ratelimit decide, which know nothing of our attributes.
+    /// Whether the endpoint works with envoyproxy/ratelimit configuration, which has no attributes.
     pub(crate) const fn works_with_envoy_files(&self) -> bool {
         matches!(
             self.endpoint,
@@ -195,7 +215,7 @@ impl ApiRoute {
         )
     }
 
-    /// Whether it can be asked by this method.
+    /// Whether the endpoint allows this method.
     pub(crate) fn allows(&self, method: &Method) -> bool {
         self.methods.is_empty()
             || self
@@ -206,7 +226,7 @@ impl ApiRoute {
     }
 }
 
-/// The longest body that is read of such a request. None is read where none is wanted.
+/// The longest body that is read for such a request; 0 if the endpoint takes none.
 pub(crate) fn max_body_len(method: &Method, path: &str) -> usize {
     match ApiRoute::find(path) {
         Some(route) if *method == Method::POST && route.allows(method) => route.max_body_len,

@@ -1,6 +1,6 @@
-//! The HTTP listener's bounds, and HTTP/1 as a protocol that the accept loop can serve.
+//! The limits of the HTTP listener, and HTTP/1 as a protocol for the accept loop.
 //!
-//! Must not know: what is asked or answered, how requests are read, sockets.
+//! Must not know: endpoints, how requests are parsed, sockets.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::listen::{
     ConnectionHandler, DrainOutcome, Listener, ListenerLimits, Peer, ShutdownSignal, Stream, accept,
 };
 
-/// What a server allows HTTP clients.
+/// The limits of the HTTP listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpLimits {
-    /// What its listener allows.
+    /// The limits of its listener.
     pub listener: ListenerLimits,
-    /// Time to send a request's head, counted from when the connection is ready for it; so also the time that a
-    /// connection may be idle.
+    /// Time to receive the head of a request, counted from when the connection is ready for it. This is also the idle timeout.
     pub header_timeout: Duration,
-    /// Time to send a request's body.
+    /// Time to receive the body of a request.
     pub body_timeout: Duration,
-    /// Whether plain requests are read without hyper. Without it hyper reads every request: slower, with the same responses.
+    /// Whether plain requests are parsed without hyper. Otherwise hyper parses every request, which is slower and gives the
+    /// same responses.
     pub fast_path: bool,
 }
 
@@ -39,24 +39,24 @@ impl Default for HttpLimits {
     }
 }
 
-/// Has `handler` answer every request that comes to `listener`, until `shutdown` completes.
+/// Has `handler` answer every request to `listener` until `shutdown` completes.
 pub(crate) async fn serve_http<A: HttpHandler>(
     limits: HttpLimits,
     listener: Listener,
     handler: Arc<A>,
     shutdown: impl Future<Output = ()>,
 ) -> DrainOutcome {
-    let http = Arc::new(Http { limits, handler });
+    let http = Arc::new(Http1Protocol { limits, handler });
     accept(listener, http, limits.listener, shutdown).await
 }
 
-/// HTTP/1 and the handler of its requests.
-struct Http<A> {
+/// HTTP/1 with the handler of its requests.
+struct Http1Protocol<A> {
     limits: HttpLimits,
     handler: Arc<A>,
 }
 
-impl<A: HttpHandler> ConnectionHandler for Http<A> {
+impl<A: HttpHandler> ConnectionHandler for Http1Protocol<A> {
     fn serve(
         &self,
         stream: Stream,

@@ -1,7 +1,7 @@
-//! A verdict as JSON, for callers who want to know everything.
+//! A verdict as a JSON body.
 //!
-//! A refusal is the same object with the members of problem details before it, so that one reader understands both.
-//! Must not know: sockets, tickets' inside.
+//! A refusal is the same object, preceded by the members of problem details, so that one parser understands both. Must not
+//! know: sockets, what a ticket holds.
 
 use serde::Serialize;
 use tollgate_core::{Nanos, Outcome};
@@ -11,8 +11,8 @@ use tollgate_http::RateLimitStatus;
 use crate::http::http1::response_writer::write_number;
 use tollgate_service::{role_name, write_problem};
 
-/// What is said about one request. Written piece by piece: it is most of what an answer costs, and names with what is
-/// around them are known beforehand.
+/// The JSON body of one verdict. It is written by hand, because serialising it is most of the cost of a response and the member
+/// names are constant.
 #[derive(Debug)]
 pub(crate) struct VerdictBody<'a> {
     verdict: &'a Verdict,
@@ -20,35 +20,35 @@ pub(crate) struct VerdictBody<'a> {
 }
 
 impl<'a> VerdictBody<'a> {
-    /// All of a verdict, and the id of its ticket if it has one.
+    /// The body of a verdict, with the id of its ticket if it has one.
     pub(crate) const fn new(verdict: &'a Verdict, ticket: Option<u128>) -> Self {
         Self { verdict, ticket }
     }
 
-    /// As JSON, behind what `out` holds. A refusal begins with its problem, `status` being the code that is really sent.
+    /// Appends the body to `out`. A refusal starts with its problem details; `status` is the HTTP status that is sent.
     pub(crate) fn write(&self, answer: &RateLimitStatus<'_>, status: u16, out: &mut Vec<u8>) {
         let begin = out.len();
         if !self.verdict.is_admitted() {
             write_problem(self.verdict, answer, status, out);
         }
         if out.len() > begin {
-            // The closing brace becomes a comma: what follows goes on with the same object.
+            // Replace the closing brace by a comma, so that both parts form one object.
             out.pop();
             out.push(b',');
         } else {
             out.push(b'{');
         }
-        self.write_members(&mut Json(out));
+        self.write_members(&mut JsonWriter(out));
     }
 
-    /// The same by itself. The status of a refusal is the limit's own.
+    /// The body alone. The status of a refusal is that of its limit.
     pub(crate) fn to_json(&self, answer: &RateLimitStatus<'_>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(ROOM);
+        let mut out = Vec::with_capacity(USUAL_LEN);
         self.write(answer, self.verdict.status().unwrap_or(200), &mut out);
         out
     }
 
-    fn write_members(&self, json: &mut Json<'_>) {
+    fn write_members(&self, json: &mut JsonWriter<'_>) {
         let verdict = self.verdict;
         let (wait, retry) = match verdict.outcome() {
             Outcome::Wait(wait) => (wait.as_millis_ceil(), None),
@@ -62,7 +62,7 @@ impl<'a> VerdictBody<'a> {
         json.number(wait);
         json.raw(",\"reason\":");
         json.text_or_null(verdict.reason().map(DenialReason::as_str));
-        // The limit that decided, or the one of which the smallest part is left.
+        // The limit that decided, or the one with the smallest remaining fraction.
         let binding = verdict.binding().and_then(|state| verdict.rule(state));
         json.raw(",\"limit\":");
         json.text_or_null(verdict.rule_name().or(binding.map(|rule| &*rule.name)));
@@ -83,14 +83,14 @@ impl<'a> VerdictBody<'a> {
         json.raw(",\"limits\":[");
         for (index, state) in verdict.limits().iter().enumerate() {
             json.raw(if index == 0 { "{" } else { ",{" });
-            write_stand(verdict, state, json);
+            write_limit_state(verdict, state, json);
         }
         json.raw("]}");
     }
 }
 
-/// Where one limit stands, but for the brace that opens it.
-fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
+/// The state of one limit, without the opening brace.
+fn write_limit_state(verdict: &Verdict, state: &LimitState, json: &mut JsonWriter<'_>) {
     json.raw("\"name\":");
     json.text(verdict.rule(state).map_or("", |rule| &rule.name));
     json.raw(",\"level\":");
@@ -117,11 +117,11 @@ fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
     json.raw("}");
 }
 
-/// JSON being written.
-struct Json<'a>(&'a mut Vec<u8>);
+/// A JSON writer.
+struct JsonWriter<'a>(&'a mut Vec<u8>);
 
-impl Json<'_> {
-    /// Text that is JSON already.
+impl JsonWriter<'_> {
+    /// Appends text that is already JSON.
     fn raw(&mut self, json: &str) {
         self.0.extend_from_slice(json.as_bytes());
     }
@@ -156,11 +156,11 @@ impl Json<'_> {
 }
 
 /// Most bodies are shorter.
-const ROOM: usize = 1_024;
+const USUAL_LEN: usize = 1_024;
 
-/// Any of our own types as JSON.
+/// Serialises one of our own types.
 pub(crate) fn to_json_string<T: Serialize>(value: &T) -> String {
-    // Serialising strings and integers into memory cannot fail; an empty object would say so if it ever did.
+    // Serialising strings and integers into memory cannot fail.
     serde_json::to_string(value).unwrap_or_else(|_| String::from("{}"))
 }
 
@@ -172,7 +172,7 @@ mod tests {
     fn text_is_escaped_where_it_has_to_be() {
         for text in ["", "per-key", "a\"b", "a\\b", "a\nb", "é/ü"] {
             let mut out = Vec::new();
-            Json(&mut out).text(text);
+            JsonWriter(&mut out).text(text);
             assert_eq!(String::from_utf8(out).unwrap(), to_json_string(&text));
         }
     }

@@ -1,6 +1,6 @@
-//! The answer to a gateway whose request would have to wait while the wait queue is full.
+//! The response to a gateway whose request would have to wait while the wait queue is full.
 //!
-//! Must not know: sockets, who decides what becomes of the request.
+//! Must not know: sockets, which limit decides.
 
 use tollgate_core::Nanos;
 use tollgate_engine::Verdict;
@@ -12,7 +12,7 @@ use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 
 impl<C: Clock> HttpApi<C> {
-    /// The answer about a request that was peeked at and would have to wait. Nothing is charged.
+    /// The response about a request that a peek found would have to wait. Nothing is charged.
     pub(crate) fn answer_queue_full(&self, gateway: Gateway, peeked: &Verdict) -> HttpResponse {
         self.service.record_saturation();
         match self.service.decide_without_wait(peeked) {

@@ -1,4 +1,4 @@
-//! What a newcomer reads: the policy in plain words and three commands to try.
+//! The welcome page: the policy in plain words and commands to try.
 //!
 //! Must not know: HTTP, terminals.
 
@@ -6,16 +6,16 @@ use tollgate_policy::explain::{Explanation, LimitExplanation};
 
 use crate::listen::LocalEndpoint;
 
-/// So many limits are introduced; of the rest only how many there are.
-const MOST_SHOWN: usize = 12;
+/// The page lists at most this many limits, and the number of all others.
+const MAX_LISTED: usize = 12;
 
-/// The introduction of a server that is reached at `place`; `also` are further commands to try, a line each.
+/// The welcome page of a server reached at `endpoint`. `also` are further commands to try, one per line.
 pub(crate) fn policy_welcome(
-    place: &LocalEndpoint,
+    endpoint: &LocalEndpoint,
     policy: &Explanation,
     also: &[String],
 ) -> String {
-    let (curl, url) = (place.curl(), place.url());
+    let (curl, url) = (endpoint.curl(), endpoint.url());
     let check = format!("{url}/v1/check");
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
     let mut limits = String::new();
@@ -25,10 +25,10 @@ pub(crate) fn policy_welcome(
     if policy.limits.is_empty() {
         limits.push_str("  there are no limits: every request is admitted\n");
     }
-    for limit in policy.limits.iter().take(MOST_SHOWN) {
-        limits.push_str(&format!("  {}\n", in_words(limit)));
+    for limit in policy.limits.iter().take(MAX_LISTED) {
+        limits.push_str(&format!("  {}\n", describe_limit(limit)));
     }
-    if let Some(more @ 1..) = policy.limits.len().checked_sub(MOST_SHOWN) {
+    if let Some(more @ 1..) = policy.limits.len().checked_sub(MAX_LISTED) {
         limits.push_str(&format!("  and {more} more: {curl} -s {url}/v1/limits\n"));
     }
     format!(
@@ -46,19 +46,19 @@ pub(crate) fn policy_welcome(
     )
 }
 
-/// The introduction of a server that decides by files of envoyproxy/ratelimit.
-pub(crate) fn envoy_welcome(place: &LocalEndpoint, rules: &[String], also: &[String]) -> String {
-    let (curl, url) = (place.curl(), place.url());
+/// The welcome page of a server that decides by envoyproxy/ratelimit configuration.
+pub(crate) fn envoy_welcome(endpoint: &LocalEndpoint, rules: &[String], also: &[String]) -> String {
+    let (curl, url) = (endpoint.curl(), endpoint.url());
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
     let mut shown: String = rules
         .iter()
-        .take(MOST_SHOWN)
+        .take(MAX_LISTED)
         .map(|rule| format!("  {rule}\n"))
         .collect();
     if rules.is_empty() {
         shown.push_str("  there are no limits: every request is admitted\n");
     }
-    if let Some(more @ 1..) = rules.len().checked_sub(MOST_SHOWN) {
+    if let Some(more @ 1..) = rules.len().checked_sub(MAX_LISTED) {
         shown.push_str(&format!("  and {more} more\n"));
     }
     format!(
@@ -75,8 +75,8 @@ pub(crate) fn envoy_welcome(place: &LocalEndpoint, rules: &[String], also: &[Str
     )
 }
 
-/// One limit as a line.
-fn in_words(limit: &LimitExplanation) -> String {
+/// One limit as a line of text.
+fn describe_limit(limit: &LimitExplanation) -> String {
     let first = limit.quotas.first();
     let windows = first.map_or(&[][..], |quota| &quota.windows);
     let words: Vec<&str> = windows.iter().map(|window| window.words.as_str()).collect();
@@ -101,15 +101,15 @@ mod tests {
     use tollgate_policy::load;
     use tollgate_policy::source::SourceFormat;
 
-    fn introduced(text: &str) -> String {
+    fn welcome(text: &str) -> String {
         let policy = load(text, "a.yaml", SourceFormat::Yaml).unwrap();
-        let place = LocalEndpoint::Tcp(([127, 0, 0, 1], 80).into());
-        policy_welcome(&place, &explain(&policy).unwrap(), &[])
+        let endpoint = LocalEndpoint::Tcp(([127, 0, 0, 1], 80).into());
+        policy_welcome(&endpoint, &explain(&policy).unwrap(), &[])
     }
 
     #[test]
     fn a_limit_is_one_line() {
-        let text = introduced("limits: [{ name: a, rate: 10/s, burst: 20, mode: shadow }]");
+        let text = welcome("limits: [{ name: a, rate: 10/s, burst: 20, mode: shadow }]");
         let line = "  a (shadow: counted, never enforced): every request; for everyone together; at most 20 at once, \
                     then one every 100 ms; never more than 30 in any second\n";
         assert!(text.contains(line), "{text}");
@@ -120,7 +120,7 @@ mod tests {
         let limits: String = (0..15)
             .map(|n| format!("  - {{ name: l{n}, rate: 1/s }}\n"))
             .collect();
-        let text = introduced(&format!("limits:\n{limits}"));
+        let text = welcome(&format!("limits:\n{limits}"));
         assert!(text.contains("l11:") && !text.contains("l12:"), "{text}");
         assert!(text.contains("  and 3 more: "), "{text}");
     }

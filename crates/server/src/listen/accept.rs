@@ -1,4 +1,4 @@
-//! The one loop that accepts: connections are bounded, a panic costs one of them, and the end is graceful.
+//! The accept loop: it caps open connections, contains panics to one connection, and drains connections at shutdown.
 //!
 //! Must not know: any protocol.
 
@@ -18,12 +18,12 @@ use super::stream::Stream;
 use super::tls::ListenerTls;
 use crate::listen::counters::{ListenerCounters, increment};
 
-/// How long to leave a listener alone that cannot accept: out of file descriptors, every attempt would fail at once.
+/// How long the loop pauses after a failed `accept`. Without file descriptors every attempt fails immediately.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A protocol: what is done with one connection.
+/// A protocol: serves one connection at a time.
 pub trait ConnectionHandler: Send + Sync + 'static {
-    /// The whole life of one connection. Once `stopping` is said it finishes what is under way and ends.
+    /// Serves one connection until it ends. When `stopping` triggers, it finishes the requests in progress and ends.
     fn serve(
         &self,
         stream: Stream,
@@ -31,26 +31,26 @@ pub trait ConnectionHandler: Send + Sync + 'static {
         stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static;
 
-    /// What is counted when connections cannot be had.
+    /// The counters of this protocol's listener.
     fn counters(&self) -> &ListenerCounters;
 
-    /// The last words to a connection for which there is no room.
+    /// The bytes sent to a connection above `max_connections` before it is closed. Nothing is sent inside TLS.
     fn over_capacity_reply(&self) -> &'static [u8] {
         b""
     }
 }
 
-/// What a listener allows.
+/// The limits that every listener has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenerLimits {
-    /// Connections open at the same time. Further ones are closed at once.
+    /// Open connections at the same time. The listener closes any further connection immediately.
     pub max_connections: usize,
-    /// Time to complete the handshake of TLS.
+    /// Time to complete the TLS handshake.
     pub handshake_timeout: Duration,
-    /// For so long a client may take nothing of what it is sent.
+    /// A connection is closed when the client reads none of the bytes sent to it for this long.
     pub write_timeout: Duration,
-    /// Time that connections have to finish when the server stops.
+    /// Time that open connections have to finish when the server stops.
     pub drain_timeout: Duration,
 }
 
@@ -65,15 +65,14 @@ impl Default for ListenerLimits {
     }
 }
 
-/// How a listener ended.
+/// How a listener's shutdown ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainOutcome {
-    /// Connections that had not finished in time and were cut.
+    /// Connections that had not finished within `drain_timeout` and were aborted.
     pub aborted: usize,
 }
 
-/// Serves connections to `listener` until `shutdown` completes, then lets open ones finish. Never ends for any other
-/// reason.
+/// Serves connections to `listener` until `shutdown` completes, then drains the open ones. Returns for no other reason.
 pub async fn accept<P: ConnectionHandler>(
     listener: Listener,
     protocol: Arc<P>,
@@ -83,16 +82,16 @@ pub async fn accept<P: ConnectionHandler>(
     let mut shutdown = pin!(shutdown);
     let (stop, stopping) = ShutdownTrigger::new();
     let counters = protocol.counters();
-    // Tasks live in this set and nowhere else: none outlives the run, and none ends unseen.
+    // Every connection task is in this set, so none outlives the loop and every panic is counted.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            Some(ended) = connections.join_next() => note(counters, &ended),
+            Some(ended) = connections.join_next() => record_task_end(counters, &ended),
             accepted = listener.accept(bounds.write_timeout) => match accepted {
                 Ok((stream, peer)) => {
                     while let Some(ended) = connections.try_join_next() {
-                        note(counters, &ended);
+                        record_task_end(counters, &ended);
                     }
                     if connections.len() < bounds.max_connections {
                         increment(&counters.accepted);
@@ -100,15 +99,16 @@ pub async fn accept<P: ConnectionHandler>(
                         match listener.tls() {
                             None => connections.spawn(protocol.serve(stream, peer, stopping)),
                             Some(tls) => {
-                                let stream = shaken(tls.clone(), stream, bounds.handshake_timeout);
+                                let stream = tls_handshake(tls.clone(), stream, bounds.handshake_timeout);
                                 let protocol = Arc::clone(&protocol);
-                                connections.spawn(secured(stream, protocol, peer, stopping))
+                                connections.spawn(serve_tls(stream, protocol, peer, stopping))
                             }
                         };
                     } else {
                         increment(&counters.refused_connections);
-                        // If there is no room for even this, it is not said; and inside TLS nothing can be said yet.
-                        let _said = listener.tls().is_none() && stream.try_send(protocol.over_capacity_reply());
+                        // The reply is dropped if the send buffer has no room for it. Inside TLS nothing can be sent before the
+                        // handshake.
+                        let _sent = listener.tls().is_none() && stream.try_send(protocol.over_capacity_reply());
                     }
                 }
                 Err(error) => {
@@ -123,12 +123,12 @@ pub async fn accept<P: ConnectionHandler>(
             },
         }
     }
-    // From here on new connections are refused by the operating system, not left waiting.
+    // From here on the operating system refuses new connections instead of queueing them.
     drop(listener);
     stop.trigger();
     let drained = async {
         while let Some(ended) = connections.join_next().await {
-            note(counters, &ended);
+            record_task_end(counters, &ended);
         }
     };
     if timeout(bounds.drain_timeout, drained).await.is_ok() {
@@ -140,22 +140,22 @@ pub async fn accept<P: ConnectionHandler>(
     DrainOutcome { aborted: cut }
 }
 
-/// The handshake, within its time.
-async fn shaken(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<Stream> {
+/// Runs the TLS handshake within `time`.
+async fn tls_handshake(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<Stream> {
     let handshake = stream.accept_tls(tls.acceptor());
-    let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the handshake takes too long");
+    let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake timed out");
     timeout(time, handshake).await.map_err(slow)?
 }
 
-/// A connection that is served once the handshake is done, which happens in its own task: a slow one keeps nobody waiting,
-/// and counts as a connection.
-async fn secured<P: ConnectionHandler>(
+/// Serves a connection after its TLS handshake. The handshake runs in the connection's own task, so a slow one delays no other
+/// connection and counts towards `max_connections`.
+async fn serve_tls<P: ConnectionHandler>(
     stream: impl Future<Output = io::Result<Stream>>,
     protocol: Arc<P>,
     peer: Peer,
     stopping: ShutdownSignal,
 ) {
-    // The handshake's state is large and gone afterwards; only its place would stay.
+    // Boxed, because the handshake future is large and the task would keep its space.
     let stream = tokio::select! {
         biased;
         stream = Box::pin(stream) => stream,
@@ -165,12 +165,12 @@ async fn secured<P: ConnectionHandler>(
         Ok(stream) => protocol.serve(stream, peer, stopping).await,
         Err(error) => {
             increment(&protocol.counters().failed_handshakes);
-            tracing::debug!(%error, peer = ?peer.address, "a TLS handshake failed");
+            tracing::debug!(%error, peer = ?peer.address, "TLS handshake failed");
         }
     }
 }
 
-/// Errors of one connection that ended while it waited to be accepted. The next one may be taken at once.
+/// Whether the error concerns only one connection, which ended while it was queued. The next `accept` can follow immediately.
 fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -181,13 +181,13 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Sees a connection's task end. A panic in it is counted, and ends nothing else.
-fn note(counters: &ListenerCounters, ended: &Result<(), JoinError>) {
+/// Counts a finished connection task, and its panic if it had one.
+fn record_task_end(counters: &ListenerCounters, ended: &Result<(), JoinError>) {
     counters.closed.fetch_add(1, Ordering::Release);
     if let Err(error) = ended
         && error.is_panic()
     {
         increment(&counters.panics);
-        tracing::error!(%error, "a connection panicked");
+        tracing::error!(%error, "connection panicked");
     }
 }

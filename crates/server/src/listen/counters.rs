@@ -1,10 +1,10 @@
-//! What a listener has seen: connections, answers that are held back, and what went wrong and was survived.
+//! Counters of one listener: connections, delayed responses, errors and panics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_service::metrics::ListenerCounts;
 
-/// What one listener has seen.
+/// The counters of one listener.
 #[derive(Debug, Default)]
 pub struct ListenerCounters {
     pub(crate) accepted: AtomicU64,
@@ -17,52 +17,51 @@ pub struct ListenerCounters {
 }
 
 impl ListenerCounters {
-    /// Connections that were served.
+    /// Connections accepted and served.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Connections that are open.
+    /// Open connections.
     #[must_use]
     pub fn open(&self) -> u64 {
-        // Read in this order, so that none has ended that was not accepted.
+        // Load `closed` before `accepted`, so that `closed` is never the larger one.
         let ended = self.closed.load(Ordering::Acquire);
         self.accepted().saturating_sub(ended)
     }
 
-    /// Answers that are held back now until their requests may go on.
+    /// Responses that are held back now because their limit made them wait.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// An answer is held back until what this returns is dropped.
+    /// Counts a response as held back until the returned guard is dropped.
     pub(crate) fn hold_response(&self) -> HeldResponse<'_> {
         increment(&self.waiting);
         HeldResponse(self)
     }
 
-    /// Connections that the operating system could not hand over.
+    /// Errors of the `accept` call.
     #[must_use]
     pub fn accept_errors(&self) -> u64 {
         self.accept_errors.load(Ordering::Relaxed)
     }
 
-    /// Connections closed at once because too many were open.
+    /// Connections closed immediately because `max_connections` were open.
     #[must_use]
     pub fn refused_connections(&self) -> u64 {
         self.refused_connections.load(Ordering::Relaxed)
     }
 
-    /// Connections that did not get through the handshake of TLS: without a certificate that is trusted, too slow, or not
-    /// TLS at all.
+    /// Connections whose TLS handshake failed: no trusted client certificate, too slow, or not TLS.
     #[must_use]
     pub fn failed_handshakes(&self) -> u64 {
         self.failed_handshakes.load(Ordering::Relaxed)
     }
 
-    /// All of them at this moment.
+    /// A snapshot of all counters.
     #[must_use]
     pub fn counts(&self) -> ListenerCounts {
         ListenerCounts {
@@ -76,14 +75,14 @@ impl ListenerCounters {
         }
     }
 
-    /// Panics that ended one request or one connection, and nothing else.
+    /// Panics. Each ended one request or one connection and nothing else.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
 }
 
-/// An answer that is held back.
+/// Guard of one response that is held back.
 #[derive(Debug)]
 pub(crate) struct HeldResponse<'a>(&'a ListenerCounters);
 
@@ -93,7 +92,7 @@ impl Drop for HeldResponse<'_> {
     }
 }
 
-/// One more.
+/// Adds one to a counter.
 pub(crate) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_held_back_until_it_is_sent_or_its_client_leaves() {
+    fn a_held_response_is_counted_until_its_guard_is_dropped() {
         let counters = ListenerCounters::default();
         let held = (counters.hold_response(), counters.hold_response());
         assert_eq!(counters.waiting(), 2);

@@ -1,4 +1,4 @@
-//! Where to listen, as an operator writes it, and where a listener is reached, as an operator types it.
+//! Listen addresses as operators write them, and the endpoints of running listeners.
 //!
 //! Must not know: sockets.
 
@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What a Unix socket's path begins with.
+/// The prefix of a Unix socket's path.
 const UNIX: &str = "unix:";
 
-/// Where to listen, if at all.
+/// Where to listen.
 ///
 /// ```
 /// use tollgate_server::listen::ListenAddress;
@@ -22,16 +22,16 @@ const UNIX: &str = "unix:";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// Nowhere.
+    /// Do not listen.
     Off,
-    /// On an address and port; port 0 takes a free one.
+    /// An address and port. Port 0 picks a free port.
     Tcp(SocketAddr),
-    /// On a Unix socket at this path.
+    /// A Unix socket at this path.
     Unix(PathBuf),
 }
 
 impl ListenAddress {
-    /// Whether only programs on this machine can come here.
+    /// Whether only programs on this machine can connect.
     #[must_use]
     pub const fn is_local_only(&self) -> bool {
         match self {
@@ -71,7 +71,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// It is not a place to listen on.
+/// The text is not a listen address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidListenAddress;
 
@@ -85,19 +85,19 @@ impl fmt::Display for InvalidListenAddress {
 
 impl std::error::Error for InvalidListenAddress {}
 
-/// Where a listener is reached.
+/// The endpoint of a running listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalEndpoint {
-    /// At this address and port.
+    /// An address and port.
     Tcp(SocketAddr),
-    /// At this address and port, inside TLS.
+    /// An address and port, with TLS.
     Tls(SocketAddr),
-    /// At this path.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl LocalEndpoint {
-    /// What a URL of it begins with. For a Unix socket the host means nothing and is there because URLs have one.
+    /// The scheme and authority of its URLs. For a Unix socket the host is a placeholder.
     #[must_use]
     pub fn url(&self) -> String {
         match self {
@@ -107,7 +107,7 @@ impl LocalEndpoint {
         }
     }
 
-    /// How curl is called to reach it.
+    /// The curl command that reaches it.
     #[must_use]
     pub fn curl(&self) -> String {
         match self {
@@ -116,7 +116,7 @@ impl LocalEndpoint {
         }
     }
 
-    /// How redis-cli is called to reach it.
+    /// The redis-cli command that reaches it.
     #[must_use]
     pub fn redis_cli(&self) -> String {
         match self {
@@ -127,7 +127,7 @@ impl LocalEndpoint {
     }
 }
 
-/// The options of redis-cli, which finds its own machine by itself.
+/// The options of redis-cli for this address. redis-cli connects to 127.0.0.1 by default.
 fn host_and_port(address: &SocketAddr) -> String {
     if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
         return format!("-p {}", address.port());
@@ -149,14 +149,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn an_address_is_displayed_as_it_was_parsed() {
         for text in ["off", "127.0.0.1:8080", "[::1]:0", "unix:/run/a b.sock"] {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_addresses_are_refused() {
         for text in ["", "on", "localhost:80", "127.0.0.1", ":80", "unix:"] {
             assert_eq!(
                 text.parse::<ListenAddress>(),
@@ -167,9 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_others_can_reach_is_not_on_this_machine() {
-        let here = |text: &str| text.parse::<ListenAddress>().unwrap().is_local_only();
-        assert!(here("127.0.0.9:1") && here("[::1]:1") && here("unix:a") && here("off"));
-        assert!(!here("0.0.0.0:1") && !here("[::]:1") && !here("192.0.2.1:1"));
+    fn only_loopback_and_unix_addresses_are_local() {
+        let is_local = |text: &str| text.parse::<ListenAddress>().unwrap().is_local_only();
+        assert!(
+            is_local("127.0.0.9:1") && is_local("[::1]:1") && is_local("unix:a") && is_local("off")
+        );
+        assert!(!is_local("0.0.0.0:1") && !is_local("[::]:1") && !is_local("192.0.2.1:1"));
     }
 }

@@ -1,6 +1,6 @@
-//! A socket that is listened on: TCP, or a Unix socket whose file comes and goes with it.
+//! A listening socket: TCP, or a Unix socket with its file.
 //!
-//! Must not know: what is done with connections.
+//! Must not know: protocols.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use super::listen_address::{ListenAddress, LocalEndpoint};
 use super::stream::Stream;
 use super::tls::ListenerTls;
 
-/// A socket that is listened on.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -26,17 +26,17 @@ enum Socket {
     Unix(super::unix::UnixSocketListener),
 }
 
-/// Who is at the other end of a connection, and where it was made.
+/// The two ends of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Theirs. Whoever comes through a Unix socket has none.
+    /// The client's address. A Unix socket has none.
     pub address: Option<SocketAddr>,
-    /// Ours.
+    /// The endpoint of this server that the client connected to.
     pub local: LocalEndpoint,
 }
 
 impl Peer {
-    /// The peer's address; through a Unix socket come programs of this machine, so it is this machine's.
+    /// The client's IP address. Clients of a Unix socket are local, so theirs is `127.0.0.1`.
     #[must_use]
     pub fn ip(&self) -> IpAddr {
         self.address
@@ -45,13 +45,12 @@ impl Peer {
 }
 
 impl Listener {
-    /// Listens there, or nowhere if the place is [`Place::Off`].
+    /// Binds the address. Returns `None` for [`ListenAddress::Off`].
     ///
-    /// The file of a Unix socket that nobody listens on any more is replaced; one that somebody listens on, and any other
-    /// file, is not.
+    /// Replaces the file of a Unix socket that no process listens on. Fails if a process listens on it or if it is another kind
+    /// of file.
     ///
-    /// # Errors
-    /// The operating system's: the address is taken, say, or not ours.
+    /// The operating system's, for example that the address is in use.
     pub async fn bind(place: &ListenAddress) -> io::Result<Option<Self>> {
         match place {
             ListenAddress::Off => Ok(None),
@@ -59,19 +58,19 @@ impl Listener {
             #[cfg(unix)]
             ListenAddress::Unix(path) => {
                 let socket = super::unix::UnixSocketListener::bind(path).await?;
-                Ok(Some(Self::plain(Socket::Unix(socket))))
+                Ok(Some(Self::without_tls(Socket::Unix(socket))))
             }
             #[cfg(not(unix))]
             ListenAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    const fn plain(socket: Socket) -> Self {
+    const fn without_tls(socket: Socket) -> Self {
         Self { socket, tls: None }
     }
 
-    /// The same listener, whose connections are spoken on inside TLS. A Unix socket stays as it is: what is said there does
-    /// not leave the machine, and the permissions of its directory say who may come.
+    /// Accepts only TLS connections on this listener. A Unix socket ignores this: its bytes never leave the machine, and the
+    /// permissions of its directory control access.
     #[must_use]
     pub fn with_tls(mut self, tls: ListenerTls) -> Self {
         if matches!(self.socket, Socket::Tcp(_)) {
@@ -80,44 +79,44 @@ impl Listener {
         self
     }
 
-    /// What its connections have to be secured with before anything is said on them.
+    /// The TLS settings, if connections have to use TLS.
     pub(super) const fn tls(&self) -> Option<&ListenerTls> {
         self.tls.as_ref()
     }
 
-    /// Where it is reached.
+    /// The endpoint that clients connect to.
     ///
     /// # Errors
     /// The operating system's.
     pub fn local_endpoint(&self) -> io::Result<LocalEndpoint> {
         match &self.socket {
-            Socket::Tcp(listener) => listener.local_addr().map(|address| self.at(address)),
+            Socket::Tcp(listener) => listener.local_addr().map(|address| self.endpoint(address)),
             #[cfg(unix)]
             Socket::Unix(unix) => Ok(LocalEndpoint::Unix(unix.path().to_owned())),
         }
     }
 
-    const fn at(&self, address: SocketAddr) -> LocalEndpoint {
+    const fn endpoint(&self, address: SocketAddr) -> LocalEndpoint {
         match self.tls {
             None => LocalEndpoint::Tcp(address),
             Some(_) => LocalEndpoint::Tls(address),
         }
     }
 
-    /// The next connection. Dropping the future loses none.
-    pub(crate) async fn accept(&self, patience: Duration) -> io::Result<(Stream, Peer)> {
+    /// Accepts the next connection. Cancel safe.
+    pub(crate) async fn accept(&self, write_timeout: Duration) -> io::Result<(Stream, Peer)> {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                // Answers are whole: waiting to fill a packet only delays them.
+                // Responses are written whole, so Nagle's algorithm would only delay them.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "could not set TCP_NODELAY");
+                    tracing::debug!(%error, "setting TCP_NODELAY failed");
                 }
                 let peer = Peer {
                     address: Some(address),
-                    local: self.at(stream.local_addr().unwrap_or(address)),
+                    local: self.endpoint(stream.local_addr().unwrap_or(address)),
                 };
-                Ok((Stream::tcp(stream, patience), peer))
+                Ok((Stream::tcp(stream, write_timeout), peer))
             }
             #[cfg(unix)]
             Socket::Unix(unix) => {
@@ -126,7 +125,7 @@ impl Listener {
                     address: None,
                     local: LocalEndpoint::Unix(unix.path().to_owned()),
                 };
-                Ok((Stream::unix(stream, patience), peer))
+                Ok((Stream::unix(stream, write_timeout), peer))
             }
         }
     }
@@ -134,6 +133,6 @@ impl Listener {
 
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {
-        Self::plain(Socket::Tcp(listener))
+        Self::without_tls(Socket::Tcp(listener))
     }
 }

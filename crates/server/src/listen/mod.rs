@@ -1,6 +1,6 @@
-//! Sockets: where to listen, and one loop that accepts, bounds and drains, whatever is spoken on the connections.
+//! Sockets: listen addresses, TLS, and the accept loop that all protocols share.
 //!
-//! A protocol is a [`Serve`]: what it does with one connection. Must not know: any protocol.
+//! A protocol implements [`ConnectionHandler`]. Must not know: any protocol.
 
 mod accept;
 pub(crate) mod counters;

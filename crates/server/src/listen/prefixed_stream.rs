@@ -1,4 +1,4 @@
-//! A connection some of whose bytes were read already and are read again.
+//! A stream that yields some bytes again before it reads on: bytes that another parser has already taken from the socket.
 //!
 //! Must not know: what the bytes mean.
 
@@ -8,19 +8,19 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection that begins with these bytes.
+/// A stream with a prefix.
 #[derive(Debug)]
 pub(crate) struct PrefixedStream<S> {
-    begun: Vec<u8>,
-    at: usize,
+    prefix: Vec<u8>,
+    position: usize,
     stream: S,
 }
 
 impl<S> PrefixedStream<S> {
-    pub(crate) const fn new(begun: Vec<u8>, stream: S) -> Self {
+    pub(crate) const fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self {
-            begun,
-            at: 0,
+            prefix,
+            position: 0,
             stream,
         }
     }
@@ -33,12 +33,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if let Some(begun @ [_, ..]) = this.begun.get(this.at..) {
-            let now = begun.get(..buffer.remaining()).unwrap_or(begun);
-            buffer.put_slice(now);
-            this.at = this.at.saturating_add(now.len());
-            if this.at == this.begun.len() {
-                (this.begun, this.at) = (Vec::new(), 0);
+        if let Some(prefix @ [_, ..]) = this.prefix.get(this.position..) {
+            let chunk = prefix.get(..buffer.remaining()).unwrap_or(prefix);
+            buffer.put_slice(chunk);
+            this.position = this.position.saturating_add(chunk.len());
+            if this.position == this.prefix.len() {
+                (this.prefix, this.position) = (Vec::new(), 0);
             }
             return Poll::Ready(Ok(()));
         }
@@ -85,7 +85,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     #[tokio::test]
-    async fn what_was_read_is_read_again_and_then_what_follows() {
+    async fn the_prefix_is_read_first_and_then_the_stream() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (client, accepted) = tokio::join!(client, listener.accept());

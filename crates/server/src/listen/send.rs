@@ -1,4 +1,4 @@
-//! Sending as much as there is room for, without waiting for more.
+//! Writes as many bytes as the socket accepts without waiting.
 //!
 //! Must not know: what the bytes mean.
 
@@ -8,26 +8,26 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
-/// What became of bytes that were to be sent.
+/// The progress of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SendProgress {
-    /// So many of them were taken.
+    /// How many bytes were written.
     pub(crate) sent: usize,
-    /// All were, and none is kept back on the way. Otherwise the task is woken when there is room.
+    /// Whether all bytes were written and flushed. If not, the task is woken when the socket accepts more.
     pub(crate) is_flushed: bool,
 }
 
-/// Sends as much as there is room for.
+/// Writes as many bytes as the socket accepts.
 pub(crate) fn send_available<S: AsyncWrite + Unpin>(
     stream: &mut S,
     context: &mut Context<'_>,
     bytes: &[u8],
 ) -> io::Result<SendProgress> {
     let mut count = 0_usize;
-    while let Some(rest @ [_, ..]) = bytes.get(count..) {
-        match Pin::new(&mut *stream).poll_write(context, rest)? {
+    while let Some(unsent @ [_, ..]) = bytes.get(count..) {
+        match Pin::new(&mut *stream).poll_write(context, unsent)? {
             Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(more) => count = count.saturating_add(more),
+            Poll::Ready(written) => count = count.saturating_add(written),
             Poll::Pending => {
                 let is_gone = false;
                 return Ok(SendProgress {

@@ -1,48 +1,48 @@
-//! The word that a server begins to stop, said once and heard by every connection.
+//! The shutdown signal of a server: triggered once, seen by every connection.
 //!
-//! Must not know: who says it, and what a connection does about it.
+//! Must not know: who triggers it, and how connections react.
 
 use std::future::Future;
 
 use tokio::sync::watch;
 
-/// Says it. Dropped without a word it says it too: nobody is left who could.
+/// Triggers the signal. Dropping it triggers the signal too.
 #[derive(Debug)]
 pub struct ShutdownTrigger(watch::Sender<bool>);
 
-/// Hears it.
+/// Receives the signal.
 #[derive(Clone, Debug)]
 pub struct ShutdownSignal(watch::Receiver<bool>);
 
 impl ShutdownTrigger {
-    /// A word to be said, and a listener to it.
+    /// A trigger and its signal.
     #[must_use]
     pub fn new() -> (Self, ShutdownSignal) {
         let (sender, receiver) = watch::channel(false);
         (Self(sender), ShutdownSignal(receiver))
     }
 
-    /// From now on it is said.
+    /// Triggers the signal.
     pub fn trigger(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl ShutdownSignal {
-    /// Whether it has been said.
+    /// Whether the signal was triggered.
     #[must_use]
     pub fn is_triggered(&self) -> bool {
-        // Nobody has looked at the first value through this receiver or one it was cloned from, so a change is seen for
-        // ever; this is an atomic load, and connections ask after every batch.
+        // No receiver ever marks the first value as seen, so the change stays visible. This is one atomic load, and connections
+        // call it after every batch.
         self.0.has_changed().unwrap_or(true)
     }
 
-    /// Completes when it is said.
+    /// Completes when the signal is triggered.
     pub fn wait(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         let mut receiver = self.0.clone();
         async move {
-            // An error means that nobody can say it any more, which is the end too.
-            let _said = receiver.wait_for(|said| *said).await.is_ok();
+            // An error means that the trigger was dropped, which counts as triggered.
+            let _triggered = receiver.wait_for(|triggered| *triggered).await.is_ok();
         }
     }
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_is_heard_by_those_who_wait_and_by_those_who_come_later() {
+    async fn the_signal_reaches_current_and_later_waiters() {
         let (stop, stopping) = ShutdownTrigger::new();
         assert!(!stopping.is_triggered());
         tokio::join!(stopping.wait(), async { stop.trigger() });
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_gone_has_stopped() {
+    async fn a_dropped_trigger_counts_as_triggered() {
         let (stop, stopping) = ShutdownTrigger::new();
         drop(stop);
         stopping.wait().await;

@@ -1,8 +1,8 @@
-//! What a connection waits for beside bytes: that the server stops, and that too much time has passed.
+//! What an idle connection waits for besides input: shutdown of the server and a timeout.
 //!
-//! Polling a timer and the word to stop after every read costs as much as a small answer. Both wake the task by themselves
-//! once it has told them to, so they are only told again when the task has another waker, and looked at otherwise. Must not
-//! know: any protocol.
+//! Polling the timer and the shutdown signal after every read costs as much as a small response. Both keep the registered
+//! waker, so they are polled only when the task's waker changes; otherwise reading their state is enough. Must not know: any
+//! protocol.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,27 +12,27 @@ use tokio::time::{Instant, Sleep};
 
 use super::shutdown::ShutdownSignal;
 
-/// The word to stop and a timer, told whom to wake.
+/// A shutdown signal and a timer with the waker registered in both.
 #[derive(Debug)]
 pub(crate) struct ShutdownOrTimeout<'a, F> {
     stopping: &'a ShutdownSignal,
     stopped: Pin<&'a mut F>,
     timer: Pin<&'a mut Sleep>,
-    /// Who is woken.
-    told: Option<Waker>,
+    /// The waker that is registered in both futures.
+    registered: Option<Waker>,
 }
 
 /// Why a connection was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeReason {
-    /// The server stops.
+    /// The server is shutting down.
     Shutdown,
-    /// The timer has run out. It runs again after [`ShutdownOrTimeout::wake_at`].
+    /// The timer has expired. [`ShutdownOrTimeout::wake_at`] restarts it.
     Timeout,
 }
 
 impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
-    /// `stopped` is what `stopping` is waited for with.
+    /// `stopped` is the future of `stopping.wait()`.
     pub(crate) const fn new(
         stopping: &'a ShutdownSignal,
         stopped: Pin<&'a mut F>,
@@ -42,26 +42,30 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
             stopping,
             stopped,
             timer,
-            told: None,
+            registered: None,
         }
     }
 
-    /// Sets the timer again.
+    /// Restarts the timer.
     pub(crate) fn wake_at(&mut self, instant: Instant) {
         self.timer.as_mut().reset(instant);
-        // It forgets whom to wake when it has run out.
-        self.told = None;
+        // An expired timer has dropped its waker, so register it again.
+        self.registered = None;
     }
 
-    /// What has happened, if anything; whatever happens later wakes the task.
+    /// The event that has happened, if any. A later event wakes the task.
     ///
-    /// To be asked before anything else in a poll: later the runtime may have had enough of this task, and would only
-    /// say that it is to come back.
+    /// Call this first in a poll: after other work tokio's cooperative budget may be used up, and both futures would only
+    /// return `Pending`.
     pub(crate) fn poll_wake(&mut self, context: &mut Context<'_>) -> Option<WakeReason> {
         let waker = context.waker();
-        if !self.told.as_ref().is_some_and(|told| told.will_wake(waker)) {
-            self.told = Some(waker.clone());
-            // What they say is asked of them below.
+        if !self
+            .registered
+            .as_ref()
+            .is_some_and(|registered| registered.will_wake(waker))
+        {
+            self.registered = Some(waker.clone());
+            // The results are read from their state below.
             let _both = (
                 self.stopped.as_mut().poll(context).is_ready(),
                 self.timer.as_mut().poll(context).is_ready(),
@@ -84,28 +88,35 @@ mod tests {
 
     use crate::listen::ShutdownTrigger;
 
-    /// Waits until something has happened, and looks only when woken.
-    async fn wait<F: Future<Output = ()>>(vigil: &mut ShutdownOrTimeout<'_, F>) -> WakeReason {
-        poll_fn(|context| vigil.poll_wake(context).map_or(Poll::Pending, Poll::Ready)).await
+    /// Waits for an event and polls only when woken.
+    async fn wait<F: Future<Output = ()>>(
+        wake_events: &mut ShutdownOrTimeout<'_, F>,
+    ) -> WakeReason {
+        poll_fn(|context| {
+            wake_events
+                .poll_wake(context)
+                .map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_is_woken_by_the_timer_as_often_as_it_is_set_and_by_the_end() {
+    async fn a_waiter_is_woken_by_every_timeout_and_by_shutdown() {
         let (stop, stopping) = ShutdownTrigger::new();
         let second = Duration::from_secs(1);
         let (stopped, timer) = (
             pin!(stopping.wait()),
             pin!(sleep_until(Instant::now() + second)),
         );
-        let mut vigil = ShutdownOrTimeout::new(&stopping, stopped, timer);
+        let mut wake_events = ShutdownOrTimeout::new(&stopping, stopped, timer);
         for _ in 0..3 {
-            let begun = Instant::now();
-            assert_eq!(wait(&mut vigil).await, WakeReason::Timeout);
-            assert_eq!(begun.elapsed(), second);
-            vigil.wake_at(Instant::now() + second);
+            let started = Instant::now();
+            assert_eq!(wait(&mut wake_events).await, WakeReason::Timeout);
+            assert_eq!(started.elapsed(), second);
+            wake_events.wake_at(Instant::now() + second);
         }
-        vigil.wake_at(Instant::now() + second);
-        let (woken, ()) = tokio::join!(wait(&mut vigil), async { stop.trigger() });
+        wake_events.wake_at(Instant::now() + second);
+        let (woken, ()) = tokio::join!(wait(&mut wake_events), async { stop.trigger() });
         assert_eq!(woken, WakeReason::Shutdown);
     }
 }

@@ -1,7 +1,6 @@
-//! One connection's bytes, over TCP, TLS or a Unix socket.
+//! The byte stream of one connection over TCP, TLS or a Unix socket.
 //!
-//! A client that takes nothing for a while is given up on: no protocol above has to watch for it. Must not know: what the
-//! bytes mean.
+//! It enforces `write_timeout`, so no protocol has to watch for clients that stop reading. Must not know: what the bytes mean.
 
 use std::future::Future as _;
 use std::io;
@@ -17,44 +16,44 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A connection's bytes.
+/// The byte stream of one connection.
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
-    /// For so long nothing may be taken of what we have to send.
-    patience: Duration,
-    /// Runs while nothing is taken.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// How long a write may make no progress.
+    write_timeout: Duration,
+    /// Runs while a write makes no progress.
+    stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpStream),
-    /// Boxed, so that plain connections stay small.
+    /// Boxed, so that connections without TLS stay small.
     Tls(Box<TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
 }
 
 impl Stream {
-    pub(super) const fn tcp(stream: TcpStream, patience: Duration) -> Self {
+    pub(super) const fn tcp(stream: TcpStream, write_timeout: Duration) -> Self {
         Self {
             socket: Socket::Tcp(stream),
-            patience,
-            stalled: None,
+            write_timeout,
+            stall_timer: None,
         }
     }
 
     #[cfg(unix)]
-    pub(super) const fn unix(stream: UnixStream, patience: Duration) -> Self {
+    pub(super) const fn unix(stream: UnixStream, write_timeout: Duration) -> Self {
         Self {
             socket: Socket::Unix(stream),
-            patience,
-            stalled: None,
+            write_timeout,
+            stall_timer: None,
         }
     }
 
-    /// The same connection inside TLS, once the handshake is done. What is no TCP stays as it is.
+    /// Runs the TLS handshake and returns the encrypted stream. Streams that are not TCP stay as they are.
     pub(super) async fn accept_tls(self, acceptor: TlsAcceptor) -> io::Result<Self> {
         let socket = match self.socket {
             Socket::Tcp(stream) => Socket::Tls(Box::new(acceptor.accept(stream).await?)),
@@ -63,37 +62,37 @@ impl Stream {
         Ok(Self { socket, ..self })
     }
 
-    /// Sends a few last bytes if there is room for them at once, and nothing otherwise.
+    /// Writes a few bytes if the send buffer has room for all of them. Returns whether it had.
     pub fn try_send(&self, bytes: &[u8]) -> bool {
-        let said = match &self.socket {
+        let written = match &self.socket {
             Socket::Tcp(stream) => stream.try_write(bytes),
-            // It would have to be encrypted, which is more than a few bytes' work.
+            // The bytes would have to be encrypted first.
             Socket::Tls(_) => return false,
             #[cfg(unix)]
             Socket::Unix(stream) => stream.try_write(bytes),
         };
-        said.is_ok_and(|count| count == bytes.len())
+        written.is_ok_and(|count| count == bytes.len())
     }
 
-    /// Passes on what came of sending, unless nothing came of it for too long.
-    fn watched<T>(
+    /// Returns the result of a write, or an error if no write has made progress for `write_timeout`.
+    fn check_write_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         sent: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if sent.is_ready() {
-            self.stalled = None;
+            self.stall_timer = None;
             return sent;
         }
-        let patience = self.patience;
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
-        match stalled.as_mut().poll(context) {
+        let write_timeout = self.write_timeout;
+        let stall_timer = self
+            .stall_timer
+            .get_or_insert_with(|| Box::pin(sleep(write_timeout)));
+        match stall_timer.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
-                let why = "the client takes nothing of what it is sent";
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
+                let reason = "the client reads none of the bytes sent to it";
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
             }
         }
     }
@@ -126,7 +125,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 
     fn poll_write_vectored(
@@ -140,7 +139,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -159,7 +158,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -169,7 +168,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         };
-        self.watched(context, sent)
+        self.check_write_timeout(context, sent)
     }
 }
 
@@ -187,16 +186,16 @@ mod tests {
         (stream, client.unwrap())
     }
 
-    /// Slow readers once kept a connection, its buffers and its place for as long as they liked.
+    /// Slow readers once kept a connection, its buffers and its slot for as long as they liked.
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_is_given_up_on() {
+    async fn a_client_that_reads_nothing_times_out() {
         let (mut stream, _client) = pair().await;
         let sent = stream.write_all(&vec![0; 64 << 20]).await;
         assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
-    async fn a_client_that_takes_a_little_now_and_then_is_not() {
+    async fn a_client_that_reads_slowly_does_not_time_out() {
         let (mut stream, mut client) = pair().await;
         let taking = async move {
             let mut buffer = vec![0; 1 << 16];
@@ -209,7 +208,7 @@ mod tests {
         let bytes = vec![0; 8 << 20];
         let (sent, taken) = tokio::join!(stream.write_all(&bytes), taking);
         sent.unwrap();
-        assert!(stream.stalled.is_none());
+        assert!(stream.stall_timer.is_none());
         assert_eq!(taken, 8 << 20);
     }
 }

@@ -1,6 +1,6 @@
-//! Listening on a Unix socket, and its file: made for whoever may write to its directory, taken away at the end.
+//! A listening Unix socket and its file. The file is created at start and removed at shutdown.
 //!
-//! Must not know: what is done with connections.
+//! Must not know: protocols.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// A Unix socket that is listened on.
+/// A listening Unix socket.
 #[derive(Debug)]
 pub(super) struct UnixSocketListener {
     listener: UnixListener,
     path: PathBuf,
-    /// The file that was made, so that another server's is not taken away.
-    made: (u64, u64),
+    /// Device and inode of the file, so that the file of another server is not removed.
+    bound_file: (u64, u64),
 }
 
 impl UnixSocketListener {
     pub(super) async fn bind(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                clear(path).await?;
+                remove_stale_socket(path).await?;
                 UnixListener::bind(path)?
             }
             bound => bound?,
@@ -29,7 +29,7 @@ impl UnixSocketListener {
         Ok(Self {
             listener,
             path: path.to_owned(),
-            made: identity(path)?,
+            bound_file: file_id(path)?,
         })
     }
 
@@ -42,8 +42,8 @@ impl UnixSocketListener {
     }
 }
 
-/// Takes the file of a socket away that nobody listens on: a server that was killed leaves it.
-async fn clear(path: &Path) -> io::Result<()> {
+/// Removes the file of a socket that no process listens on, as a killed server leaves it.
+async fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let in_use = || io::Error::from(io::ErrorKind::AddrInUse);
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(in_use());
@@ -56,17 +56,17 @@ async fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
     let file = std::fs::symlink_metadata(path)?;
     Ok((file.dev(), file.ino()))
 }
 
 impl Drop for UnixSocketListener {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.made)
+        if file_id(&self.path).is_ok_and(|found| found == self.bound_file)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(%error, path = %self.path.display(), "could not remove the socket's file");
+            tracing::warn!(%error, path = %self.path.display(), "removing the socket file failed");
         }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_killed_server_left_is_replaced() {
+    async fn the_file_of_a_killed_server_is_replaced() {
         let directory = Directory::new("killed");
         let path = directory.0.join("a.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

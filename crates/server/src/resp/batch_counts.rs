@@ -1,42 +1,42 @@
-//! What came of the commands of one batch, counted for all of them at once.
+//! Outcome counts of the commands of one batch, added to the metrics once per batch.
 //!
-//! Counting is cheap, but sixteen commands in one write are cheaper counted once. Must not know: the protocol.
+//! One update for sixteen pipelined commands is cheaper than sixteen. Must not know: the protocol.
 
 use tollgate_core::Nanos;
 
 use super::throttle::ThrottleFamily;
-use tollgate_service::metrics::ThrottleCommand as Throttling;
+use tollgate_service::metrics::ThrottleCommand;
 use tollgate_service::{Metrics, RequestOutcome, Transport};
 
-/// What a command counts as.
+/// How a command is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandOutcome {
-    /// A command that brings its own quota was decided, and is limited or not.
+    /// A throttle command was decided; the flag says whether it is limited.
     Throttled(ThrottleFamily, bool),
-    /// `TG.CHECK` was decided. Whoever decided it counts what was decided.
+    /// `TG.CHECK` was decided. The checker counts the decision.
     Checked,
-    /// It was not understood, or not decided.
+    /// The command was invalid or not decided.
     Failed,
-    /// It asks for no decision, or was counted before.
+    /// The command asks for no decision, or is already counted.
     Uncounted,
 }
 
-/// What came of some commands.
+/// The outcome counts of some commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BatchCounts {
-    /// Allowed and denied, for each family of commands.
+    /// Allowed and denied, for each throttle family.
     families: [[u32; 2]; 3],
-    /// Decided by whoever decides on `TG.CHECK`, who counts what was decided.
+    /// Commands decided by the checker, which counts the decisions.
     checked: u32,
-    /// Not understood, or not decided.
+    /// Invalid or undecided commands.
     failed: u32,
 }
 
 impl BatchCounts {
-    /// Counts what came of one command.
+    /// Counts one command.
     #[inline]
-    pub(super) fn add(&mut self, counted: CommandOutcome) {
-        let count = match counted {
+    pub(super) fn add(&mut self, outcome: CommandOutcome) {
+        let count = match outcome {
             CommandOutcome::Throttled(family, is_limited) => {
                 let family = self.families.get_mut(family as usize);
                 family.and_then(|counts| counts.get_mut(usize::from(is_limited)))
@@ -50,14 +50,18 @@ impl BatchCounts {
         }
     }
 
-    /// Hands everything over; the counts are zero then. All commands of a batch took as long as the batch: no answer is
-    /// sent before the last is known.
+    /// Adds the counts to the metrics and resets them. All commands of a batch count with the duration of the batch, because no
+    /// reply is sent before the last one is known.
     pub(super) fn flush(&mut self, metrics: &Metrics, span: impl FnOnce() -> Nanos) {
         let counts = std::mem::take(self);
         if counts == Self::default() {
             return;
         }
-        let names = [Throttling::Cell, Throttling::Crab, Throttling::Gcra];
+        let names = [
+            ThrottleCommand::Cell,
+            ThrottleCommand::Crab,
+            ThrottleCommand::Gcra,
+        ];
         let (mut all_allowed, mut all_denied) = (0_u64, 0_u64);
         for (name, [allowed, denied]) in names.into_iter().zip(counts.families) {
             let [allowed, denied] = [allowed, denied].map(u64::from);
@@ -88,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_counted_once_and_then_forgotten() {
+    fn a_batch_is_counted_once_and_then_reset() {
         let metrics = Metrics::new();
         let mut counts = BatchCounts::default();
         for is_limited in [false, false, true] {

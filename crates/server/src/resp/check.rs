@@ -1,6 +1,6 @@
-//! `TG.CHECK` and `TG.ACQUIRE`: a request described by its attributes, decided by whatever policy the server runs.
+//! `TG.CHECK` and `TG.ACQUIRE`: a request described by its attributes, decided by the policy of the server.
 //!
-//! The command only reads and words; who decides is behind [`Checker`]. Must not know: policies, stores.
+//! This file parses commands and renders replies; a [`Checker`] decides. Must not know: policies, stores.
 
 use std::borrow::Cow;
 use std::future::ready;
@@ -10,22 +10,22 @@ use tollgate_core::{Nanos, Outcome};
 
 use super::batch_counts::CommandOutcome;
 use super::number::parse_integer;
-use super::parse::{MAX_WORDS, OwnedRespCommand, RespCommand};
+use super::parse::{MAX_ARGUMENTS, OwnedRespCommand, RespCommand};
 use super::pipeline::{Pipeline, RenderedReply};
 use super::reply_writer::{EchoedInput, ReplyWriter};
 use super::session::RespSession;
 
-/// Decides on `TG.CHECK` and `TG.ACQUIRE`, and hears reports about tickets.
+/// Decides on `TG.CHECK` and `TG.ACQUIRE`, and releases and renews tickets.
 pub trait Checker: Send + Sync {
-    /// Decides on a request. What is known at once is handed to `render`, because it may borrow from the decision; what a
-    /// fleet has to be asked for is returned, and `render` is not called.
+    /// Decides on a request. An immediate reply is passed to `render`, because it may borrow from the decision. If a fleet has
+    /// to be awaited, the future is returned and `render` is not called.
     fn check<'a>(
         &'a self,
         request: &CheckCommand<'_>,
         render: &mut dyn FnMut(&CheckReply<'_>),
     ) -> Option<CheckFuture<'a, CheckReply<'static>>>;
 
-    /// Hears about a ticket that it has given. A checker that gives none knows none.
+    /// Releases or renews a ticket. A checker that issues no tickets knows none.
     fn update_ticket(
         &self,
         _report: TicketAction,
@@ -35,51 +35,51 @@ pub trait Checker: Send + Sync {
     }
 }
 
-/// What has to be awaited.
+/// A reply that has to be awaited.
 pub type CheckFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What is said about a ticket.
+/// What a command does with a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketAction {
-    /// The work is done: `TG.RELEASE`.
+    /// `TG.RELEASE`: the request is done.
     Release,
-    /// The work goes on: `TG.RENEW`.
+    /// `TG.RENEW`: the request is still in progress.
     Renew,
 }
 
-/// What came of it.
+/// The outcome of a ticket command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketOutcome {
     /// It was carried out.
     Done,
-    /// There was nothing left to do: it was released before, or a place is no longer held.
+    /// Nothing was left to do: the ticket was released before, or a lease has expired.
     NothingToDo,
     /// There is no such ticket.
     UnknownTicket,
-    /// The store did not carry out all of it.
+    /// The store failed to carry out all of it.
     StoreFailed,
 }
 
-/// A request as `TG.CHECK` describes it.
+/// A parsed `TG.CHECK` or `TG.ACQUIRE`.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckCommand<'a> {
-    attributes: Pairs<'a>,
-    /// What it costs, if the caller knows better than the policy.
+    attributes: AttributePairs<'a>,
+    /// The cost, if the client overrides the policy.
     pub cost: Option<u64>,
-    /// Whether to say only what would be decided.
+    /// Whether to report the decision without charging.
     pub is_peek: bool,
-    /// Whether the caller will work on it for a while and wants a ticket to give places back with.
+    /// Whether the client wants a ticket, to release leases later.
     pub is_acquire: bool,
 }
 
-/// Names and values in turn.
+/// The arguments that are attribute names and values, alternating.
 #[derive(Clone, Copy, Debug)]
-struct Pairs<'a> {
+struct AttributePairs<'a> {
     command: RespCommand<'a>,
     first: usize,
 }
 
-/// A request that outlives the buffer that its command was read into.
+/// A command that owns its bytes.
 #[derive(Clone, Debug)]
 pub struct OwnedCheckCommand {
     command: OwnedRespCommand,
@@ -89,23 +89,23 @@ pub struct OwnedCheckCommand {
     is_acquire: bool,
 }
 
-/// What a checker answers.
+/// The reply of a checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckReply<'a> {
-    /// It was decided.
+    /// The request was decided.
     Verdict {
-        /// What is to be done.
+        /// The decision.
         outcome: Outcome,
-        /// The limit that decided, by name; or that is nearest to it.
+        /// The name of the limit that decided, or of the one nearest to its limit.
         limit: Option<Cow<'a, str>>,
-        /// What is left of it.
+        /// What remains of that limit.
         remaining: u64,
-        /// When it is as if never used.
+        /// When that limit is unused again.
         reset_after: Nanos,
-        /// What to report under, if a ticket was asked for and something is owed.
+        /// The ticket, if the command was `TG.ACQUIRE` and something has to be settled.
         ticket: Option<u128>,
     },
-    /// An attribute cannot be understood, for this reason.
+    /// An attribute is invalid.
     BadAttribute {
         /// Its name.
         name: Cow<'a, [u8]>,
@@ -117,18 +117,18 @@ pub enum CheckReply<'a> {
 }
 
 impl<'a> CheckCommand<'a> {
-    /// All attributes, in the order they were sent.
+    /// All attributes, in the order of the command.
     pub fn attributes(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let Pairs { command, first } = self.attributes;
+        let AttributePairs { command, first } = self.attributes;
         (first..command.len())
             .step_by(2)
             .map(move |at| (command.argument(at), command.argument(at.saturating_add(1))))
     }
 
-    /// The same request with bytes of its own.
+    /// The same command with its own bytes.
     #[must_use]
     pub fn to_owned(&self) -> OwnedCheckCommand {
-        let Pairs { command, first } = self.attributes;
+        let AttributePairs { command, first } = self.attributes;
         OwnedCheckCommand {
             command: command.to_owned(),
             first,
@@ -138,10 +138,10 @@ impl<'a> CheckCommand<'a> {
         }
     }
 
-    /// `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which cannot only look.
+    /// Parses `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which rejects `PEEK`.
     fn read(command: &RespCommand<'a>, is_acquire: bool) -> Result<Self, InvalidCheck<'a>> {
-        let mut asked = Self {
-            attributes: Pairs {
+        let mut parsed = Self {
+            attributes: AttributePairs {
                 command: *command,
                 first: 1,
             },
@@ -149,38 +149,38 @@ impl<'a> CheckCommand<'a> {
             is_peek: false,
             is_acquire,
         };
-        let first = &mut asked.attributes.first;
+        let first = &mut parsed.attributes.first;
         loop {
             let word = command.argument(*first);
-            if word.eq_ignore_ascii_case(b"cost") && asked.cost.is_none() {
+            if word.eq_ignore_ascii_case(b"cost") && parsed.cost.is_none() {
                 let cost = command.argument(first.saturating_add(1));
                 let number = parse_integer(cost).and_then(|cost| u64::try_from(cost).ok());
-                asked.cost = Some(number.ok_or(InvalidCheck::Cost(cost))?);
+                parsed.cost = Some(number.ok_or(InvalidCheck::Cost(cost))?);
                 *first = first.saturating_add(2);
-            } else if word.eq_ignore_ascii_case(b"peek") && !asked.is_peek {
-                asked.is_peek = true;
+            } else if word.eq_ignore_ascii_case(b"peek") && !parsed.is_peek {
+                parsed.is_peek = true;
                 *first = first.saturating_add(1);
             } else {
                 break;
             }
         }
-        if is_acquire && asked.is_peek {
+        if is_acquire && parsed.is_peek {
             return Err(InvalidCheck::Peek);
         }
-        let words = command.len().saturating_sub(*first);
-        if words == 0 || !words.is_multiple_of(2) {
+        let count = command.len().saturating_sub(*first);
+        if count == 0 || !count.is_multiple_of(2) {
             return Err(InvalidCheck::Count);
         }
-        Ok(asked)
+        Ok(parsed)
     }
 }
 
 impl OwnedCheckCommand {
-    /// The request.
+    /// Borrows the command.
     #[must_use]
     pub const fn as_command(&self) -> CheckCommand<'_> {
         CheckCommand {
-            attributes: Pairs {
+            attributes: AttributePairs {
                 command: self.command.as_command(),
                 first: self.first,
             },
@@ -192,7 +192,7 @@ impl OwnedCheckCommand {
 }
 
 impl CheckReply<'_> {
-    /// The same without what it borrows.
+    /// The same without borrows.
     #[must_use]
     pub fn into_owned(self) -> CheckReply<'static> {
         match self {
@@ -218,7 +218,7 @@ impl CheckReply<'_> {
     }
 }
 
-/// Why a command is no request.
+/// Why a command is invalid.
 enum InvalidCheck<'a> {
     Count,
     Cost(&'a [u8]),
@@ -226,7 +226,7 @@ enum InvalidCheck<'a> {
     NoChecker,
 }
 
-/// Reads a request, has it decided and answers: at once, or in the connection's pipeline where a fleet decides.
+/// Parses a command, has it decided and replies: immediately, or through the connection's pipeline if a fleet decides.
 pub(super) fn run<'s>(
     checker: Option<&'s dyn Checker>,
     command: &RespCommand<'_>,
@@ -236,36 +236,33 @@ pub(super) fn run<'s>(
     out: &mut Vec<u8>,
 ) {
     let is_resp3 = session.is_resp3;
-    // Until it is known better.
-    let (mut counted, mut pending) = (CommandOutcome::Failed, None);
+    // The default, unless the checker replies.
+    let (mut outcome, mut pending) = (CommandOutcome::Failed, None);
     pipeline.reply(out, |out| {
         let reply = &mut ReplyWriter::new(out, is_resp3);
         let request = CheckCommand::read(command, is_acquire)
             .and_then(|request| Ok((checker.ok_or(InvalidCheck::NoChecker)?, request)));
         match request {
             Ok((checker, request)) => {
-                pending = checker.check(&request, &mut |said| {
-                    counted = render(said, is_acquire, reply);
+                pending = checker.check(&request, &mut |check_reply| {
+                    outcome = render(check_reply, is_acquire, reply);
                 });
             }
             Err(wrong) => wrong.render(is_acquire, reply),
         }
     });
     let Some(pending) = pending else {
-        return session.counts.add(counted);
+        return session.counts.add(outcome);
     };
     pipeline.push(async move {
         let mut bytes = Vec::new();
-        let said = pending.await;
-        let counted = render(
-            &said,
+        let check_reply = pending.await;
+        let outcome = render(
+            &check_reply,
             is_acquire,
             &mut ReplyWriter::new(&mut bytes, is_resp3),
         );
-        RenderedReply {
-            bytes,
-            outcome: counted,
-        }
+        RenderedReply { bytes, outcome }
     });
 }
 
@@ -279,12 +276,10 @@ impl InvalidCheck<'_> {
             Self::Count => {
                 let usage = "[COST n] [PEEK] attribute value [attribute value ...]";
                 reply.error(format_args!(
-                    "ERR attributes come as pairs: {name} {usage}, {MAX_WORDS} words at most"
+                    "ERR attributes come as pairs: {name} {usage}, {MAX_ARGUMENTS} arguments at most"
                 ));
             }
-            Self::Peek => reply.error(format_args!(
-                "ERR what is only looked at cannot be held; see TG.CHECK"
-            )),
+            Self::Peek => reply.error(format_args!("ERR a peek cannot hold a lease; use TG.CHECK")),
             Self::Cost(cost) => reply.error(format_args!(
                 "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
                 EchoedInput(cost)
@@ -293,9 +288,13 @@ impl InvalidCheck<'_> {
     }
 }
 
-/// Writes what a checker answers.
-fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut ReplyWriter<'_>) -> CommandOutcome {
-    let (outcome, limit, remaining, reset_after, ticket) = match said {
+/// Renders the reply of a checker.
+fn render(
+    check_reply: &CheckReply<'_>,
+    with_ticket: bool,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandOutcome {
+    let (outcome, limit, remaining, reset_after, ticket) = match check_reply {
         CheckReply::Verdict {
             outcome,
             limit,

@@ -1,4 +1,4 @@
-//! `TG.CHECK` and tickets decided by the service, or `TG.CHECK` by an engine alone: attributes by the names that policies use.
+//! The [`Checker`]s: a [`RateLimitService`], and an [`Engine`] alone. Attributes have the names that policies use.
 //!
 //! Must not know: the protocol.
 
@@ -15,70 +15,70 @@ use super::check::{
     CheckCommand, CheckFuture, CheckReply, Checker, OwnedCheckCommand, TicketAction, TicketOutcome,
 };
 
-/// Decides without counting: for those who have an engine and no server around it.
+/// Decides without metrics, for programs that have an engine and no service.
 impl<S: StateStore> Checker for Engine<S> {
     fn check<'a>(
         &'a self,
-        asked: &CheckCommand<'_>,
+        command: &CheckCommand<'_>,
         render: &mut dyn FnMut(&CheckReply<'_>),
     ) -> Option<CheckFuture<'a, CheckReply<'static>>> {
-        if asked.is_acquire {
-            let reason = "this server keeps no tickets; see TG.CHECK";
+        if command.is_acquire {
+            let reason = "this server issues no tickets; use TG.CHECK";
             render(&CheckReply::Failed(reason));
             return None;
         }
-        match CommandAttributes::read(asked) {
+        match CommandAttributes::read(command) {
             Err(wrong) => render(&wrong),
             Ok(request) => {
-                let verdict = self.check(&request, options(asked));
-                render(&said(&verdict, None));
+                let verdict = self.check(&request, options(command));
+                render(&check_reply(&verdict, None));
             }
         }
         None
     }
 }
 
-/// Decides, counts, and logs what is denied.
+/// Decides, counts, and logs denials.
 impl<C: Clock> Checker for RateLimitService<C> {
     fn check<'a>(
         &'a self,
-        asked: &CheckCommand<'_>,
+        command: &CheckCommand<'_>,
         render: &mut dyn FnMut(&CheckReply<'_>),
     ) -> Option<CheckFuture<'a, CheckReply<'static>>> {
-        let request = match CommandAttributes::read(asked) {
+        let request = match CommandAttributes::read(command) {
             Ok(request) => request,
             Err(wrong) => {
                 render(&wrong);
                 return None;
             }
         };
-        let options = options(asked);
+        let options = options(command);
         let decided = self.check_local(Transport::Resp, &request, options);
         let Some(mut verdict) = decided else {
-            return Some(check_with_fleet(self, asked.to_owned(), request.ip));
+            return Some(check_with_fleet(self, command.to_owned(), request.ip));
         };
-        let ticket = ticket(self, asked, &mut verdict);
-        render(&said(&verdict, ticket));
+        let ticket = issue_ticket(self, command, &mut verdict);
+        render(&check_reply(&verdict, ticket));
         None
     }
 
     fn update_ticket(&self, report: TicketAction, id: u128) -> CheckFuture<'_, TicketOutcome> {
-        Box::pin(carry_out(self, report, id))
+        Box::pin(run_ticket_action(self, report, id))
     }
 }
 
-/// How a command is checked.
-const fn options(asked: &CheckCommand<'_>) -> CheckOptions {
+/// The options of a check.
+const fn options(command: &CheckCommand<'_>) -> CheckOptions {
     CheckOptions {
-        cost: asked.cost,
-        mode: match asked.is_peek {
+        cost: command.cost,
+        mode: match command.is_peek {
             true => CheckMode::Peek,
             false => CheckMode::Charge,
         },
     }
 }
 
-fn said(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
+fn check_reply(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
     let binding = verdict.binding();
     let rule = binding.and_then(|state| verdict.rule(state));
     let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
@@ -94,36 +94,39 @@ fn said(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
     }
 }
 
-/// Keeps the verdict's ticket, if the command asks for one.
-fn ticket<C: Clock>(
+/// Issues a ticket, if the command is `TG.ACQUIRE`.
+fn issue_ticket<C: Clock>(
     service: &RateLimitService<C>,
-    asked: &CheckCommand<'_>,
+    command: &CheckCommand<'_>,
     verdict: &mut Verdict,
 ) -> Option<u128> {
-    match asked.is_acquire {
+    match command.is_acquire {
         true => service.issue_ticket(verdict),
         false => None,
     }
 }
 
-/// Decides with the fleet. The command's bytes are the future's own: the connection reads on.
+/// Decides with the fleet. The future owns the bytes of the command, because the connection reuses its buffer.
 fn check_with_fleet<C: Clock>(
     service: &RateLimitService<C>,
-    asked: OwnedCheckCommand,
+    command: OwnedCheckCommand,
     ip: Option<IpAddr>,
 ) -> CheckFuture<'_, CheckReply<'static>> {
     Box::pin(async move {
-        let asked = asked.as_command();
-        let request = CommandAttributes { asked: &asked, ip };
-        let options = options(&asked);
+        let command = command.as_command();
+        let request = CommandAttributes {
+            command: &command,
+            ip,
+        };
+        let options = options(&command);
         let mut verdict = service.check(Transport::Resp, &request, options).await;
-        let ticket = ticket(service, &asked, &mut verdict);
-        said(&verdict, ticket).into_owned()
+        let ticket = issue_ticket(service, &command, &mut verdict);
+        check_reply(&verdict, ticket).into_owned()
     })
 }
 
-/// Carries a report about a ticket out.
-async fn carry_out<C: Clock>(
+/// Releases or renews a ticket.
+async fn run_ticket_action<C: Clock>(
     service: &RateLimitService<C>,
     report: TicketAction,
     id: u128,
@@ -146,7 +149,7 @@ async fn carry_out<C: Clock>(
     }
 }
 
-/// Work that is done, of whose response nothing is said: it is of no class, and counts nowhere.
+/// The response of a released request, about which nothing is known. It belongs to no status class.
 struct UnknownResponse;
 
 impl Response for UnknownResponse {
@@ -159,39 +162,39 @@ impl Response for UnknownResponse {
     }
 }
 
-/// The attributes that were sent, each at most once and by a name that policies know.
+/// The attributes of a command, validated: known names, each at most once.
 struct CommandAttributes<'a> {
-    asked: &'a CheckCommand<'a>,
+    command: &'a CheckCommand<'a>,
     ip: Option<IpAddr>,
 }
 
 impl<'a> CommandAttributes<'a> {
-    fn read(asked: &'a CheckCommand<'a>) -> Result<Self, CheckReply<'a>> {
+    fn read(command: &'a CheckCommand<'a>) -> Result<Self, CheckReply<'a>> {
         let mut ip = None;
-        for (position, (name, value)) in asked.attributes().enumerate() {
+        for (position, (name, value)) in command.attributes().enumerate() {
             let wrong = |reason| {
                 let name = Cow::Borrowed(name);
                 Err(CheckReply::BadAttribute { name, reason })
             };
-            if !is_known(name) {
+            if !is_attribute_name(name) {
                 return wrong(
-                    "there is no such one; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \
+                    "there is no such attribute; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \
                      cookie.NAME, claim.NAME, descriptor.NAME",
                 );
             }
-            let mut earlier = asked.attributes().take(position);
-            if earlier.any(|(other, _)| is_same(other, name)) {
+            let mut earlier = command.attributes().take(position);
+            if earlier.any(|(other, _)| is_same_name(other, name)) {
                 return wrong("it is given twice");
             }
             if name == b"ip" {
                 let text = std::str::from_utf8(value).ok();
                 ip = text.and_then(|text| text.parse().ok());
                 if ip.is_none() {
-                    return wrong("it is not an address");
+                    return wrong("it is not an IP address");
                 }
             }
         }
-        Ok(Self { asked, ip })
+        Ok(Self { command, ip })
     }
 }
 
@@ -201,14 +204,14 @@ impl Attributes for CommandAttributes<'_> {
     }
 
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        let mut sent = self.asked.attributes();
-        sent.find(|(name, _)| is_named(name, attribute))
+        let mut sent = self.command.attributes();
+        sent.find(|(name, _)| matches_attribute(name, attribute))
             .map(|(_, value)| value)
     }
 }
 
-/// A name's family and the rest after the dot.
-fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
+/// The family of a name, and the part after the dot.
+fn split_name(name: &[u8]) -> (&[u8], Option<&[u8]>) {
     match name.iter().position(|byte| *byte == b'.') {
         Some(dot) => {
             let (family, rest) = name.split_at(dot);
@@ -218,8 +221,8 @@ fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-fn is_known(name: &[u8]) -> bool {
-    match parts(name) {
+fn is_attribute_name(name: &[u8]) -> bool {
+    match split_name(name) {
         (b"ip" | b"method" | b"host" | b"route" | b"path" | b"domain", None) => true,
         (b"header" | b"query" | b"cookie" | b"claim" | b"descriptor", Some(rest)) => {
             !rest.is_empty()
@@ -228,17 +231,17 @@ fn is_known(name: &[u8]) -> bool {
     }
 }
 
-/// Names of headers do not mind their case; all others do.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    match (parts(one), parts(other)) {
+/// Header names are case insensitive; all others are case sensitive.
+fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    match (split_name(one), split_name(other)) {
         ((b"header", Some(one)), (b"header", Some(other))) => one.eq_ignore_ascii_case(other),
         _ => one == other,
     }
 }
 
-/// Whether policies call the attribute by this name.
-fn is_named(name: &[u8], attribute: &Attribute) -> bool {
-    let (family, rest) = parts(name);
+/// Whether policies use this name for the attribute.
+fn matches_attribute(name: &[u8], attribute: &Attribute) -> bool {
+    let (family, rest) = split_name(name);
     let is = |wanted: &[u8], called: &str| family == wanted && rest == Some(called.as_bytes());
     match attribute {
         Attribute::Ip => name == b"ip",
@@ -287,14 +290,18 @@ mod tests {
         ];
         for name in names {
             let attribute = Attribute::parse(name);
-            assert_eq!(is_known(name.as_bytes()), attribute.is_some(), "{name}");
+            assert_eq!(
+                is_attribute_name(name.as_bytes()),
+                attribute.is_some(),
+                "{name}"
+            );
             for other in names {
                 let is_it = attribute
                     .as_ref()
-                    .is_some_and(|it| is_named(other.as_bytes(), it));
+                    .is_some_and(|it| matches_attribute(other.as_bytes(), it));
                 assert_eq!(
                     is_it,
-                    attribute.is_some() && is_same(name.as_bytes(), other.as_bytes()),
+                    attribute.is_some() && is_same_name(name.as_bytes(), other.as_bytes()),
                     "{name} {other}"
                 );
             }

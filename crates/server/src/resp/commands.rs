@@ -1,6 +1,6 @@
-//! Which commands there are, and who carries each out.
+//! The table of commands, and their dispatch.
 //!
-//! Must not know: how commands are read off the wire.
+//! Must not know: how commands are parsed.
 
 use tollgate_store::Clock;
 
@@ -13,88 +13,88 @@ use super::session::RespSession;
 use super::throttle::ThrottleFamily;
 use super::{check, handshake, introspection, throttle_commands, ticket_commands};
 
-/// The longest name of a command.
+/// The length of the longest command name.
 const MAX_NAME_LEN: usize = 11;
 
-/// What is to be done after a command.
+/// How to continue after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandFlow {
     Continue,
-    /// It was not carried out: those before it have to be answered first.
+    /// The command was not run: earlier replies are still awaited.
     Drain,
     Close,
 }
 
-/// What `COMMAND` tells of a command.
+/// What `COMMAND` reports about a command.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct CommandSpec {
     pub(super) name: &'static str,
-    /// How many words it has, its name among them; negative: at least so many.
+    /// The number of arguments including the name; negative: at least that many.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Where its key is; zero if it has none.
-    pub(super) key: i64,
+    /// The position of its key; 0 if it has none.
+    pub(super) key_position: i64,
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
-    /// Names of what comes after its own, `?` behind those that may be left out.
-    pub(super) words: &'static [&'static str],
+    /// The arguments after the name; a trailing `?` marks optional ones.
+    pub(super) arguments: &'static [&'static str],
 }
 
-macro_rules! entries {
-    ($($name:literal $arity:literal $key:literal $group:literal [$($flag:literal)*] [$($word:literal)*] $summary:literal;)*) => {
-        &[$(Entry {
+macro_rules! command_specs {
+    ($($name:literal $arity:literal $key_position:literal $group:literal [$($flag:literal)*] [$($argument:literal)*] $summary:literal;)*) => {
+        &[$(CommandSpec {
             name: $name,
             arity: $arity,
             flags: &[$($flag),*],
-            key: $key,
+            key_position: $key_position,
             group: $group,
             summary: $summary,
-            words: &[$($word),*],
+            arguments: &[$($argument),*],
         }),*]
     };
 }
 
-/// Every command, in alphabetical order.
-pub(super) const ENTRIES: &[Entry] = entries! {
+/// All commands, in alphabetical order.
+pub(super) const COMMANDS: &[CommandSpec] = command_specs! {
     "auth" -2 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] ["username?" "password"]
-        "Shows the password of this server.";
+        "Authenticates the connection.";
     "cl.throttle" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "count" "period" "quantity?"]
-        "Takes tokens of a key, as redis-cell answers.";
+        "Takes tokens of a key. Replies like redis-cell.";
     "client" -2 0 "connection" ["noscript" "loading" "stale"] ["subcommand" "argument?"]
-        "Names a connection and tells about it.";
+        "Gets and sets properties of the connection.";
     "command" -1 0 "server" ["loading" "stale"] ["subcommand?" "argument?"]
-        "Tells which commands there are.";
+        "Lists the commands.";
     "config" -2 0 "server" ["admin" "noscript" "loading" "stale"] ["subcommand" "parameter"]
-        "Tells what tools ask before they measure.";
+        "Returns the parameters that benchmark tools read.";
     "echo" 2 0 "connection" ["fast"] ["message"]
-        "Says the same.";
+        "Returns its argument.";
     "gcra" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "tokens_per_period" "period" "TOKENS?" "count?"]
-        "Takes tokens of a key, as the command that Redis has not released.";
+        "Takes tokens of a key. Replies like the unreleased Redis command.";
     "hello" -1 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] ["protover?" "argument?"]
-        "Chooses the version of the protocol.";
+        "Switches the protocol version.";
     "info" -1 0 "server" ["loading" "stale"] ["section?"]
-        "Tells about this server.";
+        "Returns information about the server.";
     "ping" -1 0 "connection" ["fast"] ["message?"]
-        "Says that the server is there.";
+        "Returns PONG.";
     "quit" -1 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] []
-        "Ends the connection.";
+        "Closes the connection.";
     "reset" 1 0 "connection" ["noscript" "loading" "stale" "fast" "no_auth"] []
-        "Makes the connection as it was when it began.";
+        "Resets the connection.";
     "select" 2 0 "connection" ["loading" "stale" "fast"] ["index"]
-        "Chooses database 0, the only one.";
+        "Selects database 0, the only one.";
     "tg.acquire" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "attribute" "value"]
-        "Decides on a request that will be worked on for a while.";
+        "Checks a request and acquires its leases.";
     "tg.check" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "PEEK?" "attribute" "value"]
-        "Decides on a request by the policy of this server.";
+        "Checks a request against the policy.";
     "tg.release" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
-        "Gives back the places of a request that is done.";
+        "Releases the leases of a request.";
     "tg.renew" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
-        "Keeps the places of a request that goes on.";
+        "Renews the leases of a request.";
     "throttle" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "count_per_period" "period" "quantity?"]
-        "Takes tokens of a key, answered in the order of throttlecrab.";
+        "Takes tokens of a key. Replies like throttlecrab.";
 };
 
-/// Carries a command out and appends its answer, or puts the decision that it waits for into the pipeline.
+/// Runs a command and appends its reply, or puts the awaited decision into the pipeline.
 pub(super) fn run<'s, C: Clock>(
     server: &'s RespServer<C>,
     session: &mut RespSession,
@@ -102,8 +102,9 @@ pub(super) fn run<'s, C: Clock>(
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) -> CommandFlow {
-    // What nearly everybody asks comes first, before names are spelt out.
-    if let Some(family) = family(command.argument(0)).filter(|_| session.is_authenticated) {
+    // Throttle commands are the most frequent, so they come before names are normalised.
+    if let Some(family) = throttle_family(command.argument(0)).filter(|_| session.is_authenticated)
+    {
         throttle_commands::run(&server.throttle, family, command, session, pipeline, out);
         return CommandFlow::Continue;
     }
@@ -124,14 +125,14 @@ pub(super) fn run<'s, C: Clock>(
             ticket_commands::run(checker, report, command, session.is_resp3, pipeline, out);
             CommandFlow::Continue
         }
-        // What is no decision waits for those before it, so that no answer overtakes another.
+        // Other commands wait for the decisions before them, so that replies stay in order.
         _ if !pipeline.is_empty() => CommandFlow::Drain,
-        _ => run_alone(server, session, name, command, out),
+        _ => run_immediate(server, session, name, command, out),
     }
 }
 
-/// Carries out a command that asks for no decision.
-fn run_alone<C: Clock>(
+/// Runs a command that needs no decision.
+fn run_immediate<C: Clock>(
     server: &RespServer<C>,
     session: &mut RespSession,
     name: &[u8],
@@ -140,8 +141,8 @@ fn run_alone<C: Clock>(
 ) -> CommandFlow {
     let reply = &mut ReplyWriter::new(out, session.is_resp3);
     if !session.is_authenticated && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
-        // A browser must not be able to guess on, either.
-        if is_http(name) {
+        // Close the connection, so that a web page cannot keep guessing passwords.
+        if is_http_request(name) {
             return CommandFlow::Close;
         }
         reply.error(format_args!("NOAUTH Authentication required."));
@@ -165,14 +166,14 @@ fn run_alone<C: Clock>(
         b"COMMAND" => introspection::command(command, reply),
         b"CONFIG" => introspection::config(command, reply),
         b"INFO" => introspection::info(server, command, reply),
-        name if is_http(name) => return CommandFlow::Close,
+        name if is_http_request(name) => return CommandFlow::Close,
         _ => unknown(command, reply),
     }
     CommandFlow::Continue
 }
 
-/// The family of commands that bring their own quota, if it is one of them.
-fn family(name: &[u8]) -> Option<ThrottleFamily> {
+/// The family of a throttle command.
+fn throttle_family(name: &[u8]) -> Option<ThrottleFamily> {
     let (known, family): (&[u8], _) = match name.len() {
         11 => (b"CL.THROTTLE", ThrottleFamily::RedisCell),
         8 => (b"THROTTLE", ThrottleFamily::Throttlecrab),
@@ -182,20 +183,20 @@ fn family(name: &[u8]) -> Option<ThrottleFamily> {
     name.eq_ignore_ascii_case(known).then_some(family)
 }
 
-/// How many words a command came with is wrong.
+/// Replies that the number of arguments is wrong.
 pub(super) fn wrong_arity(name: &str, reply: &mut ReplyWriter<'_>) {
     reply.error(format_args!(
         "ERR wrong number of arguments for '{name}' command"
     ));
 }
 
-/// A page in a browser can send these to any port on its machine. Ending the connection keeps whatever follows from being
-/// taken for commands.
-fn is_http(name: &[u8]) -> bool {
+/// A web page can send these to any local port. Closing the connection keeps the rest of its request from being run as
+/// commands.
+fn is_http_request(name: &[u8]) -> bool {
     matches!(name, b"POST" | b"HOST:")
 }
 
-/// The name in upper case, or as nothing if it is longer than any.
+/// The name in upper case; empty if it is longer than any command.
 fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; MAX_NAME_LEN]) -> &'a [u8] {
     let Some(room) = upper.get_mut(..name.len()) else {
         return b"";
@@ -207,19 +208,19 @@ fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; MAX_NAME_LEN]) -> &'a [u8] {
 
 fn unknown(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let name = EchoedInput(command.argument(0));
-    let arguments = Arguments(command);
+    let arguments = FirstArguments(command);
     reply.error(format_args!(
         "ERR unknown command '{name}', with args beginning with: {arguments}"
     ));
 }
 
-/// The first few arguments, each in marks.
-struct Arguments<'a>(&'a RespCommand<'a>);
+/// The first few arguments in quotes.
+struct FirstArguments<'a>(&'a RespCommand<'a>);
 
-impl std::fmt::Display for Arguments<'_> {
+impl std::fmt::Display for FirstArguments<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for word in self.0.arguments_from(1).take(3) {
-            write!(f, "'{}' ", EchoedInput(word))?;
+        for argument in self.0.arguments_from(1).take(3) {
+            write!(f, "'{}' ", EchoedInput(argument))?;
         }
         Ok(())
     }

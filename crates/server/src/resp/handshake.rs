@@ -1,4 +1,4 @@
-//! What a client says to find out whether somebody is there, who it is, and how to speak.
+//! Connection commands: `PING`, `ECHO`, `SELECT`, `AUTH` and `HELLO`.
 //!
 //! Must not know: limits.
 
@@ -11,10 +11,10 @@ use super::reply_writer::{EchoedInput, ReplyWriter};
 use super::server::RespServer;
 use super::session::{MAX_NAME_LEN, RespSession, is_valid_client_name};
 
-/// The version of Redis whose manners these are. Clients choose by it what they may send.
+/// The Redis version that we report. Clients choose their commands by it.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
-pub(super) const BAD_NAME: &str =
+pub(super) const INVALID_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters, nor more than";
 
 pub(super) fn ping(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
@@ -61,7 +61,7 @@ pub(super) fn auth<C: Clock>(
              Are you sure your configuration is correct?"
         ));
     }
-    match is_right(server, user, password) {
+    match is_password_valid(server, user, password) {
         true => {
             session.is_authenticated = true;
             reply.ok();
@@ -96,14 +96,14 @@ pub(super) fn hello<C: Clock>(
         let (option, left) = (command.argument(at), command.len().saturating_sub(at));
         let argument = |number: usize| command.argument(at.saturating_add(number));
         if option.eq_ignore_ascii_case(b"auth") && left >= 3 {
-            if !is_right(server, argument(1), argument(2)) {
+            if !is_password_valid(server, argument(1), argument(2)) {
                 return wrong_password(reply);
             }
             is_trusted = true;
             at = at.saturating_add(3);
         } else if option.eq_ignore_ascii_case(b"setname") && left >= 2 {
             if !is_valid_client_name(argument(1)) {
-                return reply.error(format_args!("{BAD_NAME} {MAX_NAME_LEN} bytes."));
+                return reply.error(format_args!("{INVALID_NAME} {MAX_NAME_LEN} bytes."));
             }
             name = Some(argument(1));
             at = at.saturating_add(2);
@@ -121,15 +121,15 @@ pub(super) fn hello<C: Clock>(
              same time"
         ));
     }
-    // Only a greeting that is right in all its parts changes anything.
+    // Only a `HELLO` that is valid as a whole changes the session.
     (session.is_authenticated, session.is_resp3) = (is_trusted, is_resp3);
     if let Some(name) = name {
         session.name = name.into();
     }
-    introduce(session.id, is_resp3, &mut ReplyWriter::new(out, is_resp3));
+    write_hello(session.id, is_resp3, &mut ReplyWriter::new(out, is_resp3));
 }
 
-fn introduce(id: u64, is_resp3: bool, reply: &mut ReplyWriter<'_>) {
+fn write_hello(id: u64, is_resp3: bool, reply: &mut ReplyWriter<'_>) {
     reply.map(7);
     for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
         reply.bulk(name.as_bytes());
@@ -153,15 +153,15 @@ fn wrong_password(reply: &mut ReplyWriter<'_>) {
     ));
 }
 
-/// Where no password is asked for, any is right, as it is for the default user of Redis.
-fn is_right<C>(server: &RespServer<C>, user: &[u8], password: &[u8]) -> bool {
-    let Some(right) = &server.password else {
+/// Without a configured password every password is accepted, as for the default user of Redis.
+fn is_password_valid<C>(server: &RespServer<C>, user: &[u8], password: &[u8]) -> bool {
+    let Some(expected) = &server.password else {
         return user == b"default";
     };
-    // As long as the lengths agree it takes the same time wherever the first difference is.
-    let differences = right
+    // The time does not depend on the position of the first difference.
+    let differences = expected
         .iter()
         .zip(password)
         .fold(0, |all, (one, other)| all | (one ^ other));
-    user == b"default" && right.len() == password.len() && std::hint::black_box(differences) == 0
+    user == b"default" && expected.len() == password.len() && std::hint::black_box(differences) == 0
 }

@@ -1,12 +1,12 @@
-//! The words of an inline command: split at blanks, with the quotation marks and escapes that `redis-cli` users know.
+//! Splits inline commands into arguments, with the quotes and escapes of `redis-cli`.
 //!
-//! A word never becomes longer by losing its marks, so it is rewritten where it stands. Must not know: where lines come from.
+//! Unquoting never makes an argument longer, so it is rewritten in place. Must not know: where lines come from.
 
 use std::ops::Range;
 
 use super::parse::ProtocolError;
 
-/// Finds the words of a line and hands over the place of each. `take` says whether there was room for it.
+/// Finds the arguments of a line and passes the span of each to `take`, which returns false if there are too many.
 pub(super) fn split(
     line: &mut [u8],
     mut take: impl FnMut(Range<usize>) -> bool,
@@ -19,7 +19,7 @@ pub(super) fn split(
         if at >= line.len() {
             return Ok(());
         }
-        let (word, next) = word(line, at)?;
+        let (word, next) = read_argument(line, at)?;
         if !take(word) {
             return Err(ProtocolError::TooManyInlineArguments);
         }
@@ -27,12 +27,12 @@ pub(super) fn split(
     }
 }
 
-/// The word that begins at `start`, and where it ended.
-fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), ProtocolError> {
+/// The argument that starts at `start`, and where it ends in the line.
+fn read_argument(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), ProtocolError> {
     let (mut from, mut to) = (start, start);
     let mut put = |line: &mut [u8], byte: u8| {
-        if let Some(place) = line.get_mut(to) {
-            *place = byte;
+        if let Some(span) = line.get_mut(to) {
+            *span = byte;
         }
         to += 1;
     };
@@ -55,12 +55,12 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Protocol
                 break;
             }
             let rest = line.get(from..).unwrap_or_default();
-            let (meant, len) = escaped(rest, byte).unwrap_or((inside, 1));
-            put(line, meant);
+            let (value, len) = unescape(rest, byte).unwrap_or((inside, 1));
+            put(line, value);
             from += len;
         }
         from += 1;
-        // `"a"b` may be meant in two ways; neither is taken.
+        // `"a"b` is ambiguous, so it is rejected.
         if line
             .get(from)
             .is_some_and(|next| !next.is_ascii_whitespace())
@@ -71,8 +71,8 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Protocol
     Ok((start..to, from))
 }
 
-/// What an escape means and how long it is, if one begins here.
-fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
+/// The byte that an escape stands for and the length of the escape, if one starts here.
+fn unescape(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
     let [b'\\', next, ..] = rest else {
         return None;
     };
@@ -84,7 +84,7 @@ fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
     {
         return Some((high << 4 | low, 4));
     }
-    let meant = match next {
+    let value = match next {
         b'n' => b'\n',
         b'r' => b'\r',
         b't' => b'\t',
@@ -92,7 +92,7 @@ fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
         b'a' => 7,
         other => *other,
     };
-    Some((meant, 2))
+    Some((value, 2))
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -108,38 +108,35 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn arguments(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let mut line = line.to_vec();
         let mut places = Vec::new();
-        split(&mut line, |place| {
-            places.push(place);
+        split(&mut line, |span| {
+            places.push(span);
             true
         })?;
-        Ok(places
-            .into_iter()
-            .map(|place| line[place].to_vec())
-            .collect())
+        Ok(places.into_iter().map(|span| line[span].to_vec()).collect())
     }
 
     #[test]
-    fn blanks_separate_and_marks_join() {
+    fn spaces_separate_and_quotes_join() {
         let line = br#"  GET "a b"   'c "d'  "" e "#;
         let expected: [&[u8]; 5] = [b"GET", b"a b", b"c \"d", b"", b"e"];
-        assert_eq!(words(line).unwrap(), expected);
+        assert_eq!(arguments(line).unwrap(), expected);
     }
 
     #[test]
-    fn escapes_mean_what_they_mean_in_redis_cli() {
+    fn escapes_are_those_of_redis_cli() {
         let line = br#""\n\r\t\b\a\\\"\x41\xg" '\'\n'"#;
         let expected: [&[u8]; 2] = [b"\n\r\t\x08\x07\\\"Axg", b"'\\n"];
-        assert_eq!(words(line).unwrap(), expected);
+        assert_eq!(arguments(line).unwrap(), expected);
     }
 
     #[test]
-    fn marks_that_do_not_close_are_refused() {
+    fn unclosed_quotes_are_refused() {
         for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"\"a\\\"", b"\"", b"a \""] {
             assert_eq!(
-                words(line),
+                arguments(line),
                 Err(ProtocolError::UnbalancedQuotes),
                 "{line:?}"
             );

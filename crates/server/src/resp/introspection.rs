@@ -1,4 +1,4 @@
-//! What tools ask about the connection, the commands and the server: `CLIENT`, `COMMAND`, `CONFIG`, `INFO`.
+//! Introspection commands: `CLIENT`, `COMMAND`, `CONFIG` and `INFO`.
 //!
 //! Must not know: limits.
 
@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use tollgate_store::Clock;
 
-use super::commands::{ENTRIES, Entry, wrong_arity};
-use super::handshake::{BAD_NAME, REDIS_VERSION};
+use super::commands::{COMMANDS, CommandSpec, wrong_arity};
+use super::handshake::{INVALID_NAME, REDIS_VERSION};
 use super::parse::RespCommand;
 use super::reply_writer::{EchoedInput, ReplyWriter};
 use super::server::RespServer;
@@ -24,12 +24,14 @@ pub(super) fn client(
     match command.len() {
         1 => wrong_arity("client", reply),
         2 if is(b"id") => reply.unsigned(session.id),
-        2 if is(b"info") => reply.verbatim(&line(session, "client|info")),
-        _ if is(b"list") => reply.verbatim(&line(session, "client|list")),
+        2 if is(b"info") => reply.verbatim(&client_line(session, "client|info")),
+        _ if is(b"list") => reply.verbatim(&client_line(session, "client|list")),
         2 if is(b"getname") && session.name.is_empty() => reply.null(),
         2 if is(b"getname") => reply.bulk(&session.name),
-        3 if is(b"setname") => rename(session, command.argument(2), reply),
-        4 if is(b"setinfo") => describe(session, command.argument(2), command.argument(3), reply),
+        3 if is(b"setname") => set_client_name(session, command.argument(2), reply),
+        4 if is(b"setinfo") => {
+            set_library_info(session, command.argument(2), command.argument(3), reply);
+        }
         3 if is(b"no-evict") || is(b"no-touch") => {
             match command.argument(2).to_ascii_lowercase().as_slice() {
                 b"on" | b"off" => reply.ok(),
@@ -40,15 +42,20 @@ pub(super) fn client(
     }
 }
 
-fn rename(session: &mut RespSession, name: &[u8], reply: &mut ReplyWriter<'_>) {
+fn set_client_name(session: &mut RespSession, name: &[u8], reply: &mut ReplyWriter<'_>) {
     if !is_valid_client_name(name) {
-        return reply.error(format_args!("{BAD_NAME} {MAX_NAME_LEN} bytes."));
+        return reply.error(format_args!("{INVALID_NAME} {MAX_NAME_LEN} bytes."));
     }
     session.name = name.into();
     reply.ok();
 }
 
-fn describe(session: &mut RespSession, what: &[u8], value: &[u8], reply: &mut ReplyWriter<'_>) {
+fn set_library_info(
+    session: &mut RespSession,
+    what: &[u8],
+    value: &[u8],
+    reply: &mut ReplyWriter<'_>,
+) {
     let place = if what.eq_ignore_ascii_case(b"lib-name") {
         &mut session.library
     } else if what.eq_ignore_ascii_case(b"lib-ver") {
@@ -69,8 +76,8 @@ fn describe(session: &mut RespSession, what: &[u8], value: &[u8], reply: &mut Re
     reply.ok();
 }
 
-/// One connection in one line.
-fn line(session: &RespSession, command: &str) -> String {
+/// One connection as a line of `CLIENT LIST`.
+fn client_line(session: &RespSession, command: &str) -> String {
     let (peer, local) = session.addresses.map_or_else(
         || (String::new(), String::new()),
         |(peer, local)| (peer.to_string(), local.to_string()),
@@ -89,60 +96,64 @@ fn line(session: &RespSession, command: &str) -> String {
 pub(super) fn command(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let is = |name: &[u8]| command.argument(1).eq_ignore_ascii_case(name);
     match command.len() {
-        1 => all(reply, entry),
-        2 if is(b"count") => reply.unsigned(ENTRIES.len() as u64),
-        2 if is(b"list") => all(reply, |entry, reply| reply.bulk(entry.name.as_bytes())),
-        2 if is(b"info") => all(reply, entry),
+        1 => write_all_specs(reply, entry),
+        2 if is(b"count") => reply.unsigned(COMMANDS.len() as u64),
+        2 if is(b"list") => {
+            write_all_specs(reply, |entry, reply| reply.bulk(entry.name.as_bytes()));
+        }
+        2 if is(b"info") => write_all_specs(reply, entry),
         _ if is(b"info") => {
             reply.array(command.len().saturating_sub(2));
             for name in command.arguments_from(2) {
-                match find(name) {
+                match find_command(name) {
                     Some(found) => entry(found, reply),
                     None => reply.null(),
                 }
             }
         }
         _ if is(b"docs") => {
-            let asked = |entry: &&Entry| {
+            let is_requested = |entry: &&CommandSpec| {
                 command.len() == 2
                     || command
                         .arguments_from(2)
                         .any(|name| name.eq_ignore_ascii_case(entry.name.as_bytes()))
             };
-            reply.map(ENTRIES.iter().filter(asked).count());
-            for found in ENTRIES.iter().filter(asked) {
-                document(found, reply);
+            reply.map(COMMANDS.iter().filter(is_requested).count());
+            for found in COMMANDS.iter().filter(is_requested) {
+                write_docs(found, reply);
             }
         }
-        3.. if is(b"getkeys") => match find(command.argument(2)).filter(|found| found.key > 0) {
-            Some(_) if command.len() >= 4 => {
-                reply.array(1);
-                reply.bulk(command.argument(3));
+        3.. if is(b"getkeys") => {
+            match find_command(command.argument(2)).filter(|found| found.key_position > 0) {
+                Some(_) if command.len() >= 4 => {
+                    reply.array(1);
+                    reply.bulk(command.argument(3));
+                }
+                Some(_) => reply.error(format_args!(
+                    "ERR Invalid number of arguments specified for command"
+                )),
+                None => reply.error(format_args!("ERR The command has no key arguments")),
             }
-            Some(_) => reply.error(format_args!(
-                "ERR Invalid number of arguments specified for command"
-            )),
-            None => reply.error(format_args!("ERR The command has no key arguments")),
-        },
+        }
         _ => unknown("COMMAND", command, reply),
     }
 }
 
-fn find(name: &[u8]) -> Option<&'static Entry> {
-    ENTRIES
+fn find_command(name: &[u8]) -> Option<&'static CommandSpec> {
+    COMMANDS
         .iter()
         .find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }
 
-fn all(reply: &mut ReplyWriter<'_>, each: impl Fn(&Entry, &mut ReplyWriter<'_>)) {
-    reply.array(ENTRIES.len());
-    for entry in ENTRIES {
+fn write_all_specs(reply: &mut ReplyWriter<'_>, each: impl Fn(&CommandSpec, &mut ReplyWriter<'_>)) {
+    reply.array(COMMANDS.len());
+    for entry in COMMANDS {
         each(entry, reply);
     }
 }
 
-/// The ten things that Redis 7 tells of a command. The last four are empty.
-fn entry(entry: &Entry, reply: &mut ReplyWriter<'_>) {
+/// The ten fields of `COMMAND INFO` in Redis 7. The last four are empty.
+fn entry(entry: &CommandSpec, reply: &mut ReplyWriter<'_>) {
     reply.array(10);
     reply.bulk(entry.name.as_bytes());
     reply.integer(entry.arity);
@@ -150,15 +161,15 @@ fn entry(entry: &Entry, reply: &mut ReplyWriter<'_>) {
     for flag in entry.flags {
         reply.simple(flag);
     }
-    reply.integer(entry.key);
-    reply.integer(entry.key);
-    reply.integer(entry.key.min(1));
+    reply.integer(entry.key_position);
+    reply.integer(entry.key_position);
+    reply.integer(entry.key_position.min(1));
     for _ in 0..4 {
         reply.array(0);
     }
 }
 
-fn document(entry: &Entry, reply: &mut ReplyWriter<'_>) {
+fn write_docs(entry: &CommandSpec, reply: &mut ReplyWriter<'_>) {
     reply.bulk(entry.name.as_bytes());
     reply.map(4);
     for (name, value) in [
@@ -170,11 +181,11 @@ fn document(entry: &Entry, reply: &mut ReplyWriter<'_>) {
         reply.bulk(value.as_bytes());
     }
     reply.bulk(b"arguments");
-    reply.array(entry.words.len());
-    for word in entry.words {
-        let (name, is_optional) = match word.strip_suffix('?') {
+    reply.array(entry.arguments.len());
+    for argument in entry.arguments {
+        let (name, is_optional) = match argument.strip_suffix('?') {
             Some(name) => (name, true),
-            None => (*word, false),
+            None => (*argument, false),
         };
         reply.map(if is_optional { 3 } else { 2 });
         for (field, value) in [("name", name), ("type", "string")] {
@@ -189,9 +200,9 @@ fn document(entry: &Entry, reply: &mut ReplyWriter<'_>) {
     }
 }
 
-/// `CONFIG GET parameter [parameter ...]`: what redis-benchmark asks for, and nothing else.
+/// `CONFIG GET parameter [parameter ...]`: only the parameters that redis-benchmark reads.
 pub(super) fn config(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
-    const KNOWN: [(&str, &str); 4] = [
+    const PARAMETERS: [(&str, &str); 4] = [
         ("appendonly", "no"),
         ("databases", "1"),
         ("maxmemory", "0"),
@@ -200,12 +211,12 @@ pub(super) fn config(command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     if !command.argument(1).eq_ignore_ascii_case(b"get") || command.len() < 3 {
         return unknown("CONFIG", command, reply);
     }
-    let asked = |(name, _): &&(&str, &str)| {
-        let mut words = command.arguments_from(2);
-        words.any(|word| word == b"*" || word.eq_ignore_ascii_case(name.as_bytes()))
+    let is_requested = |(name, _): &&(&str, &str)| {
+        let mut arguments = command.arguments_from(2);
+        arguments.any(|argument| argument == b"*" || argument.eq_ignore_ascii_case(name.as_bytes()))
     };
-    reply.map(KNOWN.iter().filter(asked).count());
-    for (name, value) in KNOWN.iter().filter(asked) {
+    reply.map(PARAMETERS.iter().filter(is_requested).count());
+    for (name, value) in PARAMETERS.iter().filter(is_requested) {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }
@@ -218,13 +229,13 @@ pub(super) fn info<C: Clock>(
     reply: &mut ReplyWriter<'_>,
 ) {
     let wants = |section: &str| {
-        let mut words = command.arguments_from(1);
+        let mut arguments = command.arguments_from(1);
         let everything = [section, "all", "default", "everything"];
         command.len() == 1
-            || words.any(|word| {
+            || arguments.any(|argument| {
                 everything
                     .iter()
-                    .any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+                    .any(|name| argument.eq_ignore_ascii_case(name.as_bytes()))
             })
     };
     let mut text = String::new();
@@ -285,6 +296,6 @@ pub(super) fn info<C: Clock>(
 fn unknown(family: &str, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let subcommand = EchoedInput(command.argument(1));
     reply.error(format_args!(
-        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. {family} here knows less than in Redis."
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. This server supports only some {family} subcommands."
     ));
 }

@@ -1,8 +1,9 @@
-//! The server in the protocol of Redis: throttle commands for those who have a Redis client and want a limiter.
+//! The Redis protocol listener: throttle commands and checks for programs with a Redis client.
 //!
-//! [`Resp`] answers bytes with bytes, [`Resp::run`] listens. The way of a command: `parse` finds it in the bytes that were read,
-//! `commands` knows its name, `throttle_commands`, `check` and `report` read its arguments, `throttle` or a [`Checker`] decides,
-//! `write` renders the reply. A decision that a fleet has to be asked for goes through the connection's [`Pipeline`]. Everything that has arrived is answered before anything is sent, in one write. Warm, nothing allocates.
+//! [`RespServer`] answers bytes with bytes, [`RespServer::run`] listens. The steps of a command: `parse` finds it in the input,
+//! `commands` dispatches it by name, `throttle_commands`, `check` and `ticket_commands` parse its arguments, `throttle` or a
+//! [`Checker`] decides, and `reply_writer` renders the reply. A decision that needs a fleet goes through the connection's
+//! [`Pipeline`]. All input is answered before the replies are sent in one write. In steady state nothing allocates.
 //!
 //! Must not know: command lines, signals, policies.
 
@@ -29,8 +30,8 @@ pub use check::{
     CheckCommand, CheckFuture, CheckReply, Checker, OwnedCheckCommand, TicketAction, TicketOutcome,
 };
 pub use parse::{
-    ArgumentSpans, MAX_ARGUMENT_LEN, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORDS, OwnedRespCommand,
-    ParseOutcome, ProtocolError, RespCommand, parse,
+    ArgumentSpans, MAX_ARGUMENT_LEN, MAX_ARGUMENTS, MAX_COMMAND_LEN, MAX_INLINE_LEN,
+    OwnedRespCommand, ParseOutcome, ProtocolError, RespCommand, parse,
 };
 pub use pipeline::Pipeline;
 pub use serve::RespLimits;
@@ -43,6 +44,6 @@ pub type Asked<'a> = CheckCommand<'a>;
 /// The former name of [`CheckReply`].
 #[deprecated(since = "0.2.0", note = "use `CheckReply`")]
 pub type Said<'a> = CheckReply<'a>;
-/// The former name of [`Pending`].
-#[deprecated(since = "0.2.0", note = "use `Pending`")]
+/// The former name of [`CheckFuture`].
+#[deprecated(since = "0.2.0", note = "use `CheckFuture`")]
 pub type Awaited<'a, T> = CheckFuture<'a, T>;

@@ -1,18 +1,18 @@
-//! Numbers as text, both ways, without allocating.
+//! Parses and writes decimal numbers without allocating.
 //!
-//! Must not know: what they count.
+//! Must not know: what the numbers mean.
 
-/// A whole number with an optional sign, as `str::parse` reads it. Anything else, or a number too large, is none.
+/// Parses an integer with an optional sign, as `str::parse` does.
 pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
-    // Nothing of at most 18 digits overflows, which is what nearly every number is.
+    // Up to 18 digits cannot overflow. Nearly all numbers are that short.
     if !matches!(text.len(), 1..=18) {
-        return unusual(text);
+        return parse_integer_slow(text);
     }
     let mut number = 0_i64;
     for byte in text {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return unusual(text);
+            return parse_integer_slow(text);
         }
         number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
     }
@@ -20,11 +20,11 @@ pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
 }
 
 #[cold]
-fn unusual(text: &[u8]) -> Option<i64> {
+fn parse_integer_slow(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The digits of a number, with its sign.
+/// The decimal digits of a number, with its sign.
 #[derive(Debug)]
 pub(super) struct DecimalDigits {
     bytes: [u8; 20],
@@ -53,7 +53,7 @@ impl DecimalDigits {
     }
 
     fn prepend(&mut self, byte: u8) {
-        // Nineteen digits and a sign fill it.
+        // Nineteen digits and a sign fill the buffer.
         self.from = self.from.saturating_sub(1);
         if let Some(place) = self.bytes.get_mut(self.from) {
             *place = byte;
@@ -65,14 +65,14 @@ impl DecimalDigits {
     }
 }
 
-/// A short line or two, put together before they are appended: appending byte by byte costs more than deciding.
+/// A few short lines, assembled before they are appended: appending byte by byte costs more than the decision.
 #[derive(Debug)]
 pub(super) struct LineBuffer {
     bytes: [u8; LINES_LEN],
     len: usize,
 }
 
-/// Room for five of the longest numbers, and for a piece of which only the beginning counts.
+/// Room for five of the longest numbers, and for the unused bytes of the last piece.
 const LINES_LEN: usize = 136;
 
 impl LineBuffer {
@@ -83,31 +83,30 @@ impl LineBuffer {
         }
     }
 
-    /// A line that holds a kind and a number. Five of the longest have room; what has none is not put down.
-    pub(super) fn push_number(&mut self, kind: u8, number: i64) {
+    /// Appends a line with a type byte and a number. Lines beyond the capacity are dropped; five of the longest fit.
+    pub(super) fn push_number(&mut self, type_byte: u8, number: i64) {
         match u64::try_from(number) {
             Ok(digit @ 0..=9) => {
                 let digit = u8::try_from(digit).unwrap_or(0).wrapping_add(b'0');
-                return self.put([kind, digit, b'\r', b'\n'], 4);
+                return self.push([type_byte, digit, b'\r', b'\n'], 4);
             }
             Ok(number @ 10..=99_999_999) => {
                 let (digits, count) = eight_digits(number);
-                self.put([kind], 1);
-                self.put(digits, count);
+                self.push([type_byte], 1);
+                self.push(digits, count);
             }
             _ => {
-                self.put([kind], 1);
+                self.push([type_byte], 1);
                 for byte in DecimalDigits::new(number).as_bytes() {
-                    self.put([*byte], 1);
+                    self.push([*byte], 1);
                 }
             }
         }
-        self.put(*b"\r\n", 2);
+        self.push(*b"\r\n", 2);
     }
 
-    /// Puts a piece down, of which the first `count` bytes count. Its length is known to the compiler, which makes it one
-    /// store.
-    fn put<const N: usize>(&mut self, piece: [u8; N], count: usize) {
+    /// Appends the first `count` bytes of a piece. The constant length makes it a single store.
+    fn push<const N: usize>(&mut self, piece: [u8; N], count: usize) {
         let free = self.bytes.get_mut(self.len..).unwrap_or_default();
         if let Some(place) = free.first_chunk_mut() {
             *place = piece;
@@ -120,12 +119,12 @@ impl LineBuffer {
     }
 }
 
-/// The digits of a number of at most eight, from the left, and how many there are. All are found at once: halves, then
-/// quarters, then single digits, each in its own part of one word.
+/// The digits of a number of at most eight digits, left-aligned, and their count. SWAR: the number is split into halves,
+/// quarters and single digits, each in its own part of one integer.
 const fn eight_digits(number: u64) -> ([u8; 8], usize) {
     let (high, low) = (number / 10_000, number % 10_000);
     let fours = high | low << 32;
-    // Multiplied and shifted, a quotient by a hundred, and below by ten, is exact for what fits in a part.
+    // Multiplying and shifting divides exactly by 100, and below by 10, for values that fit into their part.
     let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
     let twos = hundreds | fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
     let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;

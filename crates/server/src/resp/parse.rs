@@ -1,113 +1,113 @@
-//! Commands out of bytes: arrays of bulk strings and inline lines, found in place, one at a time.
+//! Parses commands: arrays of bulk strings and inline lines, in place, one at a time.
 //!
-//! Nothing is copied: a command is a list of places in the buffer it was read into. Only a quoted inline word is rewritten,
-//! where it stands. Every length is bounded before anything is waited for, so no client can make the server hold more than
-//! [`MAX_COMMAND_LEN`] bytes and their headers. Must not know: sockets, what commands mean.
+//! Nothing is copied: a command is a list of spans in its input buffer. Only a quoted inline argument is rewritten in place.
+//! Every length is checked before more input is awaited, so a client can make the server buffer at most [`MAX_COMMAND_LEN`]
+//! bytes and their headers. Must not know: sockets, what commands mean.
 
 use std::fmt;
 use std::ops::Range;
 
-/// The most words of one command, its name among them.
-pub const MAX_WORDS: usize = 64;
-/// The longest word, in bytes.
+/// The most arguments of one command, including its name.
+pub const MAX_ARGUMENTS: usize = 64;
+/// The longest argument, in bytes.
 pub const MAX_ARGUMENT_LEN: usize = 64 * 1_024;
 /// The longest inline command, in bytes.
 pub const MAX_INLINE_LEN: usize = 16 * 1_024;
-/// The most bytes of all words of a command together.
+/// The most bytes of all arguments of a command together.
 pub const MAX_COMMAND_LEN: usize = 128 * 1_024;
-/// The longest line that holds a length, in bytes: any 64-bit number fits.
+/// The longest length line, in bytes. Any 64-bit number fits.
 const MAX_HEADER_LEN: usize = 32;
 
-/// The places of a command's words in the buffer that it was read into.
+/// The spans of a command's arguments in its input buffer.
 #[derive(Clone, Debug)]
 pub struct ArgumentSpans {
-    places: [(usize, usize); MAX_WORDS],
+    spans: [(usize, usize); MAX_ARGUMENTS],
     len: usize,
 }
 
-/// A command: the buffer and the places of its words.
+/// A command: its input buffer and the spans of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct RespCommand<'a> {
     bytes: &'a [u8],
-    words: &'a ArgumentSpans,
+    spans: &'a ArgumentSpans,
 }
 
-/// A command that outlives the buffer that it was read into.
+/// A command that owns its bytes.
 #[derive(Clone, Debug)]
 pub struct OwnedRespCommand {
     bytes: Box<[u8]>,
-    words: ArgumentSpans,
+    spans: ArgumentSpans,
 }
 
-/// What the beginning of a buffer is.
+/// What the input starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseOutcome {
-    /// A command of so many bytes. It has at least one word.
+    /// A command of this many bytes. It has at least one argument.
     Command(usize),
-    /// So many bytes that ask for nothing: an empty line, an array without elements.
+    /// This many bytes without a command: an empty line or an empty array.
     Empty(usize),
-    /// The beginning of a command. The rest has not arrived.
+    /// An incomplete command.
     Incomplete,
-    /// Not this protocol. Where the next command begins cannot be known, so the connection has to end.
+    /// A protocol error. The connection has to be closed, because the start of the next command is unknown.
     Invalid(ProtocolError),
 }
 
-/// Why bytes are not a command.
+/// Why the input is not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The number of words is no number, or too large.
+    /// The number of arguments is not a number, or too large.
     InvalidArrayLen,
-    /// A length of a word is no number, negative or too large.
+    /// The length of an argument is not a number, negative, or too large.
     InvalidBulkLen,
-    /// A word does not begin with a dollar sign.
+    /// An argument does not start with a dollar sign.
     NotABulkString(u8),
-    /// A word is longer than it said.
+    /// An argument is longer than its declared length.
     MissingCrlf,
-    /// All words together are too long.
+    /// All arguments together are too long.
     CommandTooLong,
-    /// An inline command does not end.
+    /// An inline command is too long.
     InlineTooLong,
-    /// An inline command has too many words.
+    /// An inline command has too many arguments.
     TooManyInlineArguments,
-    /// A quotation mark is not closed, or is closed inside a word.
+    /// A quote is not closed, or is closed inside an argument.
     UnbalancedQuotes,
 }
 
-/// Looks for a command at the beginning of `input`. Its words are put into `words`, which are places in `input`.
+/// Parses the command at the start of `input` and puts the spans of its arguments into `spans`.
 ///
 /// ```
 /// use tollgate_server::resp::{RespCommand, ParseOutcome, ArgumentSpans, parse};
 ///
 /// let mut bytes = *b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING";
-/// let mut words = ArgumentSpans::new();
-/// assert_eq!(parse(&mut bytes, &mut words), ParseOutcome::RespCommand(22));
-/// let command = RespCommand::new(&bytes, &words);
-/// assert_eq!((command.word(0), command.word(1), command.word(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
-/// assert_eq!(parse(&mut bytes[22..], &mut words), ParseOutcome::More);
+/// let mut spans = ArgumentSpans::new();
+/// assert_eq!(parse(&mut bytes, &mut spans), ParseOutcome::Command(22));
+/// let command = RespCommand::new(&bytes, &spans);
+/// assert_eq!((command.argument(0), command.argument(1), command.argument(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
+/// assert_eq!(parse(&mut bytes[22..], &mut spans), ParseOutcome::Incomplete);
 /// ```
-pub fn parse(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
-    words.len = 0;
+pub fn parse(input: &mut [u8], spans: &mut ArgumentSpans) -> ParseOutcome {
+    spans.len = 0;
     match input.first() {
         None => ParseOutcome::Incomplete,
-        Some(b'*') => array(input, words),
-        Some(_) => inline(input, words),
+        Some(b'*') => parse_array(input, spans),
+        Some(_) => parse_inline(input, spans),
     }
 }
 
 impl ArgumentSpans {
-    /// No words.
+    /// No arguments.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            places: [(0, 0); MAX_WORDS],
+            spans: [(0, 0); MAX_ARGUMENTS],
             len: 0,
         }
     }
 
-    /// Whether there was room.
+    /// Returns false if there is no room.
     fn push(&mut self, place: &Range<usize>) -> bool {
-        let Some(free) = self.places.get_mut(self.len) else {
+        let Some(free) = self.spans.get_mut(self.len) else {
             return false;
         };
         *free = (place.start, place.end);
@@ -123,47 +123,47 @@ impl Default for ArgumentSpans {
 }
 
 impl<'a> RespCommand<'a> {
-    /// The command whose words lie at these places of `bytes`.
+    /// The command whose arguments are at these spans of `bytes`.
     #[must_use]
-    pub const fn new(bytes: &'a [u8], words: &'a ArgumentSpans) -> Self {
-        Self { bytes, words }
+    pub const fn new(bytes: &'a [u8], spans: &'a ArgumentSpans) -> Self {
+        Self { bytes, spans }
     }
 
-    /// How many words there are, the name among them.
+    /// The number of arguments, including the name.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.words.len
+        self.spans.len
     }
 
-    /// Whether there are no words.
+    /// Whether there are no arguments.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.words.len == 0
+        self.spans.len == 0
     }
 
-    /// A word, or nothing where there is none.
+    /// The argument at an index; empty if there is none.
     #[must_use]
     pub fn argument(&self, index: usize) -> &'a [u8] {
-        let known = self.words.places.get(..self.words.len);
-        let place = known.and_then(|places| places.get(index));
+        let known = self.spans.spans.get(..self.spans.len);
+        let place = known.and_then(|spans| spans.get(index));
         place
             .and_then(|(start, end)| self.bytes.get(*start..*end))
             .unwrap_or_default()
     }
 
-    /// The same command with bytes of its own.
+    /// The same command with its own bytes.
     #[must_use]
     pub fn to_owned(&self) -> OwnedRespCommand {
-        // What lies behind the last word is the next command.
-        let known = self.words.places.get(..self.words.len);
+        // The bytes after the last argument belong to the next command.
+        let known = self.spans.spans.get(..self.spans.len);
         let end = known.and_then(<[_]>::last).map_or(0, |(_, end)| *end);
         OwnedRespCommand {
             bytes: self.bytes.get(..end).unwrap_or_default().into(),
-            words: self.words.clone(),
+            spans: self.spans.clone(),
         }
     }
 
-    /// The words from this one on.
+    /// The arguments from this index on.
     pub fn arguments_from(
         &self,
         first: usize,
@@ -174,31 +174,31 @@ impl<'a> RespCommand<'a> {
 }
 
 impl OwnedRespCommand {
-    /// The command.
+    /// Borrows the command.
     #[must_use]
     pub const fn as_command(&self) -> RespCommand<'_> {
-        RespCommand::new(&self.bytes, &self.words)
+        RespCommand::new(&self.bytes, &self.spans)
     }
 }
 
 /// A number on a line of its own.
-enum Header {
+enum LengthLine {
     More,
-    Bad,
-    Is { number: i64, next: usize },
+    Invalid,
+    Number { number: i64, next: usize },
 }
 
-fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
-    let most = i64::try_from(MAX_WORDS).unwrap_or(i64::MAX);
-    let (count, mut at) = match header(input, 1) {
-        Header::More => return ParseOutcome::Incomplete,
-        Header::Bad => return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen),
-        Header::Is { number, .. } if number > most => {
+fn parse_array(input: &[u8], spans: &mut ArgumentSpans) -> ParseOutcome {
+    let most = i64::try_from(MAX_ARGUMENTS).unwrap_or(i64::MAX);
+    let (count, mut at) = match parse_header(input, 1) {
+        LengthLine::More => return ParseOutcome::Incomplete,
+        LengthLine::Invalid => return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen),
+        LengthLine::Number { number, .. } if number > most => {
             return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen);
         }
-        // Negative lengths mean "no array"; Redis passes over them too.
-        Header::Is { number, next } if number <= 0 => return ParseOutcome::Empty(next),
-        Header::Is { number, next } => (number, next),
+        // Negative lengths mean a null array. Redis skips them too.
+        LengthLine::Number { number, next } if number <= 0 => return ParseOutcome::Empty(next),
+        LengthLine::Number { number, next } => (number, next),
     };
     let mut total = 0_usize;
     for _ in 0..count {
@@ -207,10 +207,10 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
             Some(b'$') => {}
             Some(other) => return ParseOutcome::Invalid(ProtocolError::NotABulkString(*other)),
         }
-        let (len, start) = match header(input, at.saturating_add(1)) {
-            Header::More => return ParseOutcome::Incomplete,
-            Header::Bad => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
-            Header::Is { number, next } => match usize::try_from(number) {
+        let (len, start) = match parse_header(input, at.saturating_add(1)) {
+            LengthLine::More => return ParseOutcome::Incomplete,
+            LengthLine::Invalid => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
+            LengthLine::Number { number, next } => match usize::try_from(number) {
                 Ok(len) if len <= MAX_ARGUMENT_LEN => (len, next),
                 _ => return ParseOutcome::Invalid(ProtocolError::InvalidBulkLen),
             },
@@ -226,7 +226,7 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
             Some(b"\r\n") => {}
             Some(_) => return ParseOutcome::Invalid(ProtocolError::MissingCrlf),
         }
-        if !words.push(&(start..end)) {
+        if !spans.push(&(start..end)) {
             return ParseOutcome::Invalid(ProtocolError::InvalidArrayLen);
         }
         at = next;
@@ -234,8 +234,8 @@ fn array(input: &[u8], words: &mut ArgumentSpans) -> ParseOutcome {
     ParseOutcome::Command(at)
 }
 
-/// Reads a number that ends with a line.
-fn header(input: &[u8], at: usize) -> Header {
+/// Parses a number that ends with a line break.
+fn parse_header(input: &[u8], at: usize) -> LengthLine {
     let line = input.get(at..).unwrap_or_default();
     // One or two digits are by far the most common.
     let (number, len) = match line {
@@ -243,40 +243,44 @@ fn header(input: &[u8], at: usize) -> Header {
         [tens @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
             (i64::from(tens - b'0') * 10 + i64::from(one - b'0'), 2)
         }
-        _ => match long_header(line) {
+        _ => match parse_long_header(line) {
             Ok(found) => found,
             Err(other) => return other,
         },
     };
-    Header::Is {
+    LengthLine::Number {
         number,
         next: at.saturating_add(len).saturating_add(2),
     }
 }
 
 #[inline(never)]
-fn long_header(line: &[u8]) -> Result<(i64, usize), Header> {
-    let seen = line.get(..MAX_HEADER_LEN).unwrap_or(line);
-    let Some(len) = seen.iter().position(|byte| *byte == b'\r') else {
-        let ends = seen.len() < MAX_HEADER_LEN;
-        return Err(if ends { Header::More } else { Header::Bad });
+fn parse_long_header(line: &[u8]) -> Result<(i64, usize), LengthLine> {
+    let prefix = line.get(..MAX_HEADER_LEN).unwrap_or(line);
+    let Some(len) = prefix.iter().position(|byte| *byte == b'\r') else {
+        let is_short = prefix.len() < MAX_HEADER_LEN;
+        return Err(if is_short {
+            LengthLine::More
+        } else {
+            LengthLine::Invalid
+        });
     };
     match line.get(len.saturating_add(1)) {
-        None => return Err(Header::More),
+        None => return Err(LengthLine::More),
         Some(b'\n') => {}
-        Some(_) => return Err(Header::Bad),
+        Some(_) => return Err(LengthLine::Invalid),
     }
-    let digits = seen.get(..len).unwrap_or_default();
-    let number = super::number::parse_integer(digits).ok_or(Header::Bad)?;
+    let digits = prefix.get(..len).unwrap_or_default();
+    let number = super::number::parse_integer(digits).ok_or(LengthLine::Invalid)?;
     Ok((number, len))
 }
 
-/// A line of words as people type it, for those who have no client at hand.
-fn inline(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
-    let seen = input.get(..MAX_INLINE_LEN).unwrap_or(input);
-    let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
-        let ends = seen.len() < MAX_INLINE_LEN;
-        return if ends {
+/// Parses a line of arguments, as people type it without a client library.
+fn parse_inline(input: &mut [u8], spans: &mut ArgumentSpans) -> ParseOutcome {
+    let prefix = input.get(..MAX_INLINE_LEN).unwrap_or(input);
+    let Some(end) = prefix.iter().position(|byte| *byte == b'\n') else {
+        let is_short = prefix.len() < MAX_INLINE_LEN;
+        return if is_short {
             ParseOutcome::Incomplete
         } else {
             ParseOutcome::Invalid(ProtocolError::InlineTooLong)
@@ -284,8 +288,8 @@ fn inline(input: &mut [u8], words: &mut ArgumentSpans) -> ParseOutcome {
     };
     let line = input.get_mut(..end).unwrap_or_default();
     let consumed = end.saturating_add(1);
-    match super::inline::split(line, |word| words.push(&word)) {
-        Ok(()) if words.len == 0 => ParseOutcome::Empty(consumed),
+    match super::inline::split(line, |word| spans.push(&word)) {
+        Ok(()) if spans.len == 0 => ParseOutcome::Empty(consumed),
         Ok(()) => ParseOutcome::Command(consumed),
         Err(broken) => ParseOutcome::Invalid(broken),
     }
@@ -306,7 +310,7 @@ impl fmt::Display for ProtocolError {
             Self::MissingCrlf => f.write_str("expected CRLF after a bulk string"),
             Self::CommandTooLong => f.write_str("too big command"),
             Self::InlineTooLong => f.write_str("too big inline request"),
-            Self::TooManyInlineArguments => f.write_str("too many words in an inline request"),
+            Self::TooManyInlineArguments => f.write_str("too many arguments in an inline request"),
             Self::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
         }
     }
@@ -320,9 +324,9 @@ mod tests {
 
     fn parsed(bytes: &[u8]) -> (ParseOutcome, Vec<Vec<u8>>) {
         let mut bytes = bytes.to_vec();
-        let mut words = ArgumentSpans::new();
-        let parsed = parse(&mut bytes, &mut words);
-        let found = RespCommand::new(&bytes, &words);
+        let mut spans = ArgumentSpans::new();
+        let parsed = parse(&mut bytes, &mut spans);
+        let found = RespCommand::new(&bytes, &spans);
         (
             parsed,
             found.arguments_from(0).map(<[u8]>::to_vec).collect(),
@@ -334,14 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn words_may_hold_any_bytes() {
-        let (outcome, words) = parsed(b"*3\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n$1\r\n\0\r\nrest");
+    fn arguments_may_hold_any_bytes() {
+        let (outcome, spans) = parsed(b"*3\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n$1\r\n\0\r\nrest");
         assert_eq!(outcome, ParseOutcome::Command(27));
-        assert_eq!(words, [&b""[..], b"\r\n\r\n", b"\0"]);
+        assert_eq!(spans, [&b""[..], b"\r\n\r\n", b"\0"]);
     }
 
     #[test]
-    fn every_beginning_of_a_command_waits_for_the_rest() {
+    fn every_prefix_of_a_command_is_incomplete() {
         let whole = b"*2\r\n$11\r\nCL.THROTTLE\r\n$3\r\nkey\r\n";
         for cut in 0..whole.len() {
             assert_eq!(outcome(&whole[..cut]), ParseOutcome::Incomplete, "{cut}");
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_and_lines_without_words_ask_for_nothing() {
+    fn empty_arrays_and_lines_are_no_commands() {
         assert_eq!(outcome(b"*0\r\nPING"), ParseOutcome::Empty(4));
         assert_eq!(outcome(b"*-1\r\n"), ParseOutcome::Empty(5));
         assert_eq!(outcome(b"\r\n"), ParseOutcome::Empty(2));
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_refused_before_anything_is_waited_for() {
+    fn invalid_lengths_are_refused_immediately() {
         let cases: [(&[u8], ProtocolError); 14] = [
             (b"*65\r\n", ProtocolError::InvalidArrayLen),
             (b"*9223372036854775808\r\n", ProtocolError::InvalidArrayLen),
@@ -407,7 +411,7 @@ mod tests {
             ParseOutcome::Invalid(ProtocolError::InlineTooLong)
         );
         assert_eq!(outcome(&endless[1..]), ParseOutcome::Incomplete);
-        let many = "a ".repeat(MAX_WORDS + 1) + "\n";
+        let many = "a ".repeat(MAX_ARGUMENTS + 1) + "\n";
         assert_eq!(
             outcome(many.as_bytes()),
             ParseOutcome::Invalid(ProtocolError::TooManyInlineArguments)

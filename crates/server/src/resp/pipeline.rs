@@ -1,9 +1,8 @@
-//! Decisions of one connection that a fleet has to be asked for: begun in order, answered in order, awaited together.
+//! Decisions of one connection that a fleet has to make: awaited together, answered in order.
 //!
-//! What a client has sent in one go shares the way to the store: up to [`MAX_PENDING`] decisions are awaited at the same time.
-//! Replies that are known at once stand in the same line while anything is awaited, so a client never sees a reply out of turn.
-//! Over memory only reports about tickets come here, one at a time, and are done when they are first polled. Must not know:
-//! sockets, what commands mean.
+//! Up to [`MAX_PENDING`] decisions are awaited at the same time, so that pipelined commands share round trips to the store.
+//! Immediate replies queue behind awaited ones, so replies stay in order. Without a fleet only ticket commands come here, one
+//! at a time, and they complete at the first poll. Must not know: sockets, what commands mean.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,17 +17,17 @@ use super::batch_counts::{BatchCounts, CommandOutcome};
 /// Decisions of one connection that are awaited at the same time.
 pub(super) const MAX_PENDING: usize = 64;
 
-/// The decisions of one connection that have to be awaited, in the order in which they are answered.
+/// The awaited decisions of one connection, in the order of their replies.
 ///
-/// [`Resp::feed`](super::Resp::feed) puts them here, [`Resp::drain`](super::Resp::drain) awaits them.
+/// [`RespServer::feed`](super::RespServer::feed) adds decisions, [`RespServer::drain`](super::RespServer::drain) awaits them.
 #[derive(Default)]
 pub struct Pipeline<'s> {
     slots: VecDeque<PipelineSlot<'s>>,
     /// When the first of them was read.
-    began: Option<Timestamp>,
+    started_at: Option<Timestamp>,
 }
 
-/// A reply, and what it counts as.
+/// A rendered reply and how it is counted.
 #[derive(Debug)]
 pub(super) struct RenderedReply {
     pub(super) bytes: Vec<u8>,
@@ -41,33 +40,33 @@ enum PipelineSlot<'s> {
 }
 
 impl<'s> Pipeline<'s> {
-    /// Nothing is awaited.
+    /// An empty pipeline.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             slots: VecDeque::new(),
-            began: None,
+            started_at: None,
         }
     }
 
-    /// Whether nothing is awaited.
+    /// Whether no reply is awaited or queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// How many are awaited, and answered behind those.
+    /// The number of awaited and queued replies.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Adds a decision, which begins when the pipeline is drained.
+    /// Adds a decision. It starts when the pipeline is drained.
     pub(super) fn push(&mut self, pending: impl Future<Output = RenderedReply> + Send + 's) {
         self.slots
             .push_back(PipelineSlot::Pending(Box::pin(pending)));
     }
 
-    /// Writes a reply that is known at once: behind everything that is awaited, or straight to the client.
+    /// Writes an immediate reply: into the queue if replies are awaited, otherwise to `out`.
     pub(super) fn reply(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         if self.slots.is_empty() {
             return write(out);
@@ -84,19 +83,19 @@ impl<'s> Pipeline<'s> {
         }
     }
 
-    /// Remembers when the first command was read.
+    /// Sets when the first command was read, if it is not set yet.
     pub(super) fn set_started(&mut self, now: Timestamp) {
-        self.began.get_or_insert(now);
+        self.started_at.get_or_insert(now);
     }
 
-    /// Awaits everything, and appends the replies in order. When the first command was read, if there was one.
+    /// Awaits all decisions and appends their replies in order. Returns when the first command was read.
     pub(super) async fn finish(
         &mut self,
         counts: &mut BatchCounts,
         out: &mut Vec<u8>,
     ) -> Option<Timestamp> {
         poll_fn(|context| {
-            // All of them: a decision may take more than one call, and none is to wait for those before it.
+            // Poll all of them, because a decision may need several calls and must not wait for earlier ones.
             self.slots.iter_mut().for_each(|slot| slot.poll(context));
             let is_rendered =
                 |slot: &mut PipelineSlot<'_>| matches!(slot, PipelineSlot::Rendered(_));
@@ -114,7 +113,7 @@ impl<'s> Pipeline<'s> {
             }
         })
         .await;
-        self.began.take()
+        self.started_at.take()
     }
 }
 
@@ -161,7 +160,7 @@ mod tests {
         });
         pipeline.reply(&mut out, |out| out.push(b'2'));
         pipeline.push(async {
-            // The last decision is known before the first.
+            // The last decision completes before the first.
             slow.send(()).unwrap();
             rendered("3")
         });

@@ -1,16 +1,16 @@
-//! Replies as bytes, in both versions of the protocol. What version 2 lacks is said in its nearest words: a map as a flat
-//! array, a truth as 1 or 0, nothing as a null string.
+//! Writes replies in both protocol versions. RESP2 has no maps, booleans and nulls, so it gets a flat array, 1 or 0, and a null
+//! bulk string.
 //!
-//! Must not know: what is said.
+//! Must not know: what replies mean.
 
 use std::fmt::{self, Write as _};
 
 use super::number::LineBuffer;
 
-/// The most bytes of a client's own word that an error repeats.
+/// The most bytes of a client's argument that an error repeats.
 const MAX_ECHO_LEN: usize = 64;
 
-/// A reply being written.
+/// Writes one reply.
 #[derive(Debug)]
 pub(crate) struct ReplyWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -26,51 +26,51 @@ impl<'a> ReplyWriter<'a> {
         self.simple("OK");
     }
 
-    /// A short text of ours: it must not hold a line end.
+    /// A simple string. It must not contain a line break.
     pub(crate) fn simple(&mut self, text: &str) {
         self.out.push(b'+');
         self.out.extend_from_slice(text.as_bytes());
-        self.end();
+        self.write_crlf();
     }
 
-    /// An error. Its first word says of which kind; line ends in it become blanks.
+    /// An error. Its first word is the error code. Line breaks become spaces.
     pub(crate) fn error(&mut self, text: fmt::Arguments<'_>) {
         self.out.push(b'-');
         // Writing into memory cannot fail.
-        let _cannot_fail = OneLine(self.out).write_fmt(text).is_ok();
-        self.end();
+        let _cannot_fail = SingleLineWriter(self.out).write_fmt(text).is_ok();
+        self.write_crlf();
     }
 
     pub(crate) fn integer(&mut self, number: i64) {
         self.number(b':', number);
     }
 
-    /// As far as the protocol's numbers go.
+    /// An integer, capped at the largest signed one.
     pub(crate) fn unsigned(&mut self, number: u64) {
         self.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
-        self.length(b'$', bytes.len());
+        self.write_length(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
-        self.end();
+        self.write_crlf();
     }
 
-    /// Text for people, which version 3 can tell from data.
+    /// A verbatim string in RESP3, a bulk string in RESP2.
     pub(crate) fn verbatim(&mut self, text: &str) {
         if !self.is_resp3 {
             return self.bulk(text.as_bytes());
         }
-        self.length(b'=', text.len().saturating_add(4));
+        self.write_length(b'=', text.len().saturating_add(4));
         self.out.extend_from_slice(b"txt:");
         self.out.extend_from_slice(text.as_bytes());
-        self.end();
+        self.write_crlf();
     }
 
     pub(crate) fn null(&mut self) {
         let null: &[u8] = if self.is_resp3 { b"_" } else { b"$-1" };
         self.out.extend_from_slice(null);
-        self.end();
+        self.write_crlf();
     }
 
     pub(crate) fn boolean(&mut self, truth: bool) {
@@ -79,29 +79,29 @@ impl<'a> ReplyWriter<'a> {
         }
         self.out
             .extend_from_slice(if truth { b"#t" } else { b"#f" });
-        self.end();
+        self.write_crlf();
     }
 
-    /// So many replies follow.
+    /// Starts an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
-        self.length(b'*', len);
+        self.write_length(b'*', len);
     }
 
-    /// So many replies follow, in no order.
+    /// Starts a set of `len` replies.
     pub(crate) fn set(&mut self, len: usize) {
-        self.length(if self.is_resp3 { b'~' } else { b'*' }, len);
+        self.write_length(if self.is_resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// So many pairs of replies follow.
+    /// Starts a map of `len` pairs of replies.
     pub(crate) fn map(&mut self, len: usize) {
         if self.is_resp3 {
-            self.length(b'%', len);
+            self.write_length(b'%', len);
         } else {
-            self.length(b'*', len.saturating_mul(2));
+            self.write_length(b'*', len.saturating_mul(2));
         }
     }
 
-    /// The five numbers that every throttle command answers with.
+    /// The five numbers of a throttle command.
     pub(crate) fn throttle_numbers(&mut self, numbers: [i64; 5]) {
         let mut lines = LineBuffer::new();
         lines.push_number(b'*', 5);
@@ -111,22 +111,22 @@ impl<'a> ReplyWriter<'a> {
         self.out.extend_from_slice(lines.as_bytes());
     }
 
-    fn length(&mut self, kind: u8, len: usize) {
-        self.number(kind, i64::try_from(len).unwrap_or(i64::MAX));
+    fn write_length(&mut self, type_byte: u8, len: usize) {
+        self.number(type_byte, i64::try_from(len).unwrap_or(i64::MAX));
     }
 
-    fn number(&mut self, kind: u8, number: i64) {
+    fn number(&mut self, type_byte: u8, number: i64) {
         let mut lines = LineBuffer::new();
-        lines.push_number(kind, number);
+        lines.push_number(type_byte, number);
         self.out.extend_from_slice(lines.as_bytes());
     }
 
-    fn end(&mut self) {
+    fn write_crlf(&mut self) {
         self.out.extend_from_slice(b"\r\n");
     }
 }
 
-/// What a client sent, short and printable, to be repeated to it.
+/// A client's input, truncated and printable, for error messages.
 pub(crate) struct EchoedInput<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for EchoedInput<'_> {
@@ -144,10 +144,10 @@ impl fmt::Display for EchoedInput<'_> {
     }
 }
 
-/// Text that stays on its line.
-struct OneLine<'a>(&'a mut Vec<u8>);
+/// Replaces line breaks by spaces.
+struct SingleLineWriter<'a>(&'a mut Vec<u8>);
 
-impl fmt::Write for OneLine<'_> {
+impl fmt::Write for SingleLineWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let clean = |byte| match byte {
             b'\r' | b'\n' => b' ',
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_the_same_in_their_words() {
+    fn both_protocol_versions_have_their_own_encoding() {
         type Case = (fn(&mut ReplyWriter<'_>), &'static str, &'static str);
         let cases: [Case; 10] = [
             (|r| r.ok(), "+OK\r\n", "+OK\r\n"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stays_on_its_line_whatever_the_client_sent() {
+    fn an_error_stays_on_one_line() {
         let bytes: Vec<u8> = (0..=255).collect();
         let text = written(false, |reply| {
             reply.error(format_args!("ERR a\r\n+b '{}'", EchoedInput(&bytes)));

@@ -1,6 +1,6 @@
-//! The protocol of Redis as one that listeners can serve.
+//! The limits of the RESP listener, and RESP as a protocol for the accept loop.
 //!
-//! Must not know: what is asked or answered, sockets.
+//! Must not know: commands, sockets.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::listen::{
     ConnectionHandler, DrainOutcome, Listener, ListenerLimits, Peer, ShutdownSignal, Stream, accept,
 };
 
-/// What a server allows Redis clients.
+/// The limits of the RESP listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RespLimits {
-    /// What its listener allows.
+    /// The limits of its listener.
     pub listener: ListenerLimits,
-    /// A connection on which no command is completed for this long is closed, after at most twice as long.
+    /// A connection that completes no command for this long is closed, at the latest after twice this time.
     pub idle_timeout: Duration,
-    /// Bytes held for all connections together: beginnings of large commands, and answers that were not taken. A
-    /// connection that would hold more is closed.
+    /// Bytes buffered for all connections together: incomplete large commands and unsent replies. A connection that would
+    /// exceed this is closed.
     pub max_buffered_bytes: usize,
 }
 
@@ -39,8 +39,8 @@ impl Default for RespLimits {
 }
 
 impl<C: Clock + 'static> RespServer<C> {
-    /// Serves Redis clients on `listener` until `shutdown` completes, then lets every connection have the answers to
-    /// what it has sent. Never ends for any other reason.
+    /// Serves Redis clients of `listener` until `shutdown` completes, then answers the input that has arrived on each
+    /// connection. Returns for no other reason.
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,

@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: everything that a client has sent so far is answered in one go.
+//! [`RespServer`]: answers all input of a client in one batch of replies, without sockets.
 //!
 //! Must not know: sockets.
 
@@ -21,10 +21,10 @@ use super::throttle::Throttle;
 use crate::listen::counters::ListenerCounters;
 use tollgate_service::Metrics;
 
-/// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
+/// Replies of this many bytes are sent before more commands run: a short command may have a long reply.
 pub(super) const MAX_UNSENT_REPLY_LEN: usize = 64 * 1_024;
 
-/// The throttle commands over a store, and whoever decides on `TG.CHECK`.
+/// The throttle commands over a store, and a [`Checker`] for `TG.CHECK`.
 ///
 /// ```
 /// use tollgate_server::resp::{Pipeline, RespServer, NextAction};
@@ -34,8 +34,8 @@ pub(super) const MAX_UNSENT_REPLY_LEN: usize = 64 * 1_024;
 /// let mut session = server.session(None);
 /// let mut input = *b"CL.THROTTLE alice 15 30 60\r\n";
 /// let mut out = Vec::new();
-/// let fed = server.feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
-/// assert_eq!((fed.consumed, fed.then), (input.len(), NextAction::Read));
+/// let outcome = server.feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
+/// assert_eq!((outcome.consumed, outcome.next), (input.len(), NextAction::Read));
 /// assert_eq!(out, b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -45,41 +45,40 @@ pub struct RespServer<C> {
     pub(super) password: Option<Box<[u8]>>,
     pub(super) commands: AtomicU64,
     pub(super) connections: AtomicU64,
-    /// Bytes held for all connections together: beginnings of large commands, answers that were not taken.
+    /// Bytes buffered for all connections together: incomplete large commands and unsent replies.
     pub(super) buffered_bytes: AtomicUsize,
     sessions: AtomicU64,
     counters: ListenerCounters,
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// What became of the bytes that a client sent.
+/// The result of [`RespServer::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedOutcome {
-    /// So many of them are done with. The rest is the beginning of a command, or waits for the answers to be sent.
+    /// How many bytes of the input were consumed. The others are an incomplete command, or wait for replies to be sent.
     pub consumed: usize,
-    /// What is to be done once the answers are sent.
+    /// What to do once the replies are sent.
     pub next: NextAction,
 }
 
-/// What is to be done next with a connection.
+/// What to do next with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextAction {
-    /// Read more.
+    /// Read more input.
     Read,
-    /// There are whole commands left: feed them again.
+    /// The input has more whole commands: feed it again.
     FeedAgain,
-    /// Decisions are awaited: [`drain`](Resp::drain) them, then feed what is left.
+    /// Decisions are awaited: [`drain`](RespServer::drain) them, then feed the input that is left.
     Drain,
-    /// End it.
+    /// Close the connection.
     Close,
 }
 
 impl<C: Clock> RespServer<C> {
-    /// A server that keeps the states of the throttle commands in this store, which is its own: their limits take the
-    /// first three numbers.
+    /// A server that keeps the state of the throttle commands in this store, which must not be shared: their limits take its
+    /// first three limit ids.
     ///
-    /// # Errors
-    /// Never in practice: one constant quota is built.
+    /// Never in practice: it builds one constant quota.
     pub fn new(store: MemoryStore<C>) -> Result<Self, InvalidQuota> {
         Ok(Self {
             throttle: Throttle::new(store)?,
@@ -94,28 +93,28 @@ impl<C: Clock> RespServer<C> {
         })
     }
 
-    /// The same server, with somebody to decide on `TG.CHECK`.
+    /// Sets the checker of `TG.CHECK` and `TG.ACQUIRE`.
     #[must_use]
     pub fn with_checker(mut self, checker: Arc<dyn Checker>) -> Self {
         self.checker = Some(checker);
         self
     }
 
-    /// The same server, which answers only those who give this password.
+    /// Requires this password.
     #[must_use]
     pub fn with_password(mut self, password: &str) -> Self {
         self.password = Some(password.as_bytes().into());
         self
     }
 
-    /// The same server, sharing the states of the throttle commands with a fleet. Keys may be a byte shorter then.
+    /// Shares the state of the throttle commands with a fleet. The longest key is then one byte shorter.
     #[must_use]
     pub fn with_fleet(mut self, fleet: Arc<Fleet>) -> Self {
         self.throttle.join_fleet(fleet);
         self
     }
 
-    /// The same server, counting what it answers there.
+    /// Counts replies in these metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = metrics;
@@ -133,7 +132,7 @@ impl<C: Clock> RespServer<C> {
         self.throttle.store()
     }
 
-    /// A new connection, between these two addresses (theirs, ours) if there is a socket.
+    /// Starts a session, with the addresses of the client and the server if there is a socket.
     #[must_use]
     pub fn session(&self, ends: Option<(SocketAddr, SocketAddr)>) -> RespSession {
         let id = self
@@ -143,22 +142,22 @@ impl<C: Clock> RespServer<C> {
         RespSession::new(id, self.password.is_none(), ends)
     }
 
-    /// What went wrong and was survived so far.
+    /// The counters of the listener.
     #[must_use]
     pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
-    /// How many keys were forgiven what they owed because there was no room for them.
+    /// How many keys lost their debt because the store evicted them for lack of room.
     #[must_use]
     pub fn forgiven_keys(&self) -> u64 {
         self.throttle.store().usage().evictions
     }
 
-    /// Carries out the commands that `input` begins with and appends their answers to `out`, until a command is not whole,
-    /// the connection has to end, or the answers are long enough to be sent first.
+    /// Runs the commands at the start of `input` and appends their replies to `out`. It stops at an incomplete command, when
+    /// the connection has to be closed, or when the replies are long enough to be sent first.
     ///
-    /// It never waits. Decisions that have to be awaited go into `pipeline`, and `out` has the answers before the first of them.
+    /// It never waits. Decisions that have to be awaited go into `pipeline`; `out` gets the replies before the first of them.
     pub fn feed<'s>(
         &'s self,
         session: &mut RespSession,
@@ -166,33 +165,33 @@ impl<C: Clock> RespServer<C> {
         pipeline: &mut Pipeline<'s>,
         out: &mut Vec<u8>,
     ) -> FeedOutcome {
-        let began = self.throttle.store().now();
-        let most = if self.has_fleet() { MAX_PENDING } else { 1 };
-        let mut words = ArgumentSpans::new();
-        let (mut consumed, mut done) = (0_usize, 0);
-        let then = loop {
+        let started_at = self.throttle.store().now();
+        let max_pending = if self.has_fleet() { MAX_PENDING } else { 1 };
+        let mut spans = ArgumentSpans::new();
+        let (mut consumed, mut completed) = (0_usize, 0);
+        let next = loop {
             if out.len() >= MAX_UNSENT_REPLY_LEN {
                 break NextAction::FeedAgain;
             }
-            if pipeline.len() >= most {
+            if pipeline.len() >= max_pending {
                 break NextAction::Drain;
             }
             let rest = input.get_mut(consumed..).unwrap_or_default();
-            // Parsing rewrites a quoted inline command in place, so it is parsed only when it can be carried out.
+            // Parsing rewrites a quoted inline command in place, so it is parsed only when it can be run.
             if !pipeline.is_empty() && rest.first().is_some_and(|byte| *byte != b'*') {
                 break NextAction::Drain;
             }
-            match parse(rest, &mut words) {
+            match parse(rest, &mut spans) {
                 ParseOutcome::Incomplete => break NextAction::Read,
                 ParseOutcome::Empty(len) => consumed = consumed.saturating_add(len),
                 ParseOutcome::Command(len) => {
-                    let command = RespCommand::new(rest, &words);
+                    let command = RespCommand::new(rest, &spans);
                     let after = commands::run(self, session, &command, pipeline, out);
                     if after == CommandFlow::Drain {
                         break NextAction::Drain;
                     }
                     consumed = consumed.saturating_add(len);
-                    done += 1;
+                    completed += 1;
                     if after == CommandFlow::Close {
                         break NextAction::Close;
                     }
@@ -205,33 +204,27 @@ impl<C: Clock> RespServer<C> {
                 }
             }
         };
-        self.commands.fetch_add(done, Ordering::Relaxed);
+        self.commands.fetch_add(completed, Ordering::Relaxed);
         if !pipeline.is_empty() {
-            pipeline.set_started(began);
-            let then = NextAction::Drain;
-            return FeedOutcome {
-                consumed,
-                next: then,
-            };
+            pipeline.set_started(started_at);
+            let next = NextAction::Drain;
+            return FeedOutcome { consumed, next };
         }
-        let span = || self.throttle.store().now().since(began);
+        let span = || self.throttle.store().now().since(started_at);
         session.counts.flush(&self.metrics, span);
-        FeedOutcome {
-            consumed,
-            next: then,
-        }
+        FeedOutcome { consumed, next }
     }
 
-    /// Awaits the decisions that [`feed`](Self::feed) has begun, and appends their answers in the order of their commands.
+    /// Awaits the decisions that [`feed`](Self::feed) has started and appends their replies in the order of their commands.
     pub async fn drain<'s>(
         &'s self,
         session: &mut RespSession,
         pipeline: &mut Pipeline<'s>,
         out: &mut Vec<u8>,
     ) {
-        let began = pipeline.finish(&mut session.counts, out).await;
+        let started_at = pipeline.finish(&mut session.counts, out).await;
         let now = || self.throttle.store().now();
-        let span = || began.map_or(Nanos::ZERO, |began| now().since(began));
+        let span = || started_at.map_or(Nanos::ZERO, |started_at| now().since(started_at));
         session.counts.flush(&self.metrics, span);
     }
 }

@@ -1,4 +1,4 @@
-//! What the server remembers of a connection: its version of the protocol, its names, and the quota it asked for last.
+//! The state of one connection: protocol version, client names, and the last throttle quota.
 //!
 //! Must not know: sockets, commands.
 
@@ -7,23 +7,23 @@ use std::net::SocketAddr;
 use super::batch_counts::BatchCounts;
 use super::throttle::RecentQuota;
 
-/// The longest name that a client may give itself or its library, in bytes.
+/// The longest client name or library name, in bytes.
 pub(super) const MAX_NAME_LEN: usize = 128;
 
-/// One connection, as far as commands can see and change it.
+/// The state of one connection that commands read and change.
 #[derive(Debug)]
 pub struct RespSession {
     pub(super) id: u64,
     pub(super) is_resp3: bool,
-    /// Whether a password was given, or none is asked for.
+    /// Whether the client has given the password, or none is required.
     pub(super) is_authenticated: bool,
     pub(super) name: Box<[u8]>,
     pub(super) library: Box<[u8]>,
     pub(super) library_version: Box<[u8]>,
-    /// Who asks, and the address they reached us on; unknown where there is no socket.
+    /// The addresses of the client and the server, if there is a socket.
     pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
     pub(super) recent_quota: RecentQuota,
-    /// What came of commands since it was last counted.
+    /// Outcomes of commands that are not yet in the metrics.
     pub(super) counts: BatchCounts,
 }
 
@@ -42,7 +42,7 @@ impl RespSession {
         }
     }
 
-    /// As it was when it began.
+    /// Resets the session, as `RESET` does.
     pub(super) fn reset(&mut self, is_trusted: bool) {
         let library = std::mem::take(&mut self.library);
         let library_version = std::mem::take(&mut self.library_version);
@@ -55,7 +55,7 @@ impl RespSession {
     }
 }
 
-/// A name that can be listed in one line of words: printable, and short.
+/// Whether a client name is printable, without spaces, and short enough.
 pub(super) fn is_valid_client_name(name: &[u8]) -> bool {
     name.len() <= MAX_NAME_LEN && name.iter().all(|byte| matches!(byte, b'!'..=b'~'))
 }

@@ -1,18 +1,17 @@
-//! Limits whose quota comes with every call: what `CL.THROTTLE`, `THROTTLE` and `GCRA` share.
+//! The throttle commands `CL.THROTTLE`, `THROTTLE` and `GCRA`: limits whose quota comes with every call.
 //!
-//! A call names a key, a burst, a rate and a cost; nothing is configured. The quota is compiled from the call and decided
-//! by core on the state of that key. Two choices follow from that:
+//! A call gives a key, a burst, a rate and a cost; nothing is configured. The quota is compiled from the call, and core decides
+//! on the state of the key. Two choices follow:
 //!
-//! - **A rate is rounded, never refused.** Callers of these commands expect an answer to any rate. One token takes
-//!   `ceil(period / count)` nanoseconds, at least one, so the rate in force is never above the asked one (except that
-//!   nothing is faster than 10^9 a second); a capacity beyond 2^62 ns is cut to that.
-//! - **What is owed is never cut to the capacity of a call.** Elsewhere a state that lies further ahead than its limit's
-//!   largest capacity is taken for a broken clock and brought back. Here the same key may be asked with a large burst
-//!   and then with a small one, and the largest is not known in advance. Cutting would forgive a debt to whoever alternates
-//!   between the two, so every quota shares the widest ceiling there is, as the originals do, which never cut.
+//! - **A rate is rounded, never rejected.** Clients of these commands expect a reply to any rate. One token takes `ceil(period
+//!   / count)` nanoseconds, at least one, so the effective rate is never above the requested one, except that nothing is faster
+//!   than 10^9 per second. A capacity above 2^62 ns is cut to that.
+//! - **Debt is never cut to the capacity of a call.** Elsewhere a state further ahead than the largest capacity of its limit
+//!   counts as a clock error and is clamped. Here a key may be used with a large burst and then with a small one, and the
+//!   largest is not known in advance. Clamping would forgive the debt of a client that alternates between two bursts. So every
+//!   quota shares the largest possible ceiling, like the original implementations, which never clamp.
 //!
-//! Each command family has a limit of its own, so the same key under two commands is two states. Must not know: words of
-//! the protocol, replies.
+//! Each command family has its own limit, so a key used by two families has two states. Must not know: arguments, replies.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -25,15 +24,15 @@ use tollgate_store::{
     StoreReply,
 };
 
-/// What keys begin with where a fleet shares them. Those of policies are empty or begin with 0, 1 or 2, which says whether
-/// their first part is there; those of Envoy's files with the length of their domain, which is below 768, or with 255; and
-/// the fleet's own with 255.
-const SHARED: &[u8] = b"t";
+/// The prefix of keys in a fleet's store. Keys of policies are empty or start with 0, 1 or 2, which says whether their first
+/// part is present. Keys of envoyproxy/ratelimit rules start with the length of their domain, below 768, or with 255. The
+/// fleet's own keys start with 255.
+const FLEET_KEY_PREFIX: &[u8] = b"t";
 
-/// How many different quotas are remembered as known to the store.
-const KNOWN: usize = 256;
+/// How many quotas are remembered as known to the store.
+const KNOWN_QUOTAS: usize = 256;
 
-/// Whose state it is: one limit for each family of commands.
+/// A family of throttle commands. Each has its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThrottleFamily {
     RedisCell,
@@ -55,65 +54,65 @@ impl ThrottleFamily {
 /// The quota of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThrottleQuota {
-    /// Tokens at once. Zero admits nothing.
+    /// The burst in tokens. Zero admits nothing.
     pub(crate) burst: u64,
-    /// Tokens in each period, at least one.
+    /// Tokens per period, at least one.
     pub(crate) count: u64,
-    /// The period in nanoseconds, which may be longer than any span.
+    /// The period in nanoseconds. It may exceed `Nanos`.
     pub(crate) period: u128,
 }
 
-/// What a call asks for.
+/// The operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThrottleOp {
-    /// Take so many tokens; none is a look.
+    /// Take this many tokens. Zero is a peek.
     Take(u64),
-    /// Put so many back.
+    /// Return this many tokens.
     Return(u64),
 }
 
-/// What a call is answered.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThrottleReply {
     pub(crate) is_limited: bool,
     pub(crate) remaining: u64,
-    /// When the same call would pass: `None` if it passed, or never will.
+    /// When the same call would pass; `None` if it passed or never will.
     pub(crate) retry_after: Option<Nanos>,
     pub(crate) reset_after: Nanos,
 }
 
-/// The last quota that a connection asked for, compiled. Most connections repeat one.
+/// The last quota of a connection, compiled. Most connections repeat one quota.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecentQuota(Option<(ThrottleQuota, IdentifiedLimit, TokenBucket)>);
 
-/// The states of all three families.
+/// The state of all three families.
 #[derive(Debug)]
 pub(crate) struct Throttle<C> {
     store: MemoryStore<C>,
-    /// Those that states are shared with, if they are.
+    /// The fleet that shares the state, if there is one.
     fleet: Option<Arc<Fleet>>,
-    widest: TokenBucket,
-    /// Fingerprints of quotas that the store has been told of, so that it is told seldom.
-    known: [AtomicU64; KNOWN],
+    widest_bucket: TokenBucket,
+    /// Fingerprints of quotas that were registered with the store, to avoid registering them again.
+    known_quotas: [AtomicU64; KNOWN_QUOTAS],
 }
 
 impl<C: Clock> Throttle<C> {
     pub(crate) fn new(store: MemoryStore<C>) -> Result<Self, InvalidQuota> {
-        let widest = TokenBucket::builder(Rate::new(1, MAX_CAPACITY)).burst(1);
+        let widest_bucket = TokenBucket::builder(Rate::new(1, MAX_CAPACITY)).burst(1);
         Ok(Self {
             store,
             fleet: None,
-            widest: widest.build()?,
-            known: [const { AtomicU64::new(0) }; KNOWN],
+            widest_bucket: widest_bucket.build()?,
+            known_quotas: [const { AtomicU64::new(0) }; KNOWN_QUOTAS],
         })
     }
 
-    /// Shares states with a fleet from now on.
+    /// Shares the state with a fleet.
     pub(crate) fn join_fleet(&mut self, fleet: Arc<Fleet>) {
         self.fleet = Some(fleet);
     }
 
-    /// Those that states are shared with. Where there are any, they decide.
+    /// The fleet that decides, if there is one.
     pub(crate) const fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.as_ref()
     }
@@ -122,150 +121,155 @@ impl<C: Clock> Throttle<C> {
         &self.store
     }
 
-    /// Decides on one call by this store alone.
+    /// Decides one call with the local store.
     pub(crate) fn decide(
         &self,
         family: ThrottleFamily,
         key: StoreKey<'_>,
-        terms: &ThrottleQuota,
-        wish: ThrottleOp,
+        quota: &ThrottleQuota,
+        op: ThrottleOp,
         recent: &mut RecentQuota,
     ) -> Result<ThrottleReply, StoreError> {
-        let (ruled, quota) = self.compiled(family, terms, recent);
-        let op = op(terms, wish);
-        let (_, [answer]) = self.store.decide_array([QuotaCheck {
+        let (limit, bucket) = self.compiled_quota(family, quota, recent);
+        let check = QuotaCheck {
             key,
-            limit: ruled,
-            op,
-        }])?;
-        Ok(reply(&answer, terms, wish, quota.refill_time()))
+            limit,
+            op: store_op(quota, op),
+        };
+        let (_, [answer]) = self.store.decide_array([check])?;
+        Ok(throttle_reply(&answer, quota, op, bucket.refill_time()))
     }
 
-    /// Decides on one call with the fleet.
+    /// Decides one call with the fleet.
     ///
-    /// All that a fleet shares lies together, and these limits are numbered beside those of the policy. So the key begins with
-    /// a letter that no other has ([`SHARED`]): whoever throttles by a key spends nothing that a policy counts. One letter
-    /// before all of them, so different keys stay different.
+    /// All keys of a fleet share one store, and these limits have the same ids as limits of the policy. So every key gets
+    /// [`FLEET_KEY_PREFIX`], which no other key starts with: throttle commands never spend what a policy counts. Different keys
+    /// stay different, because all get the same prefix.
     pub(crate) fn decide_with_fleet<'a>(
         &'a self,
         fleet: &'a Fleet,
         (family, key): (ThrottleFamily, &[u8]),
-        terms: &ThrottleQuota,
-        wish: ThrottleOp,
+        quota: &ThrottleQuota,
+        op: ThrottleOp,
         recent: &mut RecentQuota,
     ) -> impl Future<Output = Result<Result<ThrottleReply, StoreError>, KeyTooLong>> + Send + use<'a, C>
     {
-        let (ruled, quota) = self.compiled(family, terms, recent);
-        let (ruled, capacity, terms) = (*ruled, quota.refill_time(), *terms);
-        let key = [SHARED, key].concat();
+        let (limit, bucket) = self.compiled_quota(family, quota, recent);
+        let (limit, capacity, quota) = (*limit, bucket.refill_time(), *quota);
+        let key = [FLEET_KEY_PREFIX, key].concat();
         async move {
             let check = QuotaCheck {
                 key: StoreKey::new(&key)?,
-                limit: &ruled,
-                op: op(&terms, wish),
+                limit: &limit,
+                op: store_op(&quota, op),
             };
             let answered = fleet.decide_one(&self.store, check).await;
-            Ok(answered.map(|answer| reply(&answer, &terms, wish, capacity)))
+            Ok(answered.map(|answer| throttle_reply(&answer, &quota, op, capacity)))
         }
     }
 
-    /// The quota of a call, compiled unless the connection asked for the same just before.
+    /// The compiled quota of a call, reused if the connection's last call had the same.
     #[inline]
-    fn compiled<'a>(
+    fn compiled_quota<'a>(
         &self,
         family: ThrottleFamily,
-        terms: &ThrottleQuota,
+        quota: &ThrottleQuota,
         recent: &'a mut RecentQuota,
     ) -> (&'a IdentifiedLimit, &'a TokenBucket) {
-        let is_same = |(known, ruled, _): &(ThrottleQuota, IdentifiedLimit, TokenBucket)| {
-            known == terms && ruled.id == family.id()
+        let is_same = |(known_quotas, limit, _): &(ThrottleQuota, IdentifiedLimit, TokenBucket)| {
+            known_quotas == quota && limit.id == family.id()
         };
         if !recent.0.as_ref().is_some_and(is_same) {
             recent.0 = None;
         }
-        let (_, ruled, quota) = recent.0.get_or_insert_with(|| self.compile(family, terms));
-        (ruled, quota)
+        let (_, limit, bucket) = recent
+            .0
+            .get_or_insert_with(|| self.compile_quota(family, quota));
+        (limit, bucket)
     }
 
-    /// Compiles the quota of a call and makes it known to the store, which weighs states by it when room is short.
+    /// Compiles the quota of a call and registers it with the store, which uses it to rank states for eviction.
     #[inline(never)]
-    fn compile(
+    fn compile_quota(
         &self,
         family: ThrottleFamily,
-        terms: &ThrottleQuota,
+        quota: &ThrottleQuota,
     ) -> (ThrottleQuota, IdentifiedLimit, TokenBucket) {
-        let quota = quota(terms, &self.widest);
-        let ruled = IdentifiedLimit {
+        let bucket = token_bucket(quota, &self.widest_bucket);
+        let limit = IdentifiedLimit {
             id: family.id(),
-            limit: quota.into(),
+            limit: bucket.into(),
         };
-        self.make_known(&ruled, &quota);
-        (*terms, ruled, quota)
+        self.register_quota(&limit, &bucket);
+        (*quota, limit, bucket)
     }
 
-    fn make_known(&self, ruled: &IdentifiedLimit, quota: &TokenBucket) {
-        let words = [
-            u64::from(ruled.id.0.get()),
-            quota.interval().as_nanos(),
-            quota.refill_time().as_nanos(),
+    fn register_quota(&self, limit: &IdentifiedLimit, bucket: &TokenBucket) {
+        let parts = [
+            u64::from(limit.id.0.get()),
+            bucket.interval().as_nanos(),
+            bucket.refill_time().as_nanos(),
         ];
-        // Any mixing will do: a clash only means that the store is told once more.
-        let mix = |sum: u64, word: &u64| {
-            (sum ^ word)
+        // Any hash will do: a collision only registers a quota again.
+        let mix = |sum: u64, part: &u64| {
+            (sum ^ part)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(29)
         };
-        let fingerprint = words.iter().fold(0, mix) | 1;
+        let fingerprint = parts.iter().fold(0, mix) | 1;
         let slot = usize::try_from(fingerprint >> 56).unwrap_or(0);
-        let Some(slot) = self.known.get(slot) else {
+        let Some(slot) = self.known_quotas.get(slot) else {
             return;
         };
         if slot.load(Ordering::Relaxed) != fingerprint {
-            self.store.add_limit(ruled);
+            self.store.add_limit(limit);
             slot.store(fingerprint, Ordering::Relaxed);
         }
     }
 }
 
-const fn op(terms: &ThrottleQuota, wish: ThrottleOp) -> Op {
-    match wish {
-        // A look at a bucket that holds nothing is still a look.
-        ThrottleOp::Take(_) if terms.burst == 0 => Op::Peek(0),
+const fn store_op(quota: &ThrottleQuota, op: ThrottleOp) -> Op {
+    match op {
+        // A peek at an empty bucket is still a peek.
+        ThrottleOp::Take(_) if quota.burst == 0 => Op::Peek(0),
         ThrottleOp::Take(cost) => Op::Spend(cost),
         ThrottleOp::Return(amount) => Op::Credit(amount),
     }
 }
 
-/// The bucket that decides by these terms.
-fn quota(terms: &ThrottleQuota, widest: &TokenBucket) -> TokenBucket {
+/// The token bucket of a quota.
+fn token_bucket(quota: &ThrottleQuota, widest_bucket: &TokenBucket) -> TokenBucket {
     let longest = MAX_CAPACITY.as_nanos();
-    let interval = terms.period.div_ceil(u128::from(terms.count.max(1)));
+    let interval = quota.period.div_ceil(u128::from(quota.count.max(1)));
     let interval = u64::try_from(interval).map_or(longest, |interval| interval.clamp(1, longest));
-    let burst = terms.burst.clamp(1, longest / interval.max(1));
-    // One token in one interval is exact, so no rate is refused; and nothing here is beyond what a bucket holds.
+    let burst = quota.burst.clamp(1, longest / interval.max(1));
+    // One token per interval is exact, so no rate is rejected, and all values are within the limits of a bucket.
     let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
-    bucket.build().unwrap_or(*widest).sharing_state_with(widest)
+    bucket
+        .build()
+        .unwrap_or(*widest_bucket)
+        .sharing_state_with(widest_bucket)
 }
 
-fn reply(
+fn throttle_reply(
     answer: &StoreReply,
-    terms: &ThrottleQuota,
-    wish: ThrottleOp,
+    quota: &ThrottleQuota,
+    op: ThrottleOp,
     capacity: Nanos,
 ) -> ThrottleReply {
     let owed = answer.status.reset_after;
-    let (is_limited, retry_after) = match (answer.outcome, wish) {
-        // No cost fits into nothing.
-        _ if terms.burst == 0 => (wish != ThrottleOp::Take(0), None),
+    let (is_limited, retry_after) = match (answer.outcome, op) {
+        // No cost fits into a burst of zero.
+        _ if quota.burst == 0 => (op != ThrottleOp::Take(0), None),
         (Outcome::Deny { retry_after }, _) => (true, Some(retry_after)),
         (Outcome::Never, _) => (true, None),
-        // A look passes unless a call with a larger burst went deeper into debt than this one may.
+        // A peek passes, unless a call with a larger burst has taken more than this burst allows.
         (_, ThrottleOp::Take(0)) if owed > capacity => (true, Some(owed.saturating_sub(capacity))),
         _ => (false, None),
     };
     ThrottleReply {
         is_limited,
-        remaining: if terms.burst == 0 {
+        remaining: if quota.burst == 0 {
             0
         } else {
             answer.status.remaining
@@ -290,7 +294,7 @@ mod tests {
         (Throttle::new(store).unwrap(), clock)
     }
 
-    fn terms(burst: u64, count: u64, seconds: u64) -> ThrottleQuota {
+    fn quota(burst: u64, count: u64, seconds: u64) -> ThrottleQuota {
         ThrottleQuota {
             burst,
             count,
@@ -300,7 +304,7 @@ mod tests {
 
     fn take(
         throttle: &Throttle<Arc<ManualClock>>,
-        terms: &ThrottleQuota,
+        quota: &ThrottleQuota,
         cost: u64,
     ) -> ThrottleReply {
         let key = StoreKey::new(b"k").unwrap();
@@ -309,7 +313,7 @@ mod tests {
             .decide(
                 ThrottleFamily::RedisCell,
                 key,
-                terms,
+                quota,
                 ThrottleOp::Take(cost),
                 &mut recent,
             )
@@ -319,7 +323,7 @@ mod tests {
     #[test]
     fn alternating_between_a_large_burst_and_a_small_one_forgives_nothing() {
         let (throttle, _clock) = throttle();
-        let (large, small) = (terms(1_000, 1, 1), terms(1, 1, 1));
+        let (large, small) = (quota(1_000, 1, 1), quota(1, 1, 1));
         assert!(!take(&throttle, &large, 1_000).is_limited);
         for _ in 0..3 {
             let denied = take(&throttle, &small, 1);
@@ -333,15 +337,20 @@ mod tests {
     #[test]
     fn any_rate_is_rounded_and_none_is_refused() {
         let (throttle, _clock) = throttle();
-        let interval = |terms| quota(&terms, &throttle.widest).interval().as_nanos();
-        assert_eq!(interval(terms(1, 3, 1)), 333_333_334);
-        assert_eq!(interval(terms(1, 700_000_000, 1)), 2);
-        assert_eq!(interval(terms(1, u64::MAX, 1)), 1);
-        assert_eq!(interval(terms(1, 1, u64::MAX)), 1 << 62);
+        let interval = |quota| {
+            token_bucket(&quota, &throttle.widest_bucket)
+                .interval()
+                .as_nanos()
+        };
+        assert_eq!(interval(quota(1, 3, 1)), 333_333_334);
+        assert_eq!(interval(quota(1, 700_000_000, 1)), 2);
+        assert_eq!(interval(quota(1, u64::MAX, 1)), 1);
+        assert_eq!(interval(quota(1, 1, u64::MAX)), 1 << 62);
         for count in [1, 7, 1 << 40, u64::MAX] {
             for seconds in [1, 60, 1 << 40, u64::MAX] {
                 for burst in [0, 1, 1 << 40, u64::MAX] {
-                    let bucket = quota(&terms(burst, count, seconds), &throttle.widest);
+                    let bucket =
+                        token_bucket(&quota(burst, count, seconds), &throttle.widest_bucket);
                     assert!(bucket.limit() <= burst.max(1));
                     assert_eq!(bucket.ceiling(), MAX_CAPACITY);
                 }
@@ -350,36 +359,36 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_admitted_by_a_burst_of_nothing() {
+    fn a_burst_of_zero_admits_nothing() {
         let (throttle, _clock) = throttle();
-        let none = terms(0, 1, 1);
-        let told = take(&throttle, &none, 1);
+        let none = quota(0, 1, 1);
+        let denied = take(&throttle, &none, 1);
         assert_eq!(
-            (told.is_limited, told.remaining, told.retry_after),
+            (denied.is_limited, denied.remaining, denied.retry_after),
             (true, 0, None)
         );
         assert!(!take(&throttle, &none, 0).is_limited);
         assert_eq!(
-            take(&throttle, &terms(1, 1, 1), 0).remaining,
+            take(&throttle, &quota(1, 1, 1), 0).remaining,
             1,
             "nothing was charged"
         );
     }
 
     #[test]
-    fn what_is_put_back_is_never_more_than_a_full_bucket() {
+    fn returned_tokens_never_exceed_a_full_bucket() {
         let (throttle, _clock) = throttle();
-        let five = terms(5, 1, 1);
+        let five = quota(5, 1, 1);
         assert_eq!(take(&throttle, &five, 3).remaining, 2);
         let key = StoreKey::new(b"k").unwrap();
         let give = |amount| {
-            let wish = ThrottleOp::Return(amount);
+            let op = ThrottleOp::Return(amount);
             throttle
                 .decide(
                     ThrottleFamily::RedisCell,
                     key,
                     &five,
-                    wish,
+                    op,
                     &mut RecentQuota::default(),
                 )
                 .unwrap()
@@ -397,10 +406,10 @@ mod tests {
             ThrottleFamily::Throttlecrab,
             ThrottleFamily::Gcra,
         ] {
-            // The same place for all: what was compiled for one family is not used for another.
+            // One cache for all families: a quota compiled for one family is not used for another.
             let mut recent = RecentQuota::default();
-            let ask = |wish, recent: &mut RecentQuota| {
-                throttle.decide(family, key, &terms(1, 1, 60), wish, recent)
+            let ask = |op, recent: &mut RecentQuota| {
+                throttle.decide(family, key, &quota(1, 1, 60), op, recent)
             };
             assert!(!ask(ThrottleOp::Take(1), &mut recent).unwrap().is_limited);
             assert!(ask(ThrottleOp::Take(1), &mut recent).unwrap().is_limited);

@@ -1,7 +1,7 @@
-//! The throttle commands in the words of their originals: arguments, errors and replies.
+//! The throttle commands: arguments, errors and replies as in the original implementations.
 //!
-//! `CL.THROTTLE` as the module redis-cell, `THROTTLE` as the server throttlecrab, `GCRA` as the command that Redis has
-//! written and not released. Must not know: how anything is decided.
+//! `CL.THROTTLE` follows the module redis-cell, `THROTTLE` the server throttlecrab, and `GCRA` the unreleased Redis command.
+//! Must not know: how calls are decided.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use super::throttle::{Throttle, ThrottleFamily, ThrottleOp, ThrottleQuota, Throt
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Why a call gets no decision.
+/// Why a call is not decided.
 pub(super) enum ThrottleError<'a> {
-    /// A text of ours, whole.
+    /// A complete error message.
     Text(&'static str),
-    /// redis-cell's words for an argument that is no number.
+    /// redis-cell's error for an argument that is not a number.
     CellNumber(&'a [u8]),
-    /// throttlecrab's words for a negative quantity.
+    /// throttlecrab's error for a negative quantity.
     Negative(i64),
     Key(KeyTooLong),
     Store(StoreError),
@@ -46,7 +46,7 @@ impl fmt::Display for ThrottleError<'_> {
             Self::Negative(quantity) => write!(f, "ERR negative quantity: {quantity}"),
             Self::Key(error) => write!(
                 f,
-                "ERR key: it has {} bytes, the most is {}",
+                "ERR key: it has {} bytes, at most {} are allowed",
                 error.len,
                 tollgate_store::MAX_KEY_LEN
             ),
@@ -55,7 +55,7 @@ impl fmt::Display for ThrottleError<'_> {
     }
 }
 
-/// Decides and answers one call of a family: at once, or in the connection's pipeline where a fleet decides.
+/// Decides and answers one call: immediately, or through the connection's pipeline if a fleet decides.
 pub(super) fn run<'s, C: Clock>(
     throttle: &'s Throttle<C>,
     family: ThrottleFamily,
@@ -65,7 +65,7 @@ pub(super) fn run<'s, C: Clock>(
     out: &mut Vec<u8>,
 ) {
     let is_resp3 = session.is_resp3;
-    let call = match ThrottleCall::read(family, command) {
+    let call = match ThrottleCall::parse(family, command) {
         Ok(call) => call,
         Err(wrong) => {
             session.counts.add(CommandOutcome::Failed);
@@ -77,7 +77,7 @@ pub(super) fn run<'s, C: Clock>(
     if let Some(fleet) = throttle.fleet() {
         let key = (family, command.argument(1));
         let recent = &mut session.recent_quota;
-        let reply = throttle.decide_with_fleet(fleet, key, &call.terms, call.wish, recent);
+        let reply = throttle.decide_with_fleet(fleet, key, &call.quota, call.op, recent);
         return pipeline.push(async move {
             let decided = match reply.await {
                 Ok(reply) => reply.map_err(ThrottleError::Store),
@@ -98,7 +98,7 @@ pub(super) fn run<'s, C: Clock>(
     let key = StoreKey::new(command.argument(1)).map_err(ThrottleError::Key);
     let decided = key.and_then(|key| {
         let recent = &mut session.recent_quota;
-        let decided = throttle.decide(family, key, &call.terms, call.wish, recent);
+        let decided = throttle.decide(family, key, &call.quota, call.op, recent);
         decided.map_err(ThrottleError::Store)
     });
     let counts = &mut session.counts;
@@ -107,16 +107,16 @@ pub(super) fn run<'s, C: Clock>(
     });
 }
 
-/// What a call says.
+/// The arguments of a call.
 struct ThrottleCall {
-    terms: ThrottleQuota,
-    wish: ThrottleOp,
-    /// The limit as it is told.
+    quota: ThrottleQuota,
+    op: ThrottleOp,
+    /// The limit as the reply reports it.
     limit: i64,
 }
 
 impl ThrottleCall {
-    /// Writes what came of it.
+    /// Renders the reply.
     #[inline]
     fn render(
         &self,
@@ -125,9 +125,9 @@ impl ThrottleCall {
         reply: &mut ReplyWriter<'_>,
     ) -> CommandOutcome {
         match decided {
-            Ok(told) => {
-                reply.throttle_numbers(self.numbers(family, told));
-                CommandOutcome::Throttled(family, told.is_limited)
+            Ok(outcome) => {
+                reply.throttle_numbers(self.numbers(family, outcome));
+                CommandOutcome::Throttled(family, outcome.is_limited)
             }
             Err(wrong) => {
                 reply.error(format_args!("{wrong}"));
@@ -136,19 +136,19 @@ impl ThrottleCall {
         }
     }
 
-    fn read<'a>(
+    fn parse<'a>(
         family: ThrottleFamily,
         command: &RespCommand<'a>,
     ) -> Result<Self, ThrottleError<'a>> {
         match family {
-            ThrottleFamily::RedisCell => Self::cell(command),
-            ThrottleFamily::Throttlecrab => Self::crab(command),
-            ThrottleFamily::Gcra => Self::gcra(command),
+            ThrottleFamily::RedisCell => Self::parse_redis_cell(command),
+            ThrottleFamily::Throttlecrab => Self::parse_throttlecrab(command),
+            ThrottleFamily::Gcra => Self::parse_gcra(command),
         }
     }
 
     /// `CL.THROTTLE key max_burst count period [quantity]`
-    fn cell<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
+    fn parse_redis_cell<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
         if !matches!(command.len(), 5 | 6) {
             return Err(ThrottleError::Text(
                 "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]",
@@ -172,8 +172,8 @@ impl ThrottleCall {
         };
         let limit = max_burst.saturating_add(1);
         Ok(Self {
-            terms: terms(limit, count, period),
-            wish: match u64::try_from(quantity) {
+            quota: quota_per_seconds(limit, count, period),
+            op: match u64::try_from(quantity) {
                 Ok(cost) => ThrottleOp::Take(cost),
                 Err(_negative) => ThrottleOp::Return(quantity.unsigned_abs()),
             },
@@ -182,7 +182,7 @@ impl ThrottleCall {
     }
 
     /// `THROTTLE key max_burst count_per_period period [quantity]`
-    fn crab<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
+    fn parse_throttlecrab<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
         if !matches!(command.len(), 5 | 6) {
             return Err(ThrottleError::Text(
                 "ERR wrong number of arguments for 'throttle' command",
@@ -207,14 +207,14 @@ impl ThrottleCall {
             return Err(ThrottleError::Text("ERR invalid rate limit parameters"));
         };
         Ok(Self {
-            terms: terms(max_burst, count, period),
-            wish: ThrottleOp::Take(cost),
+            quota: quota_per_seconds(max_burst, count, period),
+            op: ThrottleOp::Take(cost),
             limit: max_burst,
         })
     }
 
     /// `GCRA key max_burst tokens_per_period period [TOKENS count]`
-    fn gcra<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
+    fn parse_gcra<'a>(command: &RespCommand<'a>) -> Result<Self, ThrottleError<'a>> {
         if !matches!(command.len(), 5..=7) {
             return Err(ThrottleError::Text(
                 "ERR wrong number of arguments for 'gcra' command",
@@ -236,7 +236,7 @@ impl ThrottleCall {
             ));
         }
         let count = at_least_one(number(3)?)?;
-        let period = period(command.argument(4))?;
+        let period = parse_period(command.argument(4))?;
         let cost = match command.len() {
             5 => 1,
             _ if !command.argument(5).eq_ignore_ascii_case(b"tokens") => {
@@ -247,38 +247,38 @@ impl ThrottleCall {
         };
         let limit = max_burst.saturating_add(1);
         Ok(Self {
-            terms: ThrottleQuota {
+            quota: ThrottleQuota {
                 burst: limit.unsigned_abs(),
                 count,
                 period,
             },
-            wish: ThrottleOp::Take(cost),
+            op: ThrottleOp::Take(cost),
             limit,
         })
     }
 
-    /// What is told, in the order and the units of the original.
-    fn numbers(&self, family: ThrottleFamily, told: &ThrottleReply) -> [i64; 5] {
+    /// The numbers of the reply, in the order and units of the original.
+    fn numbers(&self, family: ThrottleFamily, reply: &ThrottleReply) -> [i64; 5] {
         let seconds = match family {
             ThrottleFamily::RedisCell => cell_seconds,
             ThrottleFamily::Throttlecrab | ThrottleFamily::Gcra => {
-                |span: Nanos| signed(span.as_secs_ceil())
+                |span: Nanos| to_i64(span.as_secs_ceil())
             }
         };
-        let remaining = signed(told.remaining);
-        let reset = seconds(told.reset_after);
-        let never = if told.is_limited || family != ThrottleFamily::Throttlecrab {
+        let remaining = to_i64(reply.remaining);
+        let reset = seconds(reply.reset_after);
+        let never = if reply.is_limited || family != ThrottleFamily::Throttlecrab {
             -1
         } else {
             0
         };
-        let retry = told.retry_after.map_or(never, seconds);
+        let retry = reply.retry_after.map_or(never, seconds);
         match family {
             ThrottleFamily::RedisCell | ThrottleFamily::Gcra => {
-                [told.is_limited.into(), self.limit, remaining, retry, reset]
+                [reply.is_limited.into(), self.limit, remaining, retry, reset]
             }
             ThrottleFamily::Throttlecrab => [
-                (!told.is_limited).into(),
+                (!reply.is_limited).into(),
                 self.limit,
                 remaining,
                 reset,
@@ -288,7 +288,7 @@ impl ThrottleCall {
     }
 }
 
-fn terms(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
+fn quota_per_seconds(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
     ThrottleQuota {
         burst: u64::try_from(burst).unwrap_or(0),
         count,
@@ -296,8 +296,8 @@ fn terms(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
     }
 }
 
-/// A period of GCRA: seconds with a fraction, as Redis reads doubles.
-fn period<'a>(word: &[u8]) -> Result<u128, ThrottleError<'a>> {
+/// Parses a period of `GCRA`: seconds with a fraction, as Redis parses doubles.
+fn parse_period<'a>(word: &[u8]) -> Result<u128, ThrottleError<'a>> {
     let text = std::str::from_utf8(word).ok();
     let seconds = text.and_then(|text| text.parse::<f64>().ok());
     let seconds = seconds.filter(|seconds| !seconds.is_nan());
@@ -306,18 +306,18 @@ fn period<'a>(word: &[u8]) -> Result<u128, ThrottleError<'a>> {
         return Err(ThrottleError::Text("ERR period must be > 0 and < 1e12"));
     }
     let span = Duration::try_from_secs_f64(seconds);
-    // Less than half a nanosecond is a nanosecond: no period is empty.
+    // Less than half a nanosecond is rounded up, so that no period is zero.
     Ok(span.map_or(u128::MAX, |span| span.as_nanos().max(1)))
 }
 
-/// Seconds as redis-cell has rounded them since 0.3.1: a begun millisecond makes a second, less is dropped.
+/// Seconds as redis-cell rounds them since 0.3.1: up if at least one millisecond has begun, otherwise down.
 fn cell_seconds(span: Nanos) -> i64 {
     let nanos = span.as_nanos();
-    let begun = nanos % NANOS_PER_SEC >= NANOS_PER_MILLI;
-    signed(nanos / NANOS_PER_SEC + u64::from(begun))
+    let rounds_up = nanos % NANOS_PER_SEC >= NANOS_PER_MILLI;
+    to_i64(nanos / NANOS_PER_SEC + u64::from(rounds_up))
 }
 
-fn signed(number: u64) -> i64 {
+fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn periods_are_read_as_doubles_and_never_empty() {
-        let nanos = |text: &str| period(text.as_bytes()).ok();
+        let nanos = |text: &str| parse_period(text.as_bytes()).ok();
         assert_eq!(nanos("60"), Some(60_000_000_000));
         assert_eq!(nanos("0.1"), Some(100_000_000));
         assert_eq!(nanos("1.5e3"), Some(1_500_000_000_000));

@@ -1,6 +1,6 @@
-//! `TG.RELEASE` and `TG.RENEW`: what became of a request that `TG.ACQUIRE` admitted.
+//! `TG.RELEASE` and `TG.RENEW`: end or continue a request that `TG.ACQUIRE` admitted.
 //!
-//! Must not know: what tickets settle, who keeps them.
+//! Must not know: what tickets settle, where they are stored.
 
 use super::batch_counts::CommandOutcome;
 use super::check::{Checker, TicketAction, TicketOutcome};
@@ -9,7 +9,7 @@ use super::parse::RespCommand;
 use super::pipeline::{Pipeline, RenderedReply};
 use super::reply_writer::{EchoedInput, ReplyWriter};
 
-/// Reads the ticket, reports and answers: 1 if it was carried out, 0 if nothing was left to do.
+/// Parses the ticket, updates it and replies: 1 if it was carried out, 0 if nothing was left to do.
 pub(super) fn run<'s>(
     checker: Option<&'s dyn Checker>,
     report: TicketAction,
@@ -19,26 +19,29 @@ pub(super) fn run<'s>(
     out: &mut Vec<u8>,
 ) {
     let word = command.argument(1);
-    let (ticket, checker) = match (id(word).filter(|_| command.len() == 2), checker) {
+    let (ticket, checker) = match (
+        parse_ticket_id(word).filter(|_| command.len() == 2),
+        checker,
+    ) {
         (Some(ticket), Some(checker)) => (ticket, checker),
         (ticket, _) => {
             return pipeline.reply(out, |out| {
                 let reply = &mut ReplyWriter::new(out, is_resp3);
                 match ticket {
-                    // A server without a checker gives no tickets.
+                    // A server without a checker issues no tickets.
                     Some(_) => render(TicketOutcome::UnknownTicket, word, reply),
-                    None => refuse(report, command, reply),
+                    None => reject(report, command, reply),
                 }
             });
         }
     };
-    let (reported, word) = (
+    let (outcome, word) = (
         checker.update_ticket(report, ticket),
         Box::<[u8]>::from(word),
     );
     pipeline.push(async move {
-        let (reported, mut bytes) = (reported.await, Vec::new());
-        render(reported, &word, &mut ReplyWriter::new(&mut bytes, is_resp3));
+        let (outcome, mut bytes) = (outcome.await, Vec::new());
+        render(outcome, &word, &mut ReplyWriter::new(&mut bytes, is_resp3));
         let counted = CommandOutcome::Uncounted;
         RenderedReply {
             bytes,
@@ -47,8 +50,8 @@ pub(super) fn run<'s>(
     });
 }
 
-/// Says why a command names no ticket.
-fn refuse(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
+/// Replies why the command names no ticket.
+fn reject(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWriter<'_>) {
     let name = match report {
         TicketAction::Release => "tg.release",
         TicketAction::Renew => "tg.renew",
@@ -62,21 +65,21 @@ fn refuse(report: TicketAction, command: &RespCommand<'_>, reply: &mut ReplyWrit
     ));
 }
 
-fn render(reported: TicketOutcome, ticket: &[u8], reply: &mut ReplyWriter<'_>) {
-    match reported {
+fn render(outcome: TicketOutcome, ticket: &[u8], reply: &mut ReplyWriter<'_>) {
+    match outcome {
         TicketOutcome::Done => reply.integer(1),
         TicketOutcome::NothingToDo => reply.integer(0),
         TicketOutcome::UnknownTicket => reply.error(format_args!(
-            "ERR ticket: '{}' is not open: it has expired, or was never given",
+            "ERR ticket: '{}' is not open: it has expired or was never issued",
             EchoedInput(ticket)
         )),
         TicketOutcome::StoreFailed => reply.error(format_args!(
-            "ERR the store did not carry out all of it; places return when their leases end"
+            "ERR the store failed; leases that are still held end when they expire"
         )),
     }
 }
 
-fn id(word: &[u8]) -> Option<u128> {
+fn parse_ticket_id(word: &[u8]) -> Option<u128> {
     let is_one = word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(word).ok().filter(|_| is_one)?;
     u128::from_str_radix(text, 16).ok()
@@ -87,12 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_thirty_two_digits_and_nothing_else() {
-        assert_eq!(id(b"000000000000000000000000000000Ff"), Some(255));
-        assert_eq!(id(&[b'f'; 32]), Some(u128::MAX));
+    fn a_ticket_id_is_thirty_two_hexadecimal_digits() {
+        assert_eq!(
+            parse_ticket_id(b"000000000000000000000000000000Ff"),
+            Some(255)
+        );
+        assert_eq!(parse_ticket_id(&[b'f'; 32]), Some(u128::MAX));
         for wrong in [&b""[..], &[b'0'; 31], &[b'0'; 33], &[b'g'; 32], &[0xff; 32]] {
-            assert_eq!(id(wrong), None, "{wrong:?}");
+            assert_eq!(parse_ticket_id(wrong), None, "{wrong:?}");
         }
-        assert_eq!(id(b"+0000000000000000000000000000001"), None);
+        assert_eq!(parse_ticket_id(b"+0000000000000000000000000000001"), None);
     }
 }

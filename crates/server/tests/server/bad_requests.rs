@@ -1,4 +1,4 @@
-//! What is asked wrongly, and what the answer says about it.
+//! Invalid requests, and the errors that explain them.
 
 use crate::harness::serve_demo;
 
@@ -45,7 +45,7 @@ async fn bad_queries_are_answered_with_field_value_and_reason() {
         }
     }
     let both = client.post("/v1/check?key=a", "{}").await;
-    let detail = r#"query: "key=a" is not valid: with POST everything is said in the body"#;
+    let detail = r#"query: "key=a" is not valid: with POST all parameters belong in the body"#;
     assert_eq!((both.status, both.problem().as_str()), (400, detail));
 }
 
@@ -92,7 +92,7 @@ async fn bad_bodies_are_answered_with_field_value_and_reason() {
         (
             "/v1/acquire",
             r#"{"peek": true}"#,
-            r#"peek: "true" is not valid: what is only looked at cannot be held; see /v1/check"#,
+            r#"peek: "true" is not valid: a peek cannot hold a lease; use /v1/check"#,
         ),
         (
             "/v1/respond",
@@ -157,7 +157,7 @@ async fn unknown_paths_and_methods_are_problems_too() {
     let mut client = server.connect().await;
     let nowhere = client.get("/v1/chekc?key=a").await;
     assert_eq!(nowhere.status, 404);
-    assert_eq!(nowhere.problem(), r#"there is nothing at "/v1/chekc""#);
+    assert_eq!(nowhere.problem(), r#"there is no endpoint at "/v1/chekc""#);
 
     let cases = [
         ("/v1/check", "GET, POST"),
@@ -169,7 +169,7 @@ async fn unknown_paths_and_methods_are_problems_too() {
     for (target, allowed) in cases {
         let answer = client.request("DELETE", target, "").await;
         assert_eq!((answer.status, answer.field("allow")), (405, Some(allowed)));
-        let detail = format!("DELETE is not possible here; possible are {allowed}");
+        let detail = format!("DELETE is not allowed here; allowed are {allowed}");
         assert_eq!(answer.problem(), detail);
     }
 }

@@ -1,4 +1,4 @@
-//! Connections: many, too many, slow, idle at the end, and one whose request panics.
+//! Connections: many, too many, slow, idle at shutdown, and one whose request panics.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::harness::{serve_demo, start};
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// The server answers 100 when it has read this and waits for the body.
+/// The server answers 100 when it has read this head and waits for the body.
 const HEAD_OF_A_BODY_THAT_NEVER_COMES: &str = "POST /v1/check HTTP/1.1\r\nhost: test\r\n\
      expect: 100-continue\r\ncontent-length: 9\r\n\r\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_connections_together_are_admitted_exactly_the_limit() {
+async fn concurrent_connections_are_admitted_exactly_the_limit() {
     let server = serve_demo().await;
     let mut clients = JoinSet::new();
     for _ in 0..64 {
@@ -39,7 +39,7 @@ async fn many_connections_together_are_admitted_exactly_the_limit() {
 }
 
 #[tokio::test]
-async fn connections_above_the_limit_are_closed_and_the_others_served() {
+async fn connections_above_the_limit_are_closed_and_the_others_are_served() {
     let mut limits = HttpLimits::default();
     limits.listener.max_connections = 2;
     let server = start(ManualClock::at(NOW), limits).await;
@@ -50,12 +50,12 @@ async fn connections_above_the_limit_are_closed_and_the_others_served() {
     assert_eq!(server.app.counters().refused_connections(), 1);
     assert_eq!(one.get("/healthz").await.status, 200);
 
-    // The place of a connection that the server has closed is free again.
+    // The slot of a closed connection is free again.
     one.send("GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
         .await;
     one.read_until_closed().await;
     loop {
-        // The client may see the end before the server's own bookkeeping does.
+        // The client may see the close before the server has counted it.
         let mut three = server.connect().await;
         three
             .send("GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
@@ -70,8 +70,8 @@ async fn connections_above_the_limit_are_closed_and_the_others_served() {
     }
 }
 
-/// With the runtime's time paused, waiting for a silent client moves it on to the next timer at once. It is paused only
-/// when the server is known to be waiting, so that no timer can overtake bytes that are still under way.
+/// With tokio's time paused, waiting for a silent client jumps to the next timer. Time is paused only when the server is known
+/// to be waiting, so that no timer overtakes bytes in transit.
 #[tokio::test]
 async fn a_head_that_never_ends_is_cut_after_five_seconds() {
     let server = serve_demo().await;
@@ -81,7 +81,7 @@ async fn a_head_that_never_ends_is_cut_after_five_seconds() {
     pause();
     let begun = Instant::now();
     assert_eq!(slow.read_until_closed().await, b"");
-    // The five seconds began when the first answer was sent, a moment before `begun`.
+    // The five seconds began when the first response was sent, a moment before `begun`.
     let waited = begun.elapsed();
     assert!(waited > Duration::from_secs(3), "{waited:?}");
     assert!(waited < Duration::from_secs(6), "{waited:?}");
@@ -116,7 +116,7 @@ async fn heads_are_bounded_in_bytes_and_fields() {
     assert_eq!(client.read_response(false).await.status, 431);
 }
 
-/// Found behind Traefik and Caddy: a head that arrived in one piece was read however long it was, and one in pieces was not.
+/// Found behind Traefik and Caddy: a head in one packet was accepted at any length, a head in several packets was not.
 #[tokio::test]
 async fn a_head_is_as_long_as_it_may_be_however_it_arrives() {
     let server = serve_demo().await;
@@ -196,7 +196,7 @@ async fn a_panic_costs_one_request_and_nothing_else() {
     assert_eq!(answer.status, 500);
     assert_eq!(
         answer.problem(),
-        "the server failed to answer this request; it is not the request's fault"
+        "internal error while answering this request"
     );
     assert_eq!(server.app.counters().panics(), 1);
 

@@ -1,4 +1,4 @@
-//! What gateways are answered, each in the form that it understands.
+//! The responses to each gateway, in the form that it understands.
 
 use tokio::time::pause;
 use tollgate_core::Timestamp;
@@ -67,7 +67,7 @@ async fn traefik_caddy_and_haproxy_pass_a_refusal_on() {
 }
 
 #[tokio::test]
-async fn nginx_gets_403_and_the_status_beside_it() {
+async fn nginx_gets_403_and_the_status_in_a_field() {
     let server = serve_policy(POLICY).await;
     let mut client = server.connect().await;
     for _ in 0..2 {
@@ -83,7 +83,7 @@ async fn nginx_gets_403_and_the_status_beside_it() {
 }
 
 #[tokio::test]
-async fn cookies_and_queries_of_the_held_request_are_seen() {
+async fn cookies_and_queries_of_the_held_request_are_attributes() {
     let server = serve_policy(POLICY).await;
     let mut client = server.connect().await;
     let mut fields = ORIGINAL.to_vec();
@@ -99,7 +99,7 @@ async fn cookies_and_queries_of_the_held_request_are_seen() {
 }
 
 #[tokio::test]
-async fn the_method_of_the_question_does_not_matter() {
+async fn the_method_of_the_gateways_request_does_not_matter() {
     let server = serve_policy(POLICY).await;
     for method in ["POST", "DELETE"] {
         let mut client = server.connect().await;
@@ -111,21 +111,21 @@ async fn the_method_of_the_question_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_leaves_something_out_is_told_what() {
+async fn missing_fields_of_a_gateway_are_named() {
     let server = serve_policy(POLICY).await;
     let mut client = server.connect().await;
     let answer = ask(&mut client, "traefik", &FORWARDED[..3]).await;
-    let detail = "x-forwarded-for: \"\" is not valid: the gateway must send this field; docs/http.md has its settings";
+    let detail = "x-forwarded-for: \"\" is not valid: the gateway must send this field; docs/gateways.md has its settings";
     assert_eq!((answer.status, answer.problem().as_str()), (400, detail));
 }
 
 #[tokio::test]
-async fn only_trusted_peers_may_speak_for_others() {
+async fn only_trusted_gateways_are_accepted() {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
     let trusted = "10.0.0.0/8".parse().unwrap();
     let server = start_app(POLICY, clock, HttpLimits::default(), trusted).await;
     let answer = ask(&mut server.connect().await, "traefik", &FORWARDED).await;
-    let detail = "127.0.0.1 is not among the gateways whose word is taken; see --trusted-proxies";
+    let detail = "127.0.0.1 is not a trusted gateway; see --trusted-proxies";
     assert_eq!((answer.status, answer.problem().as_str()), (403, detail));
 }
 

@@ -1,4 +1,4 @@
-//! A server on a free port, and a client small enough to see every byte it sends.
+//! A server on a free port, and a minimal HTTP client that sends exact bytes.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ use tollgate_core::Timestamp;
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::SourceFormat;
 use tollgate_server::listen::DrainOutcome;
-use tollgate_server::{App, HttpLimits, TrustedProxies};
+use tollgate_server::{HttpApi, HttpLimits, TrustedProxies};
 use tollgate_store::{Clock, ManualClock};
 
 use crate::running_server::RunningServer;
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Far above any duration here; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What is there when it is first looked at, as every answer is without a fleet.
+/// The value of a future that is ready at the first poll, as every response is without a fleet.
 pub(crate) fn ready_now<T>(answer: impl Future<Output = T>) -> T {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -32,7 +32,7 @@ pub(crate) fn ready_now<T>(answer: impl Future<Output = T>) -> T {
 
 pub(crate) struct TestServer<C> {
     pub(crate) address: SocketAddr,
-    pub(crate) app: Arc<App<Arc<C>>>,
+    pub(crate) app: Arc<HttpApi<Arc<C>>>,
     pub(crate) clock: Arc<C>,
     running: RunningServer,
 }
@@ -40,18 +40,18 @@ pub(crate) struct TestServer<C> {
 /// One limit on every API key, 10/s with a burst of 20.
 const ONE_LIMIT: &str = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
 
-/// What a policy file says.
+/// Parses a policy.
 pub(crate) fn policy(text: &str) -> Policy {
     let loaded = tollgate_policy::load(text, "policy.yaml", SourceFormat::Yaml);
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// One limit, on a clock that stands still.
+/// One limit, with a manual clock.
 pub(crate) async fn serve_demo() -> TestServer<ManualClock> {
     serve_policy(ONE_LIMIT).await
 }
 
-/// A policy of the test's own, on a clock that stands still.
+/// The given policy, with a manual clock.
 pub(crate) async fn serve_policy(text: &str) -> TestServer<ManualClock> {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
     start_app(
@@ -74,13 +74,13 @@ pub(crate) async fn start_app<C: Clock + 'static>(
     trusted: TrustedProxies,
 ) -> TestServer<C> {
     let clock = Arc::new(clock);
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     serve_app(app.with_trusted_proxies(trusted), clock, limits).await
 }
 
-/// Any app on a free port.
+/// Any API on a free port.
 pub(crate) async fn serve_app<C: Clock + 'static>(
-    app: App<Arc<C>>,
+    app: HttpApi<Arc<C>>,
     clock: Arc<C>,
     limits: HttpLimits,
 ) -> TestServer<C> {
@@ -101,12 +101,12 @@ impl<C> TestServer<C> {
         HttpClient::to(self.address).await
     }
 
-    /// A GET on a connection of its own.
+    /// A GET on its own connection.
     pub(crate) async fn get(&self, target: &str) -> HttpReply {
         self.connect().await.get(target).await
     }
 
-    /// Tells the server to stop and waits until it has.
+    /// Stops the server and waits until it has stopped.
     pub(crate) async fn stop(self) -> DrainOutcome {
         self.running.stop().await
     }
@@ -191,7 +191,7 @@ impl HttpClient {
         line.strip_suffix("\r\n").unwrap().to_owned()
     }
 
-    /// Waits until the server has closed the connection, whichever way.
+    /// Waits until the server has closed the connection, by FIN or RST.
     pub(crate) async fn read_until_closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match timeout(DEADLINE, self.0.read_to_end(&mut rest)).await {
@@ -217,14 +217,14 @@ impl HttpReply {
             .map(String::as_str)
     }
 
-    /// Every field, in lowercase.
+    /// All fields, with lower-case names.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// A field whose members each name a partition, without those names: they are keyed by a secret of the process.
+    /// A field without its partition keys, which depend on a secret of the process.
     pub(crate) fn field_without_keys(&self, name: &str) -> Option<String> {
         let mut rest = self.field(name)?;
         let mut without = String::new();
@@ -242,7 +242,7 @@ impl HttpReply {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// The detail of a problem, after checking that it is one and agrees with the status.
+    /// The `detail` of a problem, after checking that the response is one and matches the status.
     pub(crate) fn problem(&self) -> String {
         assert_eq!(self.field("content-type"), Some("application/problem+json"));
         let body = self.json();

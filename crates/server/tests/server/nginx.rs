@@ -1,4 +1,4 @@
-//! A real nginx in front, configured as docs/http.md says: what it lets through, and what clients see when it does not.
+//! A real nginx, configured as in `examples/nginx`: which requests it lets through, and the responses that its clients get.
 
 use tollgate_core::Nanos;
 use tollgate_store::ManualClock;
@@ -17,17 +17,20 @@ limits:
     rate: 2/h
 "#;
 
-/// The settings that the documentation tells people to write, with this test's addresses in them. Tollgate itself stands
-/// in for the upstream.
+const EXAMPLE: &str = include_str!("../../../../examples/nginx/nginx.conf");
+const PAGE: &str = include_str!("../../../../docs/gateways.md");
+
+/// The example with the addresses of this test. Tollgate itself serves as the upstream.
 fn documented(server: &TestServer<ManualClock>) -> String {
-    let page = include_str!("../../../../docs/http.md");
-    let (_, rest) = page.split_once("```nginx\n").unwrap();
-    let (settings, _) = rest.split_once("```").unwrap();
     let address = server.address.to_string();
-    settings
+    EXAMPLE
         .replace("127.0.0.1:8080", &address)
         .replace("127.0.0.1:3000", &address)
 }
+
+/// Lines of the example that tests add something to.
+const LOCATION: &str = "location = /tollgate {";
+const INTERNAL: &str = "internal;";
 
 const ASK: [(&str, &str); 2] = [("x-api-key", "carol"), ("connection", "keep-alive")];
 
@@ -47,7 +50,7 @@ async fn get(client: &mut HttpClient, fields: &[(&str, &str)]) -> crate::harness
 #[tokio::test]
 async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
     let server = serve_policy(POLICY).await;
-    let nginx = Nginx::serving(&documented(&server));
+    let nginx = Nginx::running(&documented(&server));
     let mut client = HttpClient::to(nginx.address()).await;
     for left in [1, 0] {
         let allowed = get(&mut client, &ASK).await;
@@ -76,7 +79,7 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
     assert_eq!(denied.json()["status"], 429);
     assert_eq!(denied.json()["detail"], "refused: rate");
 
-    // Another key is another quota, and what a client says in the gateway's fields is not believed.
+    // Another key has another quota, and the client cannot set the gateway's fields.
     let other = [
         ("x-api-key", "dora"),
         ("x-original-uri", "/elsewhere"),
@@ -95,7 +98,7 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
     assert_eq!(get(&mut client, &ASK).await.status, 200);
 }
 
-/// What the documentation says of nginx, and the reason for all of this: any other refusal becomes its own failure.
+/// The documentation explains this: nginx turns any other refusal into a 500.
 #[tokio::test]
 async fn nginx_makes_500_of_a_refusal_that_it_does_not_understand() {
     let server = serve_policy("limits: [{ name: none, rate: 0/h }]").await;
@@ -105,10 +108,10 @@ async fn nginx_makes_500_of_a_refusal_that_it_does_not_understand() {
         .replace("X-Original-URI", "X-Forwarded-Uri")
         .replace("X-Original-Host", "X-Forwarded-Host")
         .replace("X-Real-IP", "X-Forwarded-For");
-    let nginx = Nginx::serving(&wrong);
+    let nginx = Nginx::running(&wrong);
     let mut client = HttpClient::to(nginx.address()).await;
     assert_eq!(get(&mut client, &[]).await.status, 500);
-    let nginx = Nginx::serving(&documented(&server));
+    let nginx = Nginx::running(&documented(&server));
     let mut client = HttpClient::to(nginx.address()).await;
     assert_eq!(get(&mut client, &[]).await.status, 429);
 }
@@ -116,33 +119,34 @@ async fn nginx_makes_500_of_a_refusal_that_it_does_not_understand() {
 #[tokio::test]
 async fn a_field_that_nginx_does_not_set_is_noticed() {
     let server = serve_policy(POLICY).await;
-    let line = "    proxy_set_header X-Real-IP $remote_addr;\n";
+    let line = "            proxy_set_header X-Real-IP $remote_addr;\n";
     let settings = documented(&server);
     assert!(settings.contains(line));
-    let nginx = Nginx::serving(&settings.replace(line, ""));
+    let nginx = Nginx::running(&settings.replace(line, ""));
     let mut client = HttpClient::to(nginx.address()).await;
     assert_eq!(get(&mut client, &ASK).await.status, 500);
 }
 
-/// What the documentation says of requests that nobody answers, and why it catches 502 and 504 and not the 500.
+/// The documentation explains unanswered requests, and why it handles 502 and 504 but not 500.
 #[tokio::test]
-async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_else() {
+async fn failing_open_nginx_lets_only_unanswered_requests_through() {
     let (server, upstream) = (serve_policy(POLICY).await, serve_policy(POLICY).await);
-    let page = include_str!("../../../../docs/http.md");
     let (catch, answer) = (
         "error_page 502 504 = @unanswered;",
         "location @unanswered { return 204; }",
     );
-    assert!(page.contains(catch) && page.contains(answer));
+    assert!(PAGE.contains(catch) && PAGE.contains(answer));
     let closed = documented(&server).replace(
         &format!("proxy_pass http://{};", server.address),
         &format!("proxy_pass http://{};", upstream.address),
     );
-    let open = closed.replace("    internal;\n", &format!("    internal;\n    {catch}\n"));
-    let closed = Nginx::serving(&closed);
-    let open = Nginx::serving(&format!("{open}\n{answer}"));
+    let open = closed
+        .replace(INTERNAL, &format!("{INTERNAL} {catch}"))
+        .replace(LOCATION, &format!("{answer}\n{LOCATION}"));
+    let closed = Nginx::running(&closed);
+    let open = Nginx::running(&open);
 
-    // More fields than are read: a refusal, however nginx was told to treat silence.
+    // More fields than the server reads: a refusal, even if nginx is configured to fail open.
     let many: Vec<String> = (0..70).map(|index| format!("x-field-{index}")).collect();
     let mut fields: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "1")).collect();
     fields.extend(ASK);
@@ -161,9 +165,9 @@ async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_el
     }
 }
 
-/// A server that takes connections and never answers is waited for as long as the documented settings say, and not longer.
+/// nginx waits for a server that accepts and never answers for the documented time, and not longer.
 #[tokio::test]
-async fn a_silent_server_is_given_up_and_treated_like_one_that_is_gone() {
+async fn a_silent_server_times_out_and_counts_as_down() {
     let upstream = serve_policy(POLICY).await;
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = documented(&upstream).replace(
@@ -171,10 +175,11 @@ async fn a_silent_server_is_given_up_and_treated_like_one_that_is_gone() {
         &format!("http://{}/auth/nginx", silent.local_addr().unwrap()),
     );
     assert!(closed.contains("proxy_read_timeout 1s;"));
-    let catch = "    internal;\n    error_page 502 504 = @unanswered;\n";
-    let open = closed.replace("    internal;\n", catch) + "location @unanswered { return 204; }";
+    let catch = format!("{INTERNAL} error_page 502 504 = @unanswered;");
+    let answer = format!("location @unanswered {{ return 204; }}\n{LOCATION}");
+    let open = closed.replace(INTERNAL, &catch).replace(LOCATION, &answer);
     for (settings, expected) in [(closed, 500), (open, 200)] {
-        let nginx = Nginx::serving(&settings);
+        let nginx = Nginx::running(&settings);
         let mut client = HttpClient::to(nginx.address()).await;
         assert_eq!(get(&mut client, &ASK).await.status, expected);
     }

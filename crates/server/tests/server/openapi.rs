@@ -1,4 +1,4 @@
-//! The OpenAPI document is true: every operation in it answers as it says, with the fields that it names and no others.
+//! The OpenAPI document is correct: every operation answers as documented, with exactly the documented fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ async fn demonstration() -> (TestServer<ManualClock>, Value) {
     (server, document)
 }
 
-/// Holds values against schemas, and remembers which properties of which schema were seen.
+/// Validates values against schemas and records which properties of which schema were seen.
 struct Checker<'a> {
     document: &'a Value,
     seen: BTreeMap<String, BTreeSet<String>>,
@@ -27,7 +27,7 @@ impl<'a> Checker<'a> {
         Self { document, seen }
     }
 
-    /// What is wrong with a value.
+    /// The error of a value.
     fn check(&mut self, schema: &Value, value: &Value, name: &str) -> Result<(), String> {
         if let Some(reference) = schema["$ref"].as_str() {
             let name = reference.rsplit('/').next().unwrap();
@@ -87,7 +87,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Holds an answer against what an operation says of its status.
+    /// Validates a response against the documented status of an operation.
     fn check_answer(&mut self, operation: &Value, answer: &HttpReply) {
         let responses = &operation["responses"];
         let documented = responses
@@ -131,7 +131,7 @@ fn has_type(types: &Value, value: &Value) -> bool {
         .map_or_else(|| is(types), |all| all.iter().any(is))
 }
 
-/// Asks what an operation's own examples ask.
+/// Sends the requests of an operation's own examples.
 async fn ask_as_documented(
     client: &mut HttpClient,
     (path, method, operation): (&str, &str, &Value),
@@ -172,7 +172,7 @@ async fn ask_as_documented(
         .await
 }
 
-/// A fresh ticket that holds a place.
+/// A new ticket with a lease.
 async fn ticket(client: &mut HttpClient) -> Value {
     let body = r#"{"attributes": {"path": "/exports", "header.x-api-key": "other"}}"#;
     let ticket = client.post("/v1/acquire", body).await.json()["ticket"].clone();
@@ -181,22 +181,22 @@ async fn ticket(client: &mut HttpClient) -> Value {
 }
 
 #[tokio::test]
-async fn every_operation_answers_as_documented_and_every_field_is_there() {
+async fn every_operation_answers_as_documented_with_every_field() {
     let (server, document) = demonstration().await;
     let mut client = server.connect().await;
     let mut checker = Checker::new(&document);
-    let mut asked = 0;
+    let mut tested = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
             let answer = ask_as_documented(&mut client, (path, method, operation)).await;
             assert!(answer.status < 300, "{method} {path}: {}", answer.body);
             checker.check_answer(operation, &answer);
-            asked += 1;
-            // A place of the example's must not be missed by the next one.
+            tested += 1;
+            // The example must not hold a lease that the next one needs.
             server.clock.advance(tollgate_core::Nanos::MINUTE);
         }
     }
-    assert_eq!(asked, 22);
+    assert_eq!(tested, 22);
     let check = &document["paths"]["/v1/check"]["post"];
     for (body, status) in [
         (r#"{"key": "a", "cost": 21}"#, 429),
@@ -245,7 +245,7 @@ async fn every_operation_answers_as_documented_and_every_field_is_there() {
 }
 
 #[tokio::test]
-async fn every_documented_field_of_a_question_is_understood() {
+async fn every_documented_field_of_a_request_is_accepted() {
     let (server, document) = demonstration().await;
     let mut client = server.connect().await;
     let schemas = &document["components"]["schemas"];
@@ -275,7 +275,7 @@ async fn every_documented_field_of_a_question_is_understood() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_as_documented_would_be_noticed() {
+async fn control_an_undocumented_response_is_detected() {
     let (_server, document) = demonstration().await;
     let mut checker = Checker::new(&document);
     let schema = json!({ "$ref": "#/components/schemas/Done" });

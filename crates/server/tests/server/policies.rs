@@ -1,8 +1,8 @@
-//! What a policy with several limits answers: all of them are told, one binds, and each refuses in its own words.
+//! A policy with several limits: all are reported, one binds, and each has its own refusal.
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::ReloadOutcome;
 use tollgate_store::ManualClock;
 
@@ -33,7 +33,7 @@ fn by(user: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_limit_is_told_and_the_tightest_named() {
+async fn every_limit_is_reported_and_the_tightest_named() {
     let server = serve_policy(SEVERAL).await;
     let mut client = server.connect().await;
     let answer = client.post("/v1/check", &by("anna")).await;
@@ -50,7 +50,7 @@ async fn every_limit_is_told_and_the_tightest_named() {
     assert_eq!(
         answer.field_without_keys("ratelimit-policy").as_deref(),
         Some(r#""everyone";q=1000;w=1, "per-user";q=10;w=1, "per-user#2";q=100;w=86400"#),
-        "limits in shadow are nobody's business"
+        "limits in shadow mode are not reported"
     );
     assert_eq!(
         answer.field_without_keys("ratelimit").as_deref(),
@@ -92,7 +92,7 @@ async fn a_refusal_has_the_status_and_the_message_of_its_limit() {
 }
 
 #[tokio::test]
-async fn a_limit_in_shadow_says_what_it_would_have_done() {
+async fn a_limit_in_shadow_mode_reports_its_decision() {
     let server = serve_policy(SEVERAL).await;
     let mut client = server.connect().await;
     for n in 0..6 {
@@ -143,7 +143,7 @@ async fn a_batch_is_answered_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_wait_is_said_in_milliseconds() {
+async fn a_wait_is_reported_in_milliseconds() {
     let text = "limits: [{ name: paced, rate: 10/s, burst: 1, wait: 300ms }]";
     let server = serve_policy(text).await;
     let mut client = server.connect().await;
@@ -155,14 +155,14 @@ async fn a_wait_is_said_in_milliseconds() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
+async fn a_changed_file_is_reported_and_an_invalid_one_is_not() {
     let name = format!("tollgate-server-{}.yaml", std::process::id());
     let path = std::env::temp_dir().join(name);
     let write = |text: &str| std::fs::write(&path, text).unwrap();
     write("limits: [{ name: a, rate: 10/h }]");
     let now = tollgate_core::Timestamp::from_secs(1_700_000_000);
     let clock = std::sync::Arc::new(ManualClock::at(now));
-    let app = App::from_file(
+    let app = HttpApi::from_file(
         &path,
         1_000,
         std::sync::Arc::clone(&clock),
@@ -195,7 +195,7 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
     assert_eq!(client.get("/v1/check").await.json()["generation"], 2);
     std::fs::remove_file(&path).unwrap();
     assert!(
-        App::from_file(
+        HttpApi::from_file(
             &path,
             1_000,
             ManualClock::at(now),
@@ -206,7 +206,7 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
 }
 
 #[tokio::test]
-async fn another_policy_is_put_in_force_and_states_stay() {
+async fn a_new_policy_applies_and_keeps_states() {
     let server = serve_policy("limits: [{ name: a, key: header.x-api-key, rate: 10/h }]").await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?key=x&cost=8").await.status, 200);

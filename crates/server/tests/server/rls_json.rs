@@ -1,10 +1,10 @@
-//! `/json` and what else is answered over HTTP where files of envoyproxy/ratelimit decide.
+//! `/json` and the other HTTP endpoints with envoyproxy/ratelimit configuration.
 
 use std::sync::Arc;
 
 use serde_json::json;
 use tollgate_core::Timestamp;
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
 use crate::harness::{TestServer, serve_app, serve_policy};
@@ -27,7 +27,7 @@ impl Drop for Dir {
     }
 }
 
-/// A directory of two domains.
+/// A directory with two domains.
 async fn by_directory(name: &str) -> (TestServer<ManualClock>, Dir) {
     let dir = std::env::temp_dir().join(format!("tollgate-json-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -35,7 +35,7 @@ async fn by_directory(name: &str) -> (TestServer<ManualClock>, Dir) {
     std::fs::write(dir.0.join("edge.yaml"), FILE).unwrap();
     std::fs::write(dir.0.join("other.yaml"), "domain: other\ndescriptors: []\n").unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::from_file(
+    let app = HttpApi::from_file(
         &dir.0,
         1_000,
         Arc::clone(&clock),
@@ -89,7 +89,7 @@ async fn json_is_answered_as_envoyproxy_ratelimit_answers_it() {
 }
 
 #[tokio::test]
-async fn what_files_cannot_answer_is_not_answered_with_yes() {
+async fn endpoints_that_files_cannot_answer_do_not_admit() {
     let (server, _dir) = by_directory("others").await;
     for path in [
         "/v1/check?key=a",
@@ -109,7 +109,7 @@ async fn what_files_cannot_answer_is_not_answered_with_yes() {
 }
 
 #[tokio::test]
-async fn files_are_read_again_and_a_wrong_one_changes_nothing() {
+async fn files_are_reloaded_and_an_invalid_one_changes_nothing() {
     let (server, dir) = by_directory("again").await;
     let mut client = server.connect().await;
     let reload = server.app.envoy().reloader().unwrap();
@@ -135,39 +135,38 @@ async fn files_are_read_again_and_a_wrong_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_policy_of_ours_is_asked_by_json_too() {
+async fn a_policy_answers_json_requests_too() {
     let text = "limits: [{ name: per-user, key: descriptor.user, rate: 1/h }]";
     let server = serve_policy(text).await;
     let mut client = server.connect().await;
-    let question =
-        r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}"#;
-    let answer = client.post("/json", question).await;
+    let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}"#;
+    let answer = client.post("/json", body).await;
     assert_eq!(answer.status, 200);
     let limit = json!({ "requestsPerUnit": 1, "unit": "HOUR", "name": "per-user" });
     assert_eq!(answer.json()["statuses"][0]["currentLimit"], limit);
-    assert_eq!(client.post("/json", question).await.status, 429);
+    assert_eq!(client.post("/json", body).await.status, 429);
     assert_eq!(server.get("/v1/limits").await.status, 200);
 }
 
-/// Found by schemathesis: as many entries as there may be, with a limit of their own, were refused after they were charged.
+/// Found by schemathesis: a request with the maximum number of entries and its own limit was refused after it was charged.
 #[tokio::test]
-async fn as_many_entries_as_there_may_be_can_have_a_limit_of_their_own() {
+async fn the_maximum_number_of_entries_can_have_their_own_limit() {
     let server = serve_policy("limits: [{ name: per-user, key: descriptor.k0, rate: 10/h }]").await;
     let mut client = server.connect().await;
-    let question = |domain: &str, count: usize| {
+    let body = |domain: &str, count: usize| {
         let entry = |index: usize| json!({ "key": format!("k{index}"), "value": "v" });
         let entries: Vec<_> = (0..count).map(entry).collect();
         let limit = json!({ "requests_per_unit": 1, "unit": "HOUR" });
         let descriptors = [json!({ "entries": entries, "limit": limit })];
         json!({ "domain": domain, "descriptors": descriptors }).to_string()
     };
-    // Each domain and each list of entries has its own, also where what is joined reads the same.
+    // Each domain and each list of entries has its own counter, even if they are the same when joined.
     for (domain, count) in [("a", 16), ("b", 16), ("a", 15), ("ak", 16)] {
         for expected in [200, 429] {
-            let answer = client.post("/json", &question(domain, count)).await;
+            let answer = client.post("/json", &body(domain, count)).await;
             assert_eq!(answer.status, expected, "{domain} {count}: {}", answer.body);
         }
     }
-    let answer = client.post("/json", &question("a", 17)).await;
+    let answer = client.post("/json", &body("a", 17)).await;
     assert_eq!(answer.status, 400, "{}", answer.body);
 }

@@ -1,4 +1,4 @@
-//! A listener on a free port, run until it is told to stop. Must not know: what is spoken on it.
+//! A listener on a free port that runs until it is stopped. Must not know: any protocol.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tollgate_server::listen::{DrainOutcome, Listener};
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Far above any duration here; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Completes when a listener is to stop.
+/// Completes when the listener has to stop.
 pub(crate) type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A listener that runs.
+/// A running listener.
 pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -24,7 +24,7 @@ pub(crate) struct RunningServer {
 }
 
 impl RunningServer {
-    /// Runs what `serve` makes of a listener.
+    /// Runs what `serve` returns for a listener.
     pub(crate) async fn start<F>(serve: impl FnOnce(Listener, Shutdown) -> F) -> Self
     where
         F: Future<Output = DrainOutcome> + Send + 'static,
@@ -32,7 +32,7 @@ impl RunningServer {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), serve).await
     }
 
-    /// The same at an address that is free again.
+    /// The same at this address.
     pub(crate) async fn start_at<F>(
         address: SocketAddr,
         serve: impl FnOnce(Listener, Shutdown) -> F,
@@ -43,7 +43,7 @@ impl RunningServer {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        // A test that is over without stopping its server drops the sender: that stops it too.
+        // If a test ends without stopping its server, the sender is dropped, which stops it too.
         let shutdown = Box::pin(async { drop(stopped.await) });
         #[expect(
             clippy::disallowed_methods,
@@ -53,7 +53,7 @@ impl RunningServer {
         Self { address, stop, run }
     }
 
-    /// Tells it to stop and waits until it has.
+    /// Stops it and waits until it has stopped.
     pub(crate) async fn stop(self) -> DrainOutcome {
         timeout(DEADLINE, self.start_stopping())
             .await
@@ -61,7 +61,7 @@ impl RunningServer {
             .unwrap()
     }
 
-    /// Tells it to stop.
+    /// Starts to stop it.
     pub(crate) fn start_stopping(self) -> JoinHandle<DrainOutcome> {
         self.stop.send(()).unwrap();
         self.run

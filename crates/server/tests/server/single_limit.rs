@@ -1,4 +1,4 @@
-//! What the demonstration limit admits, and the words it says it in.
+//! The demo limit: its decisions and header fields.
 
 use serde_json::json;
 use tollgate_core::Nanos;
@@ -6,7 +6,7 @@ use tollgate_core::Nanos;
 use crate::harness::serve_demo;
 
 #[tokio::test]
-async fn exactly_the_burst_is_admitted_and_then_the_words_of_a_denial() {
+async fn exactly_the_burst_is_admitted_and_then_a_denial_has_its_fields() {
     let server = serve_demo().await;
     let mut client = server.connect().await;
     for n in 1..=20_u64 {
@@ -28,7 +28,7 @@ async fn exactly_the_burst_is_admitted_and_then_the_words_of_a_denial() {
             answer.field_without_keys("ratelimit-policy").as_deref(),
             Some(r#""demo";q=20;w=2"#)
         );
-        // Until everything is back while something is left; until the next one when nothing is.
+        // The reset time while something remains; the time of the next token when nothing does.
         let t = if left == 0 { 1 } else { n.div_ceil(10) };
         let expected = format!(r#""demo";r={left};t={t}"#);
         assert_eq!(answer.field_without_keys("ratelimit"), Some(expected));
@@ -74,7 +74,7 @@ async fn the_promised_wait_is_exact_to_the_nanosecond() {
     let denied = client.get("/v1/check?key=a&cost=5").await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.json()["retry_after_ms"], 250, "rounded up");
-    // Two are there, five are asked for: the field says both.
+    // Two are available and five are requested: the field states both.
     assert_eq!(
         denied.field_without_keys("ratelimit").as_deref(),
         Some(r#""demo";r=2;t=1"#)
@@ -99,7 +99,7 @@ async fn keys_do_not_touch_each_other() {
 }
 
 #[tokio::test]
-async fn looking_costs_nothing() {
+async fn a_status_request_costs_nothing() {
     let server = serve_demo().await;
     let mut client = server.connect().await;
     for _ in 0..50 {
@@ -149,7 +149,7 @@ async fn a_cost_above_the_burst_is_refused_without_a_time_to_retry() {
 }
 
 #[tokio::test]
-async fn a_query_and_a_body_ask_the_same_question() {
+async fn a_query_and_a_body_are_the_same_request() {
     let server = serve_demo().await;
     let mut client = server.connect().await;
     let body = r#"{"attributes": {"header.X-Api-Key": "alice"}, "cost": 12}"#;
@@ -165,7 +165,7 @@ async fn a_query_and_a_body_ask_the_same_question() {
 }
 
 #[tokio::test]
-async fn what_is_not_said_is_absent_and_shares_one_quota() {
+async fn requests_without_the_key_attribute_share_one_quota() {
     let server = serve_demo().await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?cost=20").await.status, 200);
@@ -175,7 +175,7 @@ async fn what_is_not_said_is_absent_and_shares_one_quota() {
 }
 
 #[tokio::test]
-async fn a_peek_says_what_would_be_and_charges_nothing() {
+async fn a_peek_reports_the_decision_and_charges_nothing() {
     let server = serve_demo().await;
     let mut client = server.connect().await;
     let peek = r#"{"key": "alice", "cost": 20, "peek": true}"#;

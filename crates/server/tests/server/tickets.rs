@@ -1,4 +1,4 @@
-//! What is settled after a request was admitted: places, estimates, responses.
+//! Settlement after admission: leases, estimates and responses.
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
@@ -51,7 +51,7 @@ impl TicketClient {
 }
 
 #[tokio::test]
-async fn a_place_is_held_renewed_and_released() {
+async fn a_lease_is_held_renewed_and_released() {
     let server = serve_policy(POLICY).await;
     let mut client = TicketClient::connect(&server).await;
     let ticket = client.admitted("/v1/acquire", "/work").await;
@@ -106,7 +106,7 @@ async fn a_lease_that_ended_is_not_renewed() {
 }
 
 #[tokio::test]
-async fn an_estimate_becomes_what_the_response_says() {
+async fn an_estimate_is_settled_by_the_response() {
     let server = serve_policy(POLICY).await;
     let mut client = TicketClient::connect(&server).await;
     let ticket = client.admitted("/v1/check", "/chat").await;
@@ -141,7 +141,7 @@ async fn only_the_chosen_responses_are_counted() {
 }
 
 #[tokio::test]
-async fn what_is_reserved_is_settled_or_cancelled() {
+async fn a_reservation_is_settled_or_cancelled() {
     let server = serve_policy(POLICY).await;
     let mut client = TicketClient::connect(&server).await;
     let reserve = json!({ "attributes": { "path": "/plain" }, "cost": 50 });
@@ -166,7 +166,7 @@ async fn tickets_expire_and_cannot_be_guessed() {
     assert_ne!(one, two);
     let unknown = json!({ "ticket": "0123456789abcdef0123456789abcdef" });
     let answer = client.report("/v1/cancel", unknown).await;
-    let detail = "ticket: \"0123456789abcdef0123456789abcdef\" is not open: it has expired, or was never given";
+    let detail = "ticket: \"0123456789abcdef0123456789abcdef\" is not open: it has expired or was never issued";
     assert_eq!((answer.status, answer.problem().as_str()), (404, detail));
     server.clock.advance(Nanos::from_secs(600));
     let late = client.report("/v1/cancel", json!({ "ticket": one })).await;

@@ -1,9 +1,9 @@
-//! More requests that have to wait than may: nobody is added to the queue, and the limits' failure policy decides.
+//! A full wait queue: no request is added to it, and the failure policy of the limit decides.
 
 use tokio::task::yield_now;
 use tokio::time::pause;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::harness::{HttpClient, HttpReply, TestServer, policy, serve_app};
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// One request an hour for each user, of whom one may wait; in the whole server one waits.
+/// One request an hour per user, one of whom may wait; the whole server lets one request wait.
 async fn crowded(on_store_failure: &str) -> TestServer<ManualClock> {
     let text = format!(
         "limits: [{{ name: slow, key: header.x-user, rate: 1/h, wait: 2h, status: 420, \
          on_store_failure: {on_store_failure} }}]"
     );
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
     serve_app(app.with_max_waiting(1), clock, HttpLimits::default()).await
 }
 
@@ -38,7 +38,7 @@ async fn ask(server: &TestServer<ManualClock>, user: &str) -> HttpReply {
         .await
 }
 
-/// A request that is held back. Its connection is all there is of it.
+/// Starts a request that is held back and returns its connection.
 async fn held(server: &TestServer<ManualClock>, user: &str) -> HttpClient {
     assert_eq!(ask(server, user).await.status, 200, "the first goes on");
     let fields: String = ABOUT
@@ -55,7 +55,7 @@ async fn held(server: &TestServer<ManualClock>, user: &str) -> HttpClient {
 }
 
 #[tokio::test]
-async fn while_the_queue_is_full_each_limit_says_what_becomes_of_those_who_would_wait() {
+async fn while_the_wait_queue_is_full_each_limit_decides_by_its_failure_policy() {
     for (word, status, reason) in [
         ("open", 200, None),
         ("closed", 503, Some("capacity")),
@@ -76,18 +76,18 @@ async fn while_the_queue_is_full_each_limit_says_what_becomes_of_those_who_would
         assert_eq!(answer.field("retry-after"), is_refused.then_some("3600"));
         if is_refused {
             assert_eq!(answer.field("x-ratelimit-reason"), reason);
-            let told = "the request would have to wait, and too many do already";
-            assert_eq!(answer.problem(), told);
+            let detail = "the request would have to wait, and the wait queue is full";
+            assert_eq!(answer.problem(), detail);
         }
         let saturation = server.app.saturation();
         let counted = (saturation.refused(), saturation.let_through());
         assert_eq!(counted, (u64::from(is_refused), u64::from(!is_refused)));
-        assert_eq!(saturation.waiting(), 1, "nobody was added");
+        assert_eq!(saturation.waiting(), 1, "no request was added");
     }
 }
 
 #[tokio::test]
-async fn nginx_is_told_in_the_one_status_that_it_takes_for_no() {
+async fn nginx_gets_403_while_the_wait_queue_is_full() {
     let server = crowded("closed").await;
     let _held = held(&server, "alice").await;
     let fields = [
@@ -104,7 +104,7 @@ async fn nginx_is_told_in_the_one_status_that_it_takes_for_no() {
 }
 
 #[tokio::test]
-async fn who_was_turned_away_was_not_charged_and_a_place_is_free_when_its_client_has_left() {
+async fn refused_requests_are_not_charged_and_a_disconnect_frees_the_wait_permit() {
     let server = crowded("local").await;
     let first = held(&server, "alice").await;
     assert_eq!(ask(&server, "bob").await.status, 200);
@@ -115,17 +115,17 @@ async fn who_was_turned_away_was_not_charged_and_a_place_is_free_when_its_client
     while server.app.saturation().waiting() > 0 {
         yield_now().await;
     }
-    // Had any of the five been charged, there would be nothing for bob in the third hour.
+    // If any of the five had been charged, nothing would be left for bob in the third hour.
     server.clock.advance(Nanos::from_secs(3_600));
     assert_eq!(ask(&server, "bob").await.status, 200);
 }
 
-/// The short way of plain requests once forgot whoever waits: neither was their place kept, nor their leaving noticed.
+/// The fast path once ignored delayed responses: it neither kept their wait permits nor noticed that a client disconnected.
 #[tokio::test]
-async fn what_a_client_sends_while_it_is_held_back_is_answered_afterwards() {
+async fn requests_sent_during_a_delay_are_answered_afterwards() {
     let text = "limits: [{ name: slow, key: header.x-user, rate: 1/s, wait: 5s }]";
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let server = serve_app(app, clock, HttpLimits::default()).await;
     let mut held = held(&server, "alice").await;
     held.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
@@ -136,21 +136,21 @@ async fn what_a_client_sends_while_it_is_held_back_is_answered_afterwards() {
     assert_eq!(server.app.saturation().waiting(), 0);
 }
 
-/// Envoy's questions wait in the same queue, by gRPC and as JSON: they once were bounded by streams alone.
+/// Envoy's requests wait in the same queue, over gRPC and as JSON. They were once bounded by streams only.
 #[tokio::test]
-async fn envoys_questions_are_held_back_in_the_same_queue() {
+async fn envoy_requests_wait_in_the_same_queue() {
     for (word, status) in [("open", 200), ("closed", 429), ("local", 429)] {
         let text = format!(
             "limits: [{{ name: slow, key: descriptor.user, rate: 1/h, wait: 2h, on_store_failure: {word} }}]"
         );
         let clock = Arc::new(ManualClock::at(NOW));
-        let app = App::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
+        let app = HttpApi::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
         let server = serve_app(app.with_max_waiting(1), clock, HttpLimits::default()).await;
-        let question = |user: &str| {
+        let message = |user: &str| {
             let entry = format!(r#"{{"key": "user", "value": "{user}"}}"#);
             format!(r#"{{"domain": "d", "descriptors": [{{"entries": [{entry}]}}]}}"#)
         };
-        let alice = question("alice");
+        let alice = message("alice");
         assert_eq!(
             server.connect().await.post("/json", &alice).await.status,
             200
@@ -162,14 +162,14 @@ async fn envoys_questions_are_held_back_in_the_same_queue() {
         while server.app.saturation().waiting() == 0 {
             yield_now().await;
         }
-        let bob = question("bob");
+        let bob = message("bob");
         assert_eq!(server.connect().await.post("/json", &bob).await.status, 200);
         for _ in 0..3 {
             let answer = server.connect().await.post("/json", &bob).await;
             assert_eq!(answer.status, status, "{word}: {}", answer.body);
         }
-        assert_eq!(server.app.saturation().waiting(), 1, "nobody was added");
-        // Nobody was charged who was turned away: an hour later there is one for bob.
+        assert_eq!(server.app.saturation().waiting(), 1, "no request was added");
+        // Refused requests were not charged: an hour later one request of bob is admitted.
         server.clock.advance(Nanos::from_secs(3_600));
         assert_eq!(server.connect().await.post("/json", &bob).await.status, 200);
     }

@@ -97,7 +97,7 @@ impl LimitUsages {
         let amount = u64::try_from(amount).unwrap_or(u64::MAX);
         if amount > 0
             && let Some(limit) = self.limits.get_or_default(limit)
-            && limit.taken(table).fetch_add(amount, Ordering::Relaxed) == 0
+            && limit.counter(table).fetch_add(amount, Ordering::Relaxed) == 0
         {
             self.users(table).fetch_add(1, Ordering::Relaxed);
         }
@@ -112,7 +112,7 @@ impl LimitUsages {
         let less = |taken: u64| taken.checked_sub(amount);
         let relaxed = Ordering::Relaxed;
         if let Some(limit) = self.limits.get(limit)
-            && limit.taken(table).fetch_update(relaxed, relaxed, less) == Ok(amount)
+            && limit.counter(table).fetch_update(relaxed, relaxed, less) == Ok(amount)
         {
             let one_less = |users: usize| users.checked_sub(1);
             self.users(table)
@@ -121,16 +121,16 @@ impl LimitUsages {
         }
     }
 
-    /// What a limit takes: slots, or bytes of collections.
-    pub(super) fn taken(&self, limit: u16, table: Table) -> u64 {
+    /// What a limit uses: slots, or bytes of collections.
+    pub(super) fn used(&self, limit: u16, table: Table) -> u64 {
         let limit = self.limits.get(limit);
-        limit.map_or(0, |limit| limit.taken(table).load(Ordering::Relaxed))
+        limit.map_or(0, |limit| limit.counter(table).load(Ordering::Relaxed))
     }
 
     /// What each limit may take of `all` before its states go first: the same part for every limit that has any there, the
     /// newcomer's included.
     pub(super) fn share(&self, table: Table, newcomer: u16, all: usize, least: usize) -> u64 {
-        let is_new = usize::from(self.taken(newcomer, table) == 0);
+        let is_new = usize::from(self.used(newcomer, table) == 0);
         let users = self.users(table).load(Ordering::Relaxed);
         let users = users.saturating_add(is_new).max(1);
         u64::try_from((all / users).max(least)).unwrap_or(u64::MAX)
@@ -202,7 +202,7 @@ impl LimitUsages {
 }
 
 impl UsageCounters {
-    const fn taken(&self, table: Table) -> &AtomicU64 {
+    const fn counter(&self, table: Table) -> &AtomicU64 {
         match table {
             Table::Words | Table::Pairs => &self.slots,
             Table::Collections => &self.collection_bytes,

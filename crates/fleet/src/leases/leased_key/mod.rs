@@ -1,7 +1,6 @@
-//! What a node has of one key of one limit: slices, what is still to be told of them, and what the lender last said.
+//! The leases of one key of one limit, their unreported charges, and the broker's last status.
 //!
-//! All of it happens at an instant that is handed in, under a lock that somebody else holds. Must not know: locks, tables,
-//! lenders, other keys.
+//! The caller passes the time and holds the lock. Must not know: locks, tables, brokers, other keys.
 
 mod replies;
 
@@ -17,19 +16,19 @@ use tollgate_store::{IdentifiedLimit, StoreError, StoreReply};
 
 use super::lease_options::{LeaseOptions, LeaseSize, fair_share};
 
-/// The most slices that are remembered until the lender has heard the last of them. One that is forgotten earlier is
-/// written off, which costs a little of the quota and mints nothing.
+/// The most ended leases that are kept until they are reported. One that is dropped earlier expires at the broker: that
+/// wastes a little of the quota and never exceeds it.
 const MAX_ENDED: usize = 4;
 
-/// What is told in one errand: the slices that are over, and those in use.
+/// The reports of one request: ended leases, and those in use.
 pub(super) type Reports = ArrayVec<LeaseReport, { MAX_ENDED + 2 }>;
 
-/// The bucket that slices of this limit are taken from, if it is one that can be lent.
+/// The bucket that leases are taken from, if the limit can be leased.
 pub(super) fn leasable_bucket(limit: &Limit) -> Option<&TokenBucket> {
     limit.denying_bucket()
 }
 
-/// What a node has of one key.
+/// The leases of one key.
 #[derive(Debug)]
 pub(super) struct LeasedKey {
     pub(super) limit: IdentifiedLimit,
@@ -42,11 +41,11 @@ pub(super) struct LeasedKey {
     refusal: Option<BrokerRefusal>,
     broker_status: Option<(QuotaStatus, Timestamp)>,
     size: LeaseSize,
-    /// Marks what is spent; another one whenever that can no longer be taken back.
+    /// Marks charges that can be refunded. It changes whenever earlier charges no longer can be.
     mark: u64,
-    /// Units that turned out to be owed and are taken off the next slice.
+    /// Units that the next lease has to pay.
     debt: u64,
-    /// Units that those who wait need.
+    /// Units that waiting requests need.
     waiting_units: u64,
     pub(super) in_flight: Option<Arc<InFlightRequest>>,
     pub(super) is_queued: bool,
@@ -54,32 +53,32 @@ pub(super) struct LeasedKey {
     last_report: Timestamp,
 }
 
-/// One errand that is under way.
+/// A request to the broker in flight.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequest {
     pub(super) completed: Notify,
-    /// Empty while it is under way.
+    /// Empty while the request is in flight.
     pub(super) outcome: std::sync::OnceLock<Result<(), StoreError>>,
 }
 
-/// What the lender did not have.
+/// A refusal by the broker.
 #[derive(Clone, Copy, Debug)]
 struct BrokerRefusal {
     cost: u64,
-    /// When it said that it would.
+    /// When units should be available, according to the broker.
     refused_until: Timestamp,
-    /// When it is asked again.
+    /// When the broker is asked again.
     retry_at: Timestamp,
 }
 
 impl BrokerRefusal {
-    /// Whether this says that so much is refused too.
+    /// Whether this cost is refused too.
     fn covers(&self, now: Timestamp, cost: u64) -> bool {
         cost >= self.cost && now < self.retry_at
     }
 }
 
-/// An errand to be run.
+/// A request to be sent to the broker.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedRequest {
     pub(super) reports: Reports,
@@ -87,29 +86,29 @@ pub(super) struct PlannedRequest {
     pub(super) sent: Timestamp,
 }
 
-/// What an entry can say at once.
+/// What a key can reply without the broker.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LocalReply {
     Admitted(StoreReply),
     Denied(StoreReply),
-    /// It cannot say.
+    /// The broker has to be asked.
     Unknown,
 }
 
 impl LeasedKey {
     pub(super) fn new(
-        ruled: IdentifiedLimit,
+        limit: IdentifiedLimit,
         bucket: TokenBucket,
         key: &[u8],
-        place: Option<&[u8]>,
+        slot_key: Option<&[u8]>,
         mark: u64,
         now: Timestamp,
     ) -> Self {
         Self {
-            limit: ruled,
+            limit,
             bucket,
             key: Arc::from(key),
-            slot_key: place.map(Arc::from),
+            slot_key: slot_key.map(Arc::from),
             current: None,
             next: None,
             ended: ArrayVec::new(),
@@ -126,16 +125,16 @@ impl LeasedKey {
         }
     }
 
-    /// Takes the quota that is in force: a slice stays what it is.
-    pub(super) fn set_limit(&mut self, ruled: &IdentifiedLimit) {
-        if let (true, Some(bucket)) = (self.limit != *ruled, leasable_bucket(&ruled.limit)) {
-            self.limit = *ruled;
+    /// Sets the current quota. Leases stay as they are.
+    pub(super) fn set_limit(&mut self, limit: &IdentifiedLimit) {
+        if let (true, Some(bucket)) = (self.limit != *limit, leasable_bucket(&limit.limit)) {
+            self.limit = *limit;
             self.bucket = *bucket;
             self.refusal = None;
         }
     }
 
-    /// Spends from what is here, or says that nothing is there, or that it does not know. `marks` makes marks.
+    /// Spends from the leases, denies by a valid refusal, or replies `Unknown`. `marks` generates marks.
     pub(super) fn spend(
         &mut self,
         now: Timestamp,
@@ -149,7 +148,7 @@ impl LeasedKey {
         if cost == 0 {
             return LocalReply::Admitted(self.reply(now, Outcome::Allow, 0));
         }
-        let spends = |slice: &mut LocalLease| slice.spend(now, cost);
+        let spends = |lease: &mut LocalLease| lease.spend(now, cost);
         if self.current.as_mut().is_some_and(spends) {
             return LocalReply::Admitted(self.reply(now, Outcome::Allow, cost));
         }
@@ -162,22 +161,22 @@ impl LeasedKey {
             return LocalReply::Admitted(self.reply(now, Outcome::Allow, cost));
         }
         match self.refusal {
-            Some(refused) if refused.covers(now, cost) => self.deny(now, &refused, cost),
+            Some(refusal) if refusal.covers(now, cost) => self.deny(now, &refusal, cost),
             _ => LocalReply::Unknown,
         }
     }
 
-    /// An errand is under way from now on.
+    /// A request is in flight from now on.
     pub(super) fn begin_request(&mut self) -> Arc<InFlightRequest> {
-        let flight = Arc::<InFlightRequest>::default();
-        self.in_flight = Some(Arc::clone(&flight));
-        flight
+        let in_flight = Arc::<InFlightRequest>::default();
+        self.in_flight = Some(Arc::clone(&in_flight));
+        in_flight
     }
 
-    /// Whether another slice should be on its way before this one is used up.
+    /// Whether to request another lease before the current one is used up.
     pub(super) fn needs_lease(&self, now: Timestamp) -> bool {
         let reserve = self.size.reserve();
-        let is_refused = self.refusal.is_some_and(|refused| now < refused.retry_at);
+        let is_refused = self.refusal.is_some_and(|refusal| now < refusal.retry_at);
         reserve > 0
             && self.next.is_none()
             && self.in_flight.is_none()
@@ -186,42 +185,42 @@ impl LeasedKey {
             && self.remaining(now) <= reserve
     }
 
-    /// Takes back a spend that others refused, if it can be. Answers how much.
+    /// Refunds a charge that another limit denied, if possible. Returns the refunded units.
     pub(super) fn refund(&mut self, now: Timestamp, mark: u64, cost: u64) -> u64 {
-        let Some(slice) = self.current.as_mut() else {
+        let Some(lease) = self.current.as_mut() else {
             return 0;
         };
-        if mark != self.mark || !slice.is_active(now) {
+        if mark != self.mark || !lease.is_active(now) {
             return 0;
         }
-        let told = slice.reported();
-        slice.refund(cost, told)
+        let reported = lease.reported();
+        lease.refund(cost, reported)
     }
 
-    /// Notes that what was spent has turned out to cost more: from the slice, and if that is used up from the next.
+    /// Charges units that were spent in excess: to the current lease, or to the next one.
     pub(super) fn add_debt(&mut self, now: Timestamp, more: u64) {
         self.debt = self.debt.saturating_add(more).min(self.bucket.limit());
         self.pay_debt(now);
     }
 
     fn pay_debt(&mut self, now: Timestamp) {
-        if let Some(slice) = self.current.as_mut().filter(|_| self.debt > 0) {
-            let part = self.debt.min(slice.remaining());
-            if slice.spend(now, part) {
-                self.debt = self.debt.saturating_sub(part);
+        if let Some(lease) = self.current.as_mut().filter(|_| self.debt > 0) {
+            let units = self.debt.min(lease.remaining());
+            if lease.spend(now, units) {
+                self.debt = self.debt.saturating_sub(units);
             }
         }
     }
 
-    /// Somebody waits for the errand that is under way.
+    /// A request waits for the one in flight.
     pub(super) const fn add_waiting(&mut self, cost: u64) {
         self.waiting_units = self.waiting_units.saturating_add(cost);
     }
 
-    /// What to ask for `cost` units at once, or, without, so that they need not be asked for.
+    /// Plans a request for a lease: for a request of `cost` units or, without one, ahead of demand.
     pub(super) fn plan_borrow(
         &mut self,
-        terms: &LeaseOptions,
+        options: &LeaseOptions,
         nodes: NonZeroU32,
         now: Timestamp,
         (cost, id): (Option<u64>, QuotaLeaseId),
@@ -231,7 +230,7 @@ impl LeasedKey {
         self.waiting_units = 0;
         self.size.cap(fair_share(&self.bucket, nodes));
         if cost.is_some() {
-            // What is left is too little. It goes back, so that it is not missing from what is asked for.
+            // Too little is left. It is returned, so that the broker can include it in the new lease.
             self.end_all();
         }
         let least = cost.unwrap_or(1).max(1);
@@ -242,7 +241,7 @@ impl LeasedKey {
             max_units: self
                 .size
                 .units_to_request(&self.bucket, nodes, need.min(fair)),
-            duration: terms.duration,
+            duration: options.duration,
         };
         PlannedRequest {
             want: Some(want),
@@ -250,20 +249,20 @@ impl LeasedKey {
         }
     }
 
-    /// What to tell, without asking for anything.
+    /// Plans a request that only reports.
     pub(super) fn plan_report(
         &mut self,
         now: Timestamp,
         marks: impl Fn() -> u64,
     ) -> PlannedRequest {
-        // What was told can no longer be taken back.
+        // Reported charges can no longer be refunded.
         self.mark = marks();
         self.last_report = now;
-        let over = self.ended.iter_mut().map(|slice| slice.report(now, true));
-        let mut reports: Reports = over.collect();
-        for slice in self.current.iter_mut().chain(&mut self.next) {
-            if slice.spent() > 0 {
-                reports.push(slice.report(now, false));
+        let ended = self.ended.iter_mut().map(|lease| lease.report(now, true));
+        let mut reports: Reports = ended.collect();
+        for lease in self.current.iter_mut().chain(&mut self.next) {
+            if lease.spent() > 0 {
+                reports.push(lease.report(now, false));
             }
         }
         PlannedRequest {
@@ -273,24 +272,24 @@ impl LeasedKey {
         }
     }
 
-    /// The lender has answered.
+    /// The broker has replied.
     pub(super) fn on_grant(
         &mut self,
-        terms: &LeaseOptions,
+        options: &LeaseOptions,
         planned: &PlannedRequest,
-        granted: &LeaseGrant,
+        grant: &LeaseGrant,
         marks: impl Fn() -> u64,
     ) {
-        let is_told = |slice: &LocalLease| {
-            let mut told = planned.reports.iter().filter(|report| report.is_last);
-            told.any(|report| report.id == slice.id())
+        let is_reported = |lease: &LocalLease| {
+            let mut reported = planned.reports.iter().filter(|report| report.is_last);
+            reported.any(|report| report.id == lease.id())
         };
-        self.ended.retain(|slice| !is_told(slice));
-        self.broker_status = Some((granted.status, planned.sent));
+        self.ended.retain(|lease| !is_reported(lease));
+        self.broker_status = Some((grant.status, planned.sent));
         let Some(want) = planned.want else { return };
-        let (is_refused, wait) = (granted.units == 0, granted.retry_after);
-        // What is left where nothing was lent, or nothing beyond it, will not be more for a while.
-        let pause = wait.max(terms.min_pause).min(terms.max_pause);
+        let (is_refused, wait) = (grant.units == 0, grant.retry_after);
+        // If the broker granted nothing, or less than it was asked for, wait before asking again.
+        let pause = wait.max(options.min_pause).min(options.max_pause);
         self.refusal = (is_refused || !wait.is_zero()).then(|| BrokerRefusal {
             cost: if is_refused { want.min_units } else { 1 },
             refused_until: planned.sent.after(wait),
@@ -299,29 +298,23 @@ impl LeasedKey {
         if is_refused {
             return;
         }
-        self.size.record_grant(planned.sent, granted.units);
-        let margin = terms.margin;
-        let slice = LocalLease::new(
-            want.id,
-            granted.units,
-            planned.sent,
-            granted.duration,
-            margin,
-        );
-        if self.current.is_some_and(|slice| slice.remaining() > 0) {
-            if let Some(other) = self.next.replace(slice) {
+        self.size.record_grant(planned.sent, grant.units);
+        let margin = options.margin;
+        let lease = LocalLease::new(want.id, grant.units, planned.sent, grant.duration, margin);
+        if self.current.is_some_and(|lease| lease.remaining() > 0) {
+            if let Some(other) = self.next.replace(lease) {
                 self.end(other);
             }
         } else {
             self.mark = marks();
-            if let Some(used_up) = self.current.replace(slice) {
+            if let Some(used_up) = self.current.replace(lease) {
                 self.end(used_up);
             }
         }
         self.pay_debt(planned.sent);
     }
 
-    /// The lender has not answered. If it may have lent something all the same, that is given back unused.
+    /// The broker did not reply. A lease that it may have granted is returned unused.
     pub(super) fn on_failure(&mut self, planned: &PlannedRequest, may_have_lent: bool) {
         if let Some(want) = planned.want.filter(|_| may_have_lent) {
             let nothing = LocalLease::new(want.id, 0, planned.sent, Nanos::ZERO, Nanos::ZERO);
@@ -329,39 +322,40 @@ impl LeasedKey {
         }
     }
 
-    /// Gives back everything that is not in use: what is dead, and if nobody has come for a while all of it.
-    pub(super) fn end_unused(&mut self, terms: &LeaseOptions, now: Timestamp) {
-        let is_idle = !self.is_in_use(terms, now);
+    /// Ends leases that are expired, or all of them if the key was not used for a while.
+    pub(super) fn end_unused(&mut self, options: &LeaseOptions, now: Timestamp) {
+        let is_idle = !self.is_in_use(options, now);
         for slot in [&mut self.current, &mut self.next] {
-            if let Some(slice) = slot.take_if(|slice| is_idle || !slice.is_active(now)) {
-                push_ended(&mut self.ended, slice);
+            if let Some(lease) = slot.take_if(|lease| is_idle || !lease.is_active(now)) {
+                push_ended(&mut self.ended, lease);
             }
         }
-        // What the lender has written off need not be told.
-        let is_awaited = |slice: &LocalLease| {
-            now < slice
+        // Leases that the broker has written off need no report.
+        let is_awaited = |lease: &LocalLease| {
+            now < lease
                 .expires_at()
-                .after(terms.margin.saturating_add(terms.duration))
+                .after(options.margin.saturating_add(options.duration))
         };
-        self.ended.retain(|slice| is_awaited(slice));
+        self.ended.retain(|lease| is_awaited(lease));
     }
 
-    /// Whether there is something that the lender should hear of by now.
-    pub(super) fn has_unreported(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
-        let is_due = now.since(self.last_report) >= terms.idle;
-        let untold = |slice: &LocalLease| slice.spent() > slice.reported();
-        let is_news = !self.ended.is_empty() || self.current.iter().chain(&self.next).any(untold);
-        is_due && is_news
+    /// Whether unreported charges are due.
+    pub(super) fn has_unreported(&self, options: &LeaseOptions, now: Timestamp) -> bool {
+        let is_due = now.since(self.last_report) >= options.idle;
+        let is_unreported = |lease: &LocalLease| lease.spent() > lease.reported();
+        let has_charges =
+            !self.ended.is_empty() || self.current.iter().chain(&self.next).any(is_unreported);
+        is_due && has_charges
     }
 
-    /// Whether somebody has come lately.
-    pub(super) fn is_in_use(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
-        now.since(self.last_used) < terms.idle
+    /// Whether the key was used recently.
+    pub(super) fn is_in_use(&self, options: &LeaseOptions, now: Timestamp) -> bool {
+        now.since(self.last_used) < options.idle
     }
 
-    /// Whether nothing is lost if this is forgotten.
-    pub(super) fn is_forgettable(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
-        let is_refused = self.refusal.is_some_and(|refused| now < refused.retry_at);
+    /// Whether the entry can be dropped without loss.
+    pub(super) fn is_forgettable(&self, options: &LeaseOptions, now: Timestamp) -> bool {
+        let is_refused = self.refusal.is_some_and(|refusal| now < refusal.retry_at);
         self.current.is_none()
             && self.next.is_none()
             && self.ended.is_empty()
@@ -369,16 +363,16 @@ impl LeasedKey {
             && self.debt == 0
             && !self.is_queued
             && !is_refused
-            && !self.is_in_use(terms, now)
+            && !self.is_in_use(options, now)
     }
 
-    /// Gives everything back.
+    /// Ends all leases.
     pub(super) fn end_all(&mut self) {
-        for slice in [self.current.take(), self.next.take()]
+        for lease in [self.current.take(), self.next.take()]
             .into_iter()
             .flatten()
         {
-            self.end(slice);
+            self.end(lease);
         }
     }
 
@@ -390,15 +384,15 @@ impl LeasedKey {
         self.current.is_some() || self.next.is_some() || !self.ended.is_empty()
     }
 
-    fn end(&mut self, slice: LocalLease) {
-        push_ended(&mut self.ended, slice);
+    fn end(&mut self, lease: LocalLease) {
+        push_ended(&mut self.ended, lease);
     }
 }
 
-/// Remembers a slice until the lender has heard of its end; if there are too many, the oldest is forgotten.
-fn push_ended(over: &mut ArrayVec<LocalLease, MAX_ENDED>, slice: LocalLease) {
-    if over.is_full() {
-        over.remove(0);
+/// Keeps an ended lease until it is reported; drops the oldest if there are too many.
+fn push_ended(ended: &mut ArrayVec<LocalLease, MAX_ENDED>, lease: LocalLease) {
+    if ended.is_full() {
+        ended.remove(0);
     }
-    over.push(slice);
+    ended.push(lease);
 }

@@ -1,6 +1,6 @@
-//! What an entry says to a request: whether there is something, where the limit stands, and when to come back.
+//! What a leased key replies to a request: the outcome, the limit's status, and the wait.
 //!
-//! Must not know: how slices come and go.
+//! Must not know: how leases are granted and returned.
 
 use tollgate_core::quota_lease::LocalLease;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
@@ -9,27 +9,27 @@ use tollgate_store::{ReplyNote, StoreReply};
 use super::{BrokerRefusal, LeasedKey, LocalReply};
 
 impl LeasedKey {
-    /// Says what [`spend`](Self::spend) would, and spends nothing.
+    /// What [`spend`](Self::spend) would reply, without spending.
     pub(in super::super) fn peek(&self, now: Timestamp, cost: u64) -> LocalReply {
-        let has = |slice: &LocalLease| slice.is_active(now) && slice.remaining() >= cost;
-        let slices = self.current.iter().chain(&self.next);
-        let refused = self.refusal.filter(|refused| refused.covers(now, cost));
+        let has = |lease: &LocalLease| lease.is_active(now) && lease.remaining() >= cost;
+        let leases = self.current.iter().chain(&self.next);
+        let refusal = self.refusal.filter(|refusal| refusal.covers(now, cost));
         if cost > self.bucket.limit() {
             LocalReply::Denied(self.reply(now, Outcome::Never, 0))
-        } else if cost == 0 || slices.into_iter().any(has) {
+        } else if cost == 0 || leases.into_iter().any(has) {
             LocalReply::Admitted(self.reply(now, Outcome::Allow, 0))
-        } else if let Some(refused) = refused {
-            self.deny(now, &refused, cost)
+        } else if let Some(refusal) = refusal {
+            self.deny(now, &refusal, cost)
         } else {
             LocalReply::Unknown
         }
     }
 
-    /// Says what [`spend`](Self::spend) would, by what the lender has just said.
+    /// What [`spend`](Self::spend) would reply, by the broker's last status.
     pub(in super::super) fn estimate(&self, now: Timestamp, cost: u64) -> LocalReply {
-        let known = self.peek(now, cost);
-        if !matches!(known, LocalReply::Unknown) {
-            return known;
+        let reply = self.peek(now, cost);
+        if !matches!(reply, LocalReply::Unknown) {
+            return reply;
         }
         let status = self.reply(now, Outcome::Allow, 0).status;
         if status.remaining >= cost {
@@ -42,31 +42,31 @@ impl LeasedKey {
         LocalReply::Denied(self.reply(now, Outcome::Deny { retry_after }, cost))
     }
 
-    /// A refusal that is still believed. What costs more than was refused then has to be waited for longer.
-    pub(super) fn deny(&self, now: Timestamp, refused: &BrokerRefusal, cost: u64) -> LocalReply {
+    /// A denial by a refusal that is still valid. A larger cost than the refused one waits longer.
+    pub(super) fn deny(&self, now: Timestamp, refusal: &BrokerRefusal, cost: u64) -> LocalReply {
         let blocks = |units: u64| units.div_ceil(self.bucket.block().max(1));
-        let more = blocks(cost).saturating_sub(blocks(refused.cost));
+        let more = blocks(cost).saturating_sub(blocks(refusal.cost));
         let more = more.saturating_mul(self.bucket.interval().as_nanos());
-        let until = refused.refused_until.after(Nanos::from_nanos(more));
-        let retry_after = until.max(refused.retry_at).since(now);
+        let until = refusal.refused_until.after(Nanos::from_nanos(more));
+        let retry_after = until.max(refusal.retry_at).since(now);
         LocalReply::Denied(self.reply(now, Outcome::Deny { retry_after }, cost))
     }
 
-    /// Units that may be spent here.
+    /// The units left in active leases.
     pub(super) fn remaining(&self, now: Timestamp) -> u64 {
-        let slices = self.current.iter().chain(&self.next);
-        let alive = slices.filter(|slice| slice.is_active(now));
-        alive
+        let leases = self.current.iter().chain(&self.next);
+        let active = leases.filter(|lease| lease.is_active(now));
+        active
             .map(LocalLease::remaining)
             .fold(0, u64::saturating_add)
     }
 
-    /// What a client is told: what is here, and what the lender had left when it last spoke, refilled since. Of a cost that is
-    /// denied, less is left than that.
+    /// A reply with the limit's status: the units here, and those that the broker had left, refilled since. A denied
+    /// cost always exceeds what remains.
     pub(super) fn reply(&self, now: Timestamp, outcome: Outcome, cost: u64) -> StoreReply {
         let bucket = &self.bucket;
-        let (limit, here) = (bucket.limit(), self.remaining(now));
-        let (there, reset_after) = match self.broker_status {
+        let (limit, local) = (bucket.limit(), self.remaining(now));
+        let (at_broker, reset_after) = match self.broker_status {
             None => (limit, Nanos::ZERO),
             Some((status, at)) => {
                 let passed = now.since(at);
@@ -76,12 +76,12 @@ impl LeasedKey {
                 (status.remaining.saturating_add(refilled), reset_after)
             }
         };
-        let remaining = here.saturating_add(there).min(limit);
+        let remaining = local.saturating_add(at_broker).min(limit);
         let is_admitted = outcome.is_admitted();
         let spent = if is_admitted { cost } else { 0 };
         let used = limit.saturating_sub(remaining).max(spent);
-        let owed = used.div_ceil(bucket.block().max(1));
-        let owed = Nanos::from_nanos(owed.saturating_mul(bucket.interval().as_nanos()));
+        let debt = used.div_ceil(bucket.block().max(1));
+        let debt = Nanos::from_nanos(debt.saturating_mul(bucket.interval().as_nanos()));
         let remaining = match outcome {
             Outcome::Deny { .. } => remaining.min(cost.saturating_sub(1)),
             Outcome::Never | Outcome::Allow | Outcome::Wait(_) => remaining,
@@ -92,7 +92,7 @@ impl LeasedKey {
             status: QuotaStatus {
                 limit,
                 remaining,
-                reset_after: reset_after.max(owed),
+                reset_after: reset_after.max(debt),
             },
             receipt: Receipt {
                 cost: spent,

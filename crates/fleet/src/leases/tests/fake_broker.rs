@@ -1,4 +1,4 @@
-//! A lender that is core's book, over a network that a test is in charge of.
+//! A lease broker with core's accounting, over a network that the test controls.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,13 +17,13 @@ use super::super::leased_key::leasable_bucket;
 
 pub(super) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Answered when it is first looked at.
-    AtOnce,
-    /// Under way until a test says what becomes of it.
-    UnderWay,
+    /// Replied at once.
+    Immediate,
+    /// In flight until the test delivers it.
+    InFlight,
     /// Never sent.
     Unreachable,
 }
@@ -31,33 +31,33 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(super) struct Call {
     key: Vec<u8>,
-    ruled: IdentifiedLimit,
+    limit: IdentifiedLimit,
     pub(super) reports: Vec<LeaseReport>,
-    spend: u64,
-    pub(super) want: Option<LeaseSpec>,
-    /// What the book said, once it was asked.
-    pub(super) granted: Option<LeaseGrant>,
+    direct_cost: u64,
+    pub(super) lease: Option<LeaseSpec>,
+    /// The broker's reply, once the call was delivered.
+    pub(super) grant: Option<LeaseGrant>,
     pub(super) outcome: Option<Result<LeaseGrant, StoreErrorKind>>,
 }
 
 #[derive(Debug)]
 pub(super) struct FakeBroker {
     pub(super) clock: Arc<ManualClock>,
-    pub(super) books: Mutex<HashMap<Vec<u8>, LeasedBucket>>,
+    pub(super) ledger: Mutex<HashMap<Vec<u8>, LeasedBucket>>,
     pub(super) calls: Mutex<Vec<Call>>,
     pub(super) fate: Mutex<Fate>,
-    /// What was spent at the lender itself, and when.
-    pub(super) spent: Mutex<Vec<(Timestamp, u64)>>,
+    /// What the broker admitted directly, and when.
+    pub(super) direct_spends: Mutex<Vec<(Timestamp, u64)>>,
 }
 
 impl FakeBroker {
     pub(super) fn new(clock: Arc<ManualClock>) -> Self {
         Self {
             clock,
-            books: Mutex::default(),
+            ledger: Mutex::default(),
             calls: Mutex::default(),
-            fate: Mutex::new(Fate::AtOnce),
-            spent: Mutex::default(),
+            fate: Mutex::new(Fate::Immediate),
+            direct_spends: Mutex::default(),
         }
     }
 
@@ -69,47 +69,52 @@ impl FakeBroker {
         *self.fate.lock().unwrap() = fate;
     }
 
-    /// The call arrives at the lender.
+    /// Delivers the call to the broker.
     pub(super) fn deliver(&self, index: usize) {
         let mut calls = self.calls();
         let call = &mut calls[index];
-        let errand = LeaseRequest {
+        let request = LeaseRequest {
             reports: &call.reports,
-            direct_cost: call.spend,
-            lease: call.want,
+            direct_cost: call.direct_cost,
+            lease: call.lease,
         };
-        let mut books = self.books.lock().unwrap();
-        let book = books.entry(call.key.clone()).or_default();
-        let bucket = leasable_bucket(&call.ruled.limit).unwrap();
+        let mut ledger = self.ledger.lock().unwrap();
+        let bucket_ledger = ledger.entry(call.key.clone()).or_default();
+        let bucket = leasable_bucket(&call.limit.limit).unwrap();
         let now = self.clock.now();
-        let granted = book.handle(bucket, now, &errand);
-        if granted.direct_outcome.is_admitted() && errand.direct_cost > 0 {
-            self.spent.lock().unwrap().push((now, errand.direct_cost));
+        let grant = bucket_ledger.handle(bucket, now, &request);
+        if grant.direct_outcome.is_admitted() && request.direct_cost > 0 {
+            self.direct_spends
+                .lock()
+                .unwrap()
+                .push((now, request.direct_cost));
         }
-        call.granted = Some(granted);
+        call.grant = Some(grant);
     }
 
-    /// The answer arrives, or it is known that none will.
-    pub(super) fn answer(&self, index: usize, is_lost: bool) {
+    /// Delivers the reply, or reports it lost.
+    pub(super) fn deliver_reply(&self, index: usize, is_lost: bool) {
         let mut calls = self.calls();
         let call = &mut calls[index];
-        call.outcome = Some(match call.granted {
-            Some(granted) if !is_lost => Ok(granted),
+        call.outcome = Some(match call.grant {
+            Some(grant) if !is_lost => Ok(grant),
             _ => Err(StoreErrorKind::TimedOut),
         });
     }
 
-    /// What is left at the lender.
-    pub(super) fn remaining(&self, key: &[u8], ruled: &IdentifiedLimit) -> u64 {
-        let books = self.books.lock().unwrap();
-        let bucket = leasable_bucket(&ruled.limit).unwrap();
-        let book = books.get(key).cloned().unwrap_or_default();
-        book.status(bucket, self.clock.now()).remaining
+    /// The units that the broker has left.
+    pub(super) fn remaining(&self, key: &[u8], limit: &IdentifiedLimit) -> u64 {
+        let ledger = self.ledger.lock().unwrap();
+        let bucket = leasable_bucket(&limit.limit).unwrap();
+        let bucket_ledger = ledger.get(key).cloned().unwrap_or_default();
+        bucket_ledger.status(bucket, self.clock.now()).remaining
     }
 
     pub(super) fn lease_count(&self, key: &[u8]) -> usize {
-        let books = self.books.lock().unwrap();
-        books.get(key).map_or(0, |book| book.leases().len())
+        let ledger = self.ledger.lock().unwrap();
+        ledger
+            .get(key)
+            .map_or(0, |bucket_ledger| bucket_ledger.leases().len())
     }
 }
 
@@ -118,36 +123,36 @@ impl Lender for FakeBroker {
         &'a self,
         _place: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
         let index = {
             let mut calls = self.calls();
             calls.push(Call {
                 key: key.single().unwrap().to_vec(),
-                ruled: *ruled,
-                reports: errand.reports.to_vec(),
-                spend: errand.direct_cost,
-                want: errand.lease,
-                granted: None,
+                limit: *limit,
+                reports: request.reports.to_vec(),
+                direct_cost: request.direct_cost,
+                lease: request.lease,
+                grant: None,
                 outcome: None,
             });
             calls.len() - 1
         };
         match *self.fate.lock().unwrap() {
-            Fate::AtOnce => {
+            Fate::Immediate => {
                 self.deliver(index);
-                self.answer(index, false);
+                self.deliver_reply(index, false);
             }
-            Fate::UnderWay => {}
+            Fate::InFlight => {}
             Fate::Unreachable => {
                 self.calls()[index].outcome = Some(Err(StoreErrorKind::Unreachable));
             }
         }
         let outcome = poll_fn(move |_| match self.calls()[index].outcome {
             None => Poll::Pending,
-            Some(Ok(granted)) => Poll::Ready(Ok(granted)),
-            Some(Err(kind)) => Poll::Ready(Err(StoreError::new(kind, "as told"))),
+            Some(Ok(grant)) => Poll::Ready(Ok(grant)),
+            Some(Err(kind)) => Poll::Ready(Err(StoreError::new(kind, "injected error"))),
         });
         Box::pin(outcome)
     }
@@ -157,7 +162,7 @@ pub(super) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(START))
 }
 
-pub(super) fn ruled(per_second: u64, burst: u64) -> IdentifiedLimit {
+pub(super) fn bucket_limit(per_second: u64, burst: u64) -> IdentifiedLimit {
     let bucket = TokenBucket::builder(Rate::new(per_second, Nanos::SECOND)).burst(burst);
     IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
@@ -165,10 +170,10 @@ pub(super) fn ruled(per_second: u64, burst: u64) -> IdentifiedLimit {
     }
 }
 
-pub(super) fn check(ruled: &IdentifiedLimit, cost: u64) -> QuotaCheck<'_> {
+pub(super) fn check(limit: &IdentifiedLimit, cost: u64) -> QuotaCheck<'_> {
     QuotaCheck {
         key: StoreKey::new(b"everyone").unwrap(),
-        limit: ruled,
+        limit,
         op: Op::Spend(cost),
     }
 }

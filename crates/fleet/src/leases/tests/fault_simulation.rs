@@ -1,7 +1,7 @@
-//! Several nodes and one lender, with everything that can go wrong between them: never more than the limit (I-01).
+//! Several nodes and one broker with network and clock faults: they never admit more than the limit (I-01).
 //!
-//! Calls are delivered late, answered late, lost on the way there or back; nodes freeze, die, drift, close; requests are given
-//! up on and taken back. Judged by what was really admitted, and when.
+//! Calls are delivered late, replied to late, or lost in either direction. Nodes freeze, crash, drift and shut down.
+//! Requests are cancelled and refunded. The test checks what was actually admitted, and when.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tollgate_store::{Clock, IdentifiedLimit, ManualClock, StoreError};
 use tollgate_testkit::oracle::BucketLog;
 
 use super::super::{LeaseOptions, LocalLeases, SpendOutcome};
-use super::fake_broker::{FakeBroker, Fate, START, check, clock, ruled};
+use super::fake_broker::{FakeBroker, Fate, START, bucket_limit, check, clock};
 
 const PER_SECOND: u64 = 20;
 const INTERVAL: u64 = 1_000_000_000 / PER_SECOND;
 const BURST: u64 = 6;
 const STEPS: usize = 600;
 
-/// Numbers that look random and are the same for the same seed.
+/// A deterministic random number generator.
 struct SimRng(u64);
 
 impl SimRng {
@@ -35,12 +35,12 @@ impl SimRng {
     }
 }
 
-/// A clock that is wrong by some, and runs too fast or too slow.
+/// A clock with an offset that runs too fast or too slow.
 #[derive(Clone, Debug)]
 struct DriftingClock {
     real: Arc<ManualClock>,
     behind: u64,
-    /// Thousandths beyond what it should run.
+    /// Drift in thousandths.
     per_mille: u64,
 }
 
@@ -60,16 +60,16 @@ struct Node {
     clock: DriftingClock,
     waiting: Vec<(Waiting, u64)>,
     tending: Vec<Tending>,
-    /// Admitted here and then refused by others, but not yet taken back.
+    /// Admitted here and denied by another limit, but not refunded yet.
     refused: Vec<tollgate_core::Receipt>,
 }
 
 struct Simulation {
-    dice: SimRng,
+    rng: SimRng,
     clock: Arc<ManualClock>,
-    lender: Arc<FakeBroker>,
-    ruled: Arc<IdentifiedLimit>,
-    terms: LeaseOptions,
+    broker: Arc<FakeBroker>,
+    limit: Arc<IdentifiedLimit>,
+    options: LeaseOptions,
     nodes: Vec<Node>,
     log: BucketLog,
     admitted: u64,
@@ -78,35 +78,35 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, drift: u64) -> Self {
         let clock = clock();
-        let lender = Arc::new(FakeBroker::new(Arc::clone(&clock)));
-        lender.set_fate(Fate::UnderWay);
-        let terms = LeaseOptions {
+        let broker = Arc::new(FakeBroker::new(Arc::clone(&clock)));
+        broker.set_fate(Fate::InFlight);
+        let options = LeaseOptions {
             max_keys: 1_000,
             ..LeaseOptions::default()
         };
-        let mut world = Self {
-            dice: SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+        let mut simulation = Self {
+            rng: SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             clock,
-            lender,
-            ruled: Arc::new(ruled(PER_SECOND, BURST)),
-            terms,
+            broker,
+            limit: Arc::new(bucket_limit(PER_SECOND, BURST)),
+            options,
             nodes: Vec::new(),
             log: BucketLog::new(INTERVAL, BURST),
             admitted: 0,
         };
         for per_mille in [1_000, 1_000 + drift, 1_000 - drift] {
             let clock = DriftingClock {
-                real: Arc::clone(&world.clock),
-                behind: world.dice.below(5_000_000_000),
+                real: Arc::clone(&simulation.clock),
+                behind: simulation.rng.below(5_000_000_000),
                 per_mille,
             };
-            world.nodes.push(world.node(clock));
+            simulation.nodes.push(simulation.node(clock));
         }
-        world
+        simulation
     }
 
     fn node(&self, clock: DriftingClock) -> Node {
-        let leases = LocalLeases::new(self.terms);
+        let leases = LocalLeases::new(self.options);
         leases.set_nodes(2);
         Node {
             leases: Arc::new(leases),
@@ -118,15 +118,15 @@ impl Simulation {
     }
 
     fn step(&mut self) {
-        let node = self.dice.index(self.nodes.len());
-        match self.dice.below(100) {
-            0..12 => self.pass(40),
-            12..14 => self.pass(3_000),
+        let node = self.rng.index(self.nodes.len());
+        match self.rng.below(100) {
+            0..12 => self.advance(40),
+            12..14 => self.advance(3_000),
             14..45 => self.request(node),
-            45..60 => self.look(node),
-            60..90 => self.network(),
-            90..93 => self.tend(node),
-            93..97 => self.take_back(node),
+            45..60 => self.poll(node),
+            60..90 => self.deliver_something(),
+            90..93 => self.maintain(node),
+            93..97 => self.refund(node),
             97 => {
                 let clock = self.nodes[node].clock.clone();
                 self.nodes[node] = self.node(clock);
@@ -138,40 +138,40 @@ impl Simulation {
         }
     }
 
-    fn pass(&mut self, millis: u64) {
-        let span = self.dice.below(millis * 1_000_000);
+    fn advance(&mut self, millis: u64) {
+        let span = self.rng.below(millis * 1_000_000);
         self.clock.advance(Nanos::from_nanos(span));
     }
 
-    /// A request comes; one in five is going to be refused by somebody else.
+    /// A request arrives; another limit will deny one in five.
     fn request(&mut self, node: usize) {
-        let cost = 1 + self.dice.below(6) / 4;
+        let cost = 1 + self.rng.below(6) / 4;
         let (leases, clock) = (&self.nodes[node].leases, &self.nodes[node].clock);
-        match leases.spend(&check(&self.ruled, cost), clock.now()) {
+        match leases.spend(&check(&self.limit, cost), clock.now()) {
             SpendOutcome::Borrow => {
                 let (leases, clock) = (Arc::clone(leases), clock.clone());
-                let (lender, ruled) = (Arc::clone(&self.lender), Arc::clone(&self.ruled));
+                let (broker, limit) = (Arc::clone(&self.broker), Arc::clone(&self.limit));
                 let waiting = Box::pin(async move {
-                    let check = check(&ruled, cost);
-                    leases.borrow(&*lender, None, &check, || clock.now()).await
+                    let check = check(&limit, cost);
+                    leases.borrow(&*broker, None, &check, || clock.now()).await
                 });
                 self.nodes[node].waiting.push((waiting, cost));
             }
-            taken => self.taken(node, taken, cost),
+            outcome => self.record(node, outcome, cost),
         }
     }
 
-    fn taken(&mut self, node: usize, taken: SpendOutcome, cost: u64) {
-        let SpendOutcome::Admitted(answer) = taken else {
+    fn record(&mut self, node: usize, outcome: SpendOutcome, cost: u64) {
+        let SpendOutcome::Admitted(reply) = outcome else {
             return;
         };
-        // What was spent at the lender itself is in its own list.
-        if answer.receipt.mark == 0 {
+        // Direct decisions of the broker are in its own list.
+        if reply.receipt.mark == 0 {
             return;
         }
-        assert_eq!(answer.receipt.cost, cost);
-        if self.dice.below(5) == 0 {
-            self.nodes[node].refused.push(answer.receipt);
+        assert_eq!(reply.receipt.cost, cost);
+        if self.rng.below(5) == 0 {
+            self.nodes[node].refused.push(reply.receipt);
             return;
         }
         self.admitted += 1;
@@ -179,82 +179,86 @@ impl Simulation {
         self.log.charge(self.clock.now().as_nanos(), price);
     }
 
-    fn look(&mut self, node: usize) {
+    fn poll(&mut self, node: usize) {
         let mut context = Context::from_waker(Waker::noop());
         let mut done = Vec::new();
-        let here = &mut self.nodes[node];
-        here.waiting
+        let node_state = &mut self.nodes[node];
+        node_state
+            .waiting
             .retain_mut(|(one, cost)| match one.as_mut().poll(&mut context) {
                 Poll::Pending => true,
-                Poll::Ready(taken) => {
-                    done.extend(taken.ok().map(|taken| (taken, *cost)));
+                Poll::Ready(outcome) => {
+                    done.extend(outcome.ok().map(|outcome| (outcome, *cost)));
                     false
                 }
             });
-        here.tending
+        node_state
+            .tending
             .retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
-        for (taken, cost) in done {
-            self.taken(node, taken, cost);
+        for (outcome, cost) in done {
+            self.record(node, outcome, cost);
         }
     }
 
-    fn network(&mut self) {
-        let under_way: Vec<usize> = {
-            let calls = self.lender.calls();
+    fn deliver_something(&mut self) {
+        let in_flight: Vec<usize> = {
+            let calls = self.broker.calls();
             let open = calls
                 .iter()
                 .enumerate()
                 .filter(|(_, call)| call.outcome.is_none());
             open.map(|(index, _)| index).collect()
         };
-        if under_way.is_empty() {
+        if in_flight.is_empty() {
             return;
         }
-        let index = under_way[self.dice.index(under_way.len())];
-        let is_delivered = self.lender.calls()[index].granted.is_some();
-        match (is_delivered, self.dice.below(10)) {
-            (_, 0) => self.lender.answer(index, true),
-            (false, _) => self.lender.deliver(index),
-            (true, _) => self.lender.answer(index, false),
+        let index = in_flight[self.rng.index(in_flight.len())];
+        let is_delivered = self.broker.calls()[index].grant.is_some();
+        match (is_delivered, self.rng.below(10)) {
+            (_, 0) => self.broker.deliver_reply(index, true),
+            (false, _) => self.broker.deliver(index),
+            (true, _) => self.broker.deliver_reply(index, false),
         }
     }
 
-    fn tend(&mut self, node: usize) {
-        let here = &mut self.nodes[node];
-        let (leases, clock) = (Arc::clone(&here.leases), here.clock.clone());
-        let lender = Arc::clone(&self.lender);
-        here.tending.push(Box::pin(async move {
+    fn maintain(&mut self, node: usize) {
+        let node_state = &mut self.nodes[node];
+        let (leases, clock) = (Arc::clone(&node_state.leases), node_state.clock.clone());
+        let broker = Arc::clone(&self.broker);
+        node_state.tending.push(Box::pin(async move {
             for _ in 0..8 {
-                leases.maintain(&*lender, || clock.now()).await;
+                leases.maintain(&*broker, || clock.now()).await;
             }
         }));
     }
 
     fn close(&mut self, node: usize) {
-        let here = &mut self.nodes[node];
-        let clock = here.clock.clone();
+        let node_state = &mut self.nodes[node];
+        let clock = node_state.clock.clone();
         let fresh = self.node(clock.clone());
         let old = std::mem::replace(&mut self.nodes[node], fresh);
-        let lender = Arc::clone(&self.lender);
+        let broker = Arc::clone(&self.broker);
         self.nodes[node].tending.push(Box::pin(async move {
-            old.leases.return_all(&*lender, || clock.now()).await;
+            old.leases.return_all(&*broker, || clock.now()).await;
         }));
     }
 
-    fn take_back(&mut self, node: usize) {
-        let here = &mut self.nodes[node];
-        if let Some(receipt) = here.refused.pop() {
-            let check = check(&self.ruled, receipt.cost);
-            here.leases.refund(&check, &receipt, here.clock.now());
+    fn refund(&mut self, node: usize) {
+        let node_state = &mut self.nodes[node];
+        if let Some(receipt) = node_state.refused.pop() {
+            let check = check(&self.limit, receipt.cost);
+            node_state
+                .leases
+                .refund(&check, &receipt, node_state.clock.now());
         }
     }
 
-    /// By how much too much was admitted, at the worst; and how much in all.
+    /// The worst over-admission, and the total.
     fn finish(mut self) -> (i128, u64) {
         for _ in 0..STEPS {
             self.step();
         }
-        for (at, cost) in self.lender.spent.lock().unwrap().iter() {
+        for (at, cost) in self.broker.direct_spends.lock().unwrap().iter() {
             let price = i128::from(*cost) * i128::from(INTERVAL);
             self.log.charge(at.as_nanos(), price);
         }
@@ -263,7 +267,7 @@ impl Simulation {
 }
 
 #[test]
-fn i01_whatever_goes_wrong_between_nodes_and_lender_the_limit_holds() {
+fn i01_under_any_fault_between_nodes_and_broker_the_limit_holds() {
     let mut all = 0;
     for seed in 0..200 {
         let (excess, admitted) = Simulation::new(seed + 1, seed % 9).finish();
@@ -271,7 +275,10 @@ fn i01_whatever_goes_wrong_between_nodes_and_lender_the_limit_holds() {
         all += admitted;
     }
     println!("{all} admitted");
-    assert!(all > 1_500, "only {all} were admitted: this tries nothing");
+    assert!(
+        all > 1_500,
+        "only {all} were admitted: the test proves nothing"
+    );
 }
 
 #[test]

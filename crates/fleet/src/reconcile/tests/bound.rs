@@ -1,6 +1,6 @@
-//! The bound that `explain` prints is held (I-01 for `async`): over any window all nodes together admit at most the quota and
-//! (n − 1) · (burst + rate × t), where t is the interval, or the longest time for which something spent on one node was unknown
-//! on another and a fifth of the interval, if that is longer.
+//! The bound that `explain` prints holds (I-01 for `async`). Over any window, all nodes together admit at most the
+//! quota and (n − 1) · (burst + rate × t). Here t is the interval or, if that is longer, the longest time for which a
+//! charge was unknown to another node plus a fifth of the interval.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ impl SimRng {
     }
 }
 
-/// How a run goes.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     nodes: usize,
-    /// How often a call is lost, of a hundred.
+    /// The percentage of lost calls.
     lost: u64,
-    /// From when to when nobody reaches the store, in milliseconds.
+    /// The outage of the store, from and to, in milliseconds.
     partition: Option<(u64, u64)>,
-    /// Nodes say nothing to each other.
+    /// Negative control: nodes never reconcile.
     is_silent: bool,
-    /// The store forgives debt beyond the burst.
+    /// Negative control: the store forgives debt beyond the burst.
     forgives: bool,
     seconds: u64,
 }
@@ -53,20 +53,20 @@ const QUIET: Run = Run {
 };
 
 struct RunTotals {
-    /// By how much too much was admitted in the worst window, in nanoseconds of refill.
+    /// The worst over-admission of any window, in nanoseconds of refill.
     excess: i128,
-    /// How long at most something stayed unknown.
+    /// The longest time for which a charge was unknown.
     unknown: i128,
     admitted: u64,
     dropped: u64,
 }
 
 fn run(run: Run, seed: u64) -> RunTotals {
-    let mut dice = SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut rng = SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let clock = Arc::new(ManualClock::at(START));
     let limit = bucket(PER_SECOND, BURST);
     let mut remote = FakeRemote::new(&clock);
-    remote.forgives = run.forgives.then_some(limit);
+    remote.forgiving_limit = run.forgives.then_some(limit);
     let nodes: Vec<Reconciler> = (0..run.nodes)
         .map(|node| Reconciler::for_keys(100, seed ^ (node as u64) << 40))
         .collect();
@@ -75,18 +75,18 @@ fn run(run: Run, seed: u64) -> RunTotals {
     }
     let mut log = BucketLog::new(STEP, BURST);
     let (mut admitted, mut unknown) = (0, 0);
-    // When each node was last heard, and of each node up to when each other knows.
-    let mut heard = vec![START; run.nodes];
-    let mut known = vec![vec![START; run.nodes]; run.nodes];
+    // The last report of each node, and up to when each node knows each other's charges.
+    let mut reported = vec![START; run.nodes];
+    let mut known_until = vec![vec![START; run.nodes]; run.nodes];
     for milli in 0..run.seconds * 1_000 {
         clock.advance(Nanos::from_millis(1));
         let now = clock.now();
         for (index, node) in nodes.iter().enumerate() {
-            // Far more than the limit comes, now here, now there.
-            if dice.below(4) == 0 && spends(node, &limit, now) {
+            // Far more requests than the limit, on changing nodes.
+            if rng.below(4) == 0 && spends(node, &limit, now) {
                 admitted += 1;
                 log.charge(now.as_nanos(), i128::from(STEP));
-                let oldest = known[index].iter().min().unwrap();
+                let oldest = known_until[index].iter().min().unwrap();
                 unknown = unknown.max(i128::from(now.since(*oldest).as_nanos()));
             }
             if run.is_silent || !(milli + index as u64 * 37).is_multiple_of(90) {
@@ -95,17 +95,17 @@ fn run(run: Run, seed: u64) -> RunTotals {
             let is_cut = run
                 .partition
                 .is_some_and(|(from, to)| (from..to).contains(&milli));
-            let fate = match dice.below(100) {
-                _ if is_cut => Fate::LostOnTheWay,
-                roll if roll < run.lost / 2 => Fate::LostOnTheWay,
-                roll if roll < run.lost => Fate::LostOnTheWayBack,
+            let fate = match rng.below(100) {
+                _ if is_cut => Fate::CallLost,
+                roll if roll < run.lost / 2 => Fate::CallLost,
+                roll if roll < run.lost => Fate::ReplyLost,
                 _ => Fate::Answered,
             };
             remote.set_fate(fate);
             let round = poll_once(node.reconcile(&remote, || clock.now())).unwrap();
             if round.keys > 0 && round.failed == 0 {
-                heard[index] = now;
-                known[index].clone_from(&heard);
+                reported[index] = now;
+                known_until[index].clone_from(&reported);
             }
         }
     }
@@ -119,29 +119,33 @@ fn run(run: Run, seed: u64) -> RunTotals {
 }
 
 fn spends(node: &Reconciler, limit: &IdentifiedLimit, now: Timestamp) -> bool {
-    let taken = node.spend(&check(limit, 1), None, INTERVAL, now);
-    matches!(taken, SpendOutcome::Admitted(_))
+    let outcome = node.spend(&check(limit, 1), None, INTERVAL, now);
+    matches!(outcome, SpendOutcome::Admitted(_))
 }
 
-/// The bound, in nanoseconds of refill.
+/// The bound in nanoseconds of refill.
 fn bound(nodes: usize, unknown: i128) -> i128 {
     let each = i128::from(STEP * BURST) + unknown.max(i128::from(INTERVAL.as_nanos()));
     (nodes as i128 - 1) * each
 }
 
 #[test]
-fn i01_while_the_store_answers_the_printed_bound_is_held_and_the_rate_about_met() {
+fn i01_while_the_store_answers_the_printed_bound_holds_and_the_rate_is_about_met() {
     for nodes in 1..=4 {
-        let seen = run(Run { nodes, ..QUIET }, 7 + nodes as u64);
+        let totals = run(Run { nodes, ..QUIET }, 7 + nodes as u64);
         let interval = i128::from(INTERVAL.as_nanos());
-        assert!(seen.unknown <= interval, "{} ns unknown", seen.unknown);
+        assert!(totals.unknown <= interval, "{} ns unknown", totals.unknown);
         let bound = bound(nodes, 0);
-        assert!(seen.excess <= bound, "{nodes}: {} of {bound}", seen.excess);
+        assert!(
+            totals.excess <= bound,
+            "{nodes}: {} of {bound}",
+            totals.excess
+        );
         let rate = PER_SECOND * QUIET.seconds;
-        let admitted = seen.admitted;
+        let admitted = totals.admitted;
         println!(
             "{nodes} nodes: {admitted} of {rate}, excess {} of {bound}, {} dropped",
-            seen.excess, seen.dropped
+            totals.excess, totals.dropped
         );
         assert!(
             admitted >= rate * 8 / 10,
@@ -151,35 +155,35 @@ fn i01_while_the_store_answers_the_printed_bound_is_held_and_the_rate_about_met(
             admitted <= rate * 12 / 10 + BURST * nodes as u64,
             "{nodes} nodes: {admitted} of {rate}"
         );
-        assert_eq!(seen.dropped > 0, nodes > 1, "{} dropped", seen.dropped);
+        assert_eq!(totals.dropped > 0, nodes > 1, "{} dropped", totals.dropped);
     }
 }
 
 #[test]
-fn i01_whatever_is_lost_the_bound_is_held() {
+fn i01_under_lost_calls_and_outages_the_bound_holds() {
     for seed in 0..12 {
         let lost = [5, 30, 60][usize::try_from(seed % 3).unwrap()];
         let partition = (seed % 2 == 0).then_some((4_000, 7_000));
-        let how = Run {
+        let settings = Run {
             lost,
             partition,
             seconds: 12,
             ..QUIET
         };
-        let seen = run(how, seed + 1);
+        let totals = run(settings, seed + 1);
         let late = i128::from(INTERVAL.as_nanos()) / 5;
-        let bound = bound(how.nodes, seen.unknown + late);
+        let bound = bound(settings.nodes, totals.unknown + late);
         assert!(
-            seen.excess <= bound,
+            totals.excess <= bound,
             "seed {seed}: {} of {bound}, {} ns unknown",
-            seen.excess,
-            seen.unknown
+            totals.excess,
+            totals.unknown
         );
     }
 }
 
 #[test]
-fn control_nodes_that_never_hear_of_each_other_are_caught() {
+fn control_nodes_that_never_reconcile_are_caught() {
     let silent = Run {
         is_silent: true,
         ..QUIET
@@ -194,7 +198,7 @@ fn control_a_store_that_forgives_debt_is_caught() {
         seconds: 30,
         ..QUIET
     };
-    let (seen, right) = (
+    let (totals, correct) = (
         run(forgiving, 1),
         run(
             Run {
@@ -205,9 +209,9 @@ fn control_a_store_that_forgives_debt_is_caught() {
         ),
     );
     assert!(
-        seen.excess > right.excess.max(bound(3, 0)),
+        totals.excess > correct.excess.max(bound(3, 0)),
         "{} {}",
-        seen.excess,
-        right.excess
+        totals.excess,
+        correct.excess
     );
 }

@@ -1,10 +1,10 @@
-//! A store that several nodes share, whose calls and answers get lost when a test says so.
+//! A shared store whose calls and replies a test can lose.
 
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_store::{
     IdentifiedLimit, LimitId, ManualClock, MemoryStore, Op, QuotaCheck, RemoteStore, Store as _,
@@ -16,8 +16,8 @@ pub(super) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Answered,
-    LostOnTheWay,
-    LostOnTheWayBack,
+    CallLost,
+    ReplyLost,
 }
 
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(super) struct FakeRemote {
     memory: MemoryStore<Arc<ManualClock>>,
     pub(super) fate: Mutex<Fate>,
     pub(super) calls: AtomicUsize,
-    /// Counts by this limit instead of the one that it is asked by: one that forgives.
-    pub(super) forgives: Option<IdentifiedLimit>,
+    /// Counts by this limit instead of the requested one: a store that forgives debt.
+    pub(super) forgiving_limit: Option<IdentifiedLimit>,
 }
 
 impl FakeRemote {
@@ -35,7 +35,7 @@ impl FakeRemote {
             memory: MemoryStore::with_clock(1_000, Arc::clone(clock)).unwrap(),
             fate: Mutex::new(Fate::Answered),
             calls: AtomicUsize::new(0),
-            forgives: None,
+            forgiving_limit: None,
         }
     }
 
@@ -43,30 +43,27 @@ impl FakeRemote {
         *self.fate.lock().unwrap() = fate;
     }
 
-    fn answer(
+    fn decide_now(
         &self,
         checks: &[QuotaCheck<'_>],
-        answers: &mut [StoreReply],
-    ) -> Result<Verdict, StoreError> {
+        replies: &mut [StoreReply],
+    ) -> Result<BatchOutcome, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let lost = || StoreError::new(StoreErrorKind::TimedOut, "as told");
+        let lost = || StoreError::new(StoreErrorKind::TimedOut, "injected error");
         let fate = *self.fate.lock().unwrap();
-        if fate == Fate::LostOnTheWay {
+        if fate == Fate::CallLost {
             return Err(lost());
         }
-        let ruled = |check: &QuotaCheck<'_>| self.forgives.unwrap_or(*check.limit);
-        let others: Vec<IdentifiedLimit> = checks.iter().map(ruled).collect();
+        let limit = |check: &QuotaCheck<'_>| self.forgiving_limit.unwrap_or(*check.limit);
+        let others: Vec<IdentifiedLimit> = checks.iter().map(limit).collect();
         let checks: Vec<QuotaCheck<'_>> = checks
             .iter()
             .zip(&others)
-            .map(|(check, ruled)| QuotaCheck {
-                limit: ruled,
-                ..*check
-            })
+            .map(|(check, limit)| QuotaCheck { limit, ..*check })
             .collect();
-        let verdict = self.memory.decide(&checks, answers)?;
+        let verdict = self.memory.decide(&checks, replies)?;
         match fate {
-            Fate::LostOnTheWayBack => Err(lost()),
+            Fate::ReplyLost => Err(lost()),
             _ => Ok(verdict),
         }
     }
@@ -77,30 +74,30 @@ impl RemoteStore for FakeRemote {
         1
     }
 
-    fn partition_of(&self, _key: &StoreKey<'_>, _place: Option<&StoreKey<'_>>) -> usize {
+    fn partition_of(&self, _key: &StoreKey<'_>, _slot_key: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
     fn decide<'a>(
         &'a self,
-        _places: &'a [Option<StoreKey<'a>>],
+        _slot_keys: &'a [Option<StoreKey<'a>>],
         checks: &'a [QuotaCheck<'a>],
-        answers: &'a mut [StoreReply],
-    ) -> StoreFuture<'a, Verdict> {
-        Box::pin(async move { self.answer(checks, answers) })
+        replies: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, BatchOutcome> {
+        Box::pin(async move { self.decide_now(checks, replies) })
     }
 
-    fn probe(&self, _part: usize) -> StoreFuture<'_, ()> {
+    fn probe(&self, _partition: usize) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
     fn erase<'a>(
         &'a self,
-        _place: Option<StoreKey<'a>>,
+        _slot_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
+        limit: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(async move { Ok(self.memory.erase(&key, ruled)) })
+        Box::pin(async move { Ok(self.memory.erase(&key, limit)) })
     }
 
     fn is_connected(&self) -> bool {
@@ -116,10 +113,10 @@ pub(super) fn bucket(per_second: u64, burst: u64) -> IdentifiedLimit {
     }
 }
 
-pub(super) fn check(ruled: &IdentifiedLimit, cost: u64) -> QuotaCheck<'_> {
+pub(super) fn check(limit: &IdentifiedLimit, cost: u64) -> QuotaCheck<'_> {
     QuotaCheck {
         key: StoreKey::new(b"everyone").unwrap(),
-        limit: ruled,
+        limit,
         op: Op::Spend(cost),
     }
 }

@@ -1,5 +1,5 @@
-//! Nodes that hear of each other now and then, over a store in memory that may be away.
+//! Nodes that reconcile over an in-memory store with faults.
 
 mod bound;
+mod decisions;
 mod fake_remote;
-mod stories;

@@ -1,4 +1,4 @@
-//! Quotas as files say them, against what core makes of them and what it refuses.
+//! Compiled quotas and the quotas that core rejects.
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Calendar, Nanos, QuotaUnit, UtcOffset, Window};
@@ -44,25 +44,25 @@ fn with_burst(mut quota: Located<QuotaSpec>, burst: Burst) -> Located<QuotaSpec>
     quota
 }
 
-/// The most at once and the interval of a bucket.
+/// The burst and the interval of a bucket.
 fn bucket(limit: &Limit) -> (u64, u64) {
     match limit.quota() {
         Quota::TokenBucket(bucket) => (bucket.limit(), bucket.interval().as_nanos()),
         Quota::LeakyBucket(bucket) => (bucket.limit(), bucket.interval().as_nanos()),
-        other => panic!("{other:?} is no bucket"),
+        other => panic!("{other:?} is not a bucket"),
     }
 }
 
 #[test]
-fn the_burst_is_the_rates_number_unless_the_file_says_otherwise() {
+fn the_burst_defaults_to_the_number_of_the_rate() {
     let plain = spec(Algorithm::TokenBucket, &[(1_000, MINUTE)]);
     assert_eq!(
         bucket(&build_limits(&plain, 0).unwrap()[0]),
         (1_000, 60_000_000)
     );
-    let said = with_burst(plain.clone(), Burst::Units(200));
+    let explicit = with_burst(plain.clone(), Burst::Units(200));
     assert_eq!(
-        bucket(&build_limits(&said, 0).unwrap()[0]),
+        bucket(&build_limits(&explicit, 0).unwrap()[0]),
         (200, 60_000_000)
     );
     let auto = with_burst(plain, Burst::Auto);
@@ -84,7 +84,7 @@ fn the_burst_of_several_windows_belongs_to_the_shortest() {
 }
 
 #[test]
-fn months_and_years_are_the_calendars_only_in_fixed_windows() {
+fn months_and_years_follow_the_calendar_only_in_fixed_windows() {
     let month = |algorithm| build_limits(&spec(algorithm, &[(100, Period::Month)]), 0).unwrap()[0];
     let Quota::FixedWindow(fixed) = *month(Algorithm::FixedWindow).quota() else {
         panic!("a fixed window");
@@ -112,7 +112,7 @@ fn months_and_years_are_the_calendars_only_in_fixed_windows() {
 }
 
 #[test]
-fn days_turn_at_the_offset_that_the_file_says() {
+fn days_begin_at_the_utc_offset() {
     let mut quota = spec(
         Algorithm::FixedWindow,
         &[(5, Period::Span(Nanos::DAY)), (2, HOUR)],
@@ -163,7 +163,7 @@ fn a_rate_of_zero_denies_everything_whatever_the_overdraft_of_the_limit() {
 }
 
 #[test]
-fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused() {
+fn bytes_above_a_million_per_second_are_charged_in_blocks_and_requests_are_rejected() {
     let mut quota = spec(Algorithm::TokenBucket, &[(700_000_000, SECOND)]);
     let refused = build_limits(&quota, 0).unwrap_err();
     assert_eq!(refused[0].location, at(2));
@@ -173,34 +173,34 @@ fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused
     );
     assert_eq!(
         refused[0].help.as_deref(),
-        Some("the nearest that can be honoured is 500,000,000/s")
+        Some("the nearest supported value is 500,000,000/s")
     );
     quota.value.unit = QuotaUnit::Bytes;
     assert!(build_limits(&quota, 0).is_ok());
 }
 
 #[test]
-fn what_core_refuses_is_said_in_the_words_of_the_file_at_its_place() {
+fn errors_of_core_are_reported_in_terms_of_the_file() {
     let burst = with_burst(
         spec(Algorithm::TokenBucket, &[(1, Period::Year)]),
         Burst::Units(200),
     );
-    let problems = build_limits(&burst, 0).unwrap_err();
-    assert_eq!(problems[0].location, at(9));
+    let diagnostics = build_limits(&burst, 0).unwrap_err();
+    assert_eq!(diagnostics[0].location, at(9));
     assert_eq!(
-        &*problems[0].message,
+        &*diagnostics[0].message,
         "`burst` cannot be 200 with a rate of 1/year: it would take longer than 2^62 ns (146 years) to refill"
     );
     assert_eq!(
-        problems[0].help.as_deref(),
-        Some("the nearest that can be honoured is 146")
+        diagnostics[0].help.as_deref(),
+        Some("the nearest supported value is 146")
     );
     let log = spec(Algorithm::SlidingLog, &[(20_000, MINUTE)]);
     assert_eq!(
         problems_of(&log),
         [(
-            "`rate` cannot be 20,000/min: it is more than this algorithm can count".to_owned(),
-            "the nearest that can be honoured is 10,000/min".to_owned()
+            "`rate` cannot be 20,000/min: it is above the maximum of this algorithm".to_owned(),
+            "the nearest supported value is 10,000/min".to_owned()
         )]
     );
     let useless = with_burst(spec(Algorithm::SlidingLog, &[(1, MINUTE)]), Burst::Auto);
@@ -220,7 +220,7 @@ fn problems_of(quota: &Located<QuotaSpec>) -> Vec<(String, String)> {
 }
 
 #[test]
-fn all_windows_are_looked_at_before_the_quota_is_refused() {
+fn the_errors_of_all_windows_are_reported() {
     let quota = spec(
         Algorithm::SlidingLog,
         &[(20_000, MINUTE), (5, SECOND), (30_000, HOUR)],
@@ -247,5 +247,5 @@ fn a_computed_quota_is_bounded_below_and_above() {
     quota.value.amount = amount(5_000, 50, 12_500);
     assert_eq!(bucket(&build_limits(&quota, 0).unwrap()[0]).0, 5_000);
     quota.value.amount = amount(5_000, 50, 100);
-    assert!(problems_of(&quota)[0].0.contains("below the 5,000"));
+    assert!(problems_of(&quota)[0].0.contains("below the base 5,000"));
 }

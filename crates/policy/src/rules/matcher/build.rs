@@ -1,4 +1,4 @@
-//! How a policy's conditions become an index: which condition each entry is filed under.
+//! Builds the index: selects the condition that each entry is indexed by.
 //!
 //! Must not know: how requests are looked up.
 
@@ -16,7 +16,7 @@ use super::{ExactIndex, GlobIndex, LimitPrecedence, Matcher, RouteEntry, RuleEnt
 use crate::attributes::Attribute;
 use crate::model::{Condition, GroupSelection, IpNet, Match, Mode, Test};
 
-/// Something to file an entry under.
+/// A key of the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum IndexTerm {
     Route(RoutePattern),
@@ -26,16 +26,16 @@ enum IndexTerm {
     Suffix(Subject, Box<[u8]>),
 }
 
-/// A condition, compiled, and the terms that cover it, if there are such.
+/// A compiled condition and the index terms that cover it, if there are any.
 struct IndexedCondition {
     check: CompiledCondition,
     terms: Option<Vec<IndexTerm>>,
 }
 
 impl Matcher {
-    /// The index of a draft's conditions.
+    /// Builds the index of a draft's conditions.
     pub(in super::super) fn new(draft: &RulesDraft) -> Result<Self, Vec<RuleError>> {
-        let mut unfit = Vec::new();
+        let mut errors = Vec::new();
         let sources: Vec<(RuleOrigin, &Match)> = sources(draft).collect();
         let attributes = attributes(&sources);
         let mut builder = Builder::new(draft, &attributes);
@@ -44,10 +44,10 @@ impl Matcher {
             let conditions = matching.conditions.iter().filter_map(|condition| {
                 builder
                     .compile(&condition.value)
-                    .map_err(|why| {
-                        unfit.push(RuleError {
+                    .map_err(|kind| {
+                        errors.push(RuleError {
                             origin: *origin,
-                            kind: why,
+                            kind,
                         });
                     })
                     .ok()
@@ -57,14 +57,14 @@ impl Matcher {
         for (index, template) in draft.routes.iter().enumerate() {
             match RoutePattern::new(&template.0) {
                 Some(route) => builder.add_template(&route, &template.0),
-                None => unfit.push(RuleError {
+                None => errors.push(RuleError {
                     origin: RuleOrigin::Route(index),
                     kind: RuleErrorKind::Segments(template.clone()),
                 }),
             }
         }
-        if !unfit.is_empty() {
-            return Err(unfit);
+        if !errors.is_empty() {
+            return Err(errors);
         }
         let shared = count_terms(&compiled);
         for (origin, conditions) in compiled {
@@ -74,7 +74,7 @@ impl Matcher {
     }
 }
 
-/// Everything that has conditions, in the order of the file.
+/// All conditions of the draft, in file order.
 fn sources(draft: &RulesDraft) -> impl Iterator<Item = (RuleOrigin, &Match)> {
     let limits = draft.limits.iter().enumerate();
     let exempt = draft.exempt.iter().enumerate();
@@ -85,7 +85,7 @@ fn sources(draft: &RulesDraft) -> impl Iterator<Item = (RuleOrigin, &Match)> {
         .chain(deny.map(|(index, rule)| (RuleOrigin::Deny(index), &rule.matching)))
 }
 
-/// The attributes that have no subject of their own, those that most conditions ask for first.
+/// The attributes without a subject of their own, sorted by how many conditions use them.
 fn attributes(sources: &[(RuleOrigin, &Match)]) -> Box<[Attribute]> {
     let mut counts: BTreeMap<&Attribute, usize> = BTreeMap::new();
     for (_, matching) in sources {
@@ -111,7 +111,7 @@ const fn own_subject(attribute: &Attribute) -> Option<Subject> {
     }
 }
 
-/// How many entries could be filed under each term.
+/// The number of entries per term.
 fn count_terms(compiled: &[(RuleOrigin, Vec<IndexedCondition>)]) -> HashMap<IndexTerm, usize> {
     let mut counts = HashMap::new();
     for condition in compiled.iter().flat_map(|(_, conditions)| conditions) {
@@ -162,7 +162,7 @@ impl<'a> Builder<'a> {
             .or_else(|| self.subjects.get(attribute).copied())
             // Every attribute of every condition is in the list.
             .unwrap_or(Subject::Other(usize::MAX));
-        let asks = CompiledTest::new(subject, &condition.test)?;
+        let test = CompiledTest::new(subject, &condition.test)?;
         self.mark_needed(subject, &condition.test);
         let mut terms = index_terms(subject, &condition.test)?;
         if let Some(terms) = &mut terms {
@@ -170,10 +170,7 @@ impl<'a> Builder<'a> {
             terms.dedup();
         }
         Ok(IndexedCondition {
-            check: CompiledCondition {
-                subject,
-                test: asks,
-            },
+            check: CompiledCondition { subject, test },
             terms,
         })
     }
@@ -198,7 +195,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Makes a route known; of templates that mean the same, the first gives it its name.
+    /// Adds a route. Of equivalent templates, the first names the route.
     fn add_template(&mut self, route: &RoutePattern, template: &str) {
         self.needs.path = true;
         let templates = &mut self.templates;
@@ -211,7 +208,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Files an entry under the condition that it shares with the fewest others.
+    /// Adds an entry under the condition that it shares with the fewest other entries.
     fn add_entry(
         &mut self,
         origin: RuleOrigin,
@@ -241,7 +238,8 @@ impl<'a> Builder<'a> {
                     .into_iter()
                     .flatten()
                     .for_each(|term| self.index_entry(term, entry));
-                // The literal end of a glob is not all of it; everything else was proved by being found.
+                // The prefix or suffix of a glob is only a part of it, so the glob is checked again. All other
+                // conditions are proved by the lookup.
                 let is_glob = |condition: &IndexedCondition| {
                     matches!(condition.check.test, CompiledTest::Glob(_))
                 };
@@ -271,7 +269,7 @@ impl<'a> Builder<'a> {
                     template: usize::MAX,
                     entries: Vec::new(),
                 };
-                // It has a name since its condition was compiled.
+                // The route was added when its condition was compiled.
                 if let Some(named) = self.tree.value_mut(&route, make) {
                     named.entries.push(entry);
                 }
@@ -283,7 +281,7 @@ impl<'a> Builder<'a> {
             }
             IndexTerm::Within(network) => self.networks.entry(network).or_default().push(entry),
             IndexTerm::Prefix(subject, text) => {
-                self.glob_index(subject).by_prefix.add(&text, entry)
+                self.glob_index(subject).by_prefix.add(&text, entry);
             }
             IndexTerm::Suffix(subject, mut text) => {
                 text.reverse();
@@ -324,25 +322,25 @@ fn limit_precedences(draft: &RulesDraft) -> Vec<LimitPrecedence> {
     let limits = draft.limits.iter().map(|limit| {
         let is_enforced = limit.rule.mode == Mode::Enforce;
         let meters = limit.rule.meters.iter();
-        let asked = meters
+        let meter_count = meters
             .filter(|meter| meter.role != MeterRole::Candidate)
             .count();
         LimitPrecedence {
-            // What is not enforced takes nobody's place: a narrow limit that is tried in shadow, or was switched off,
-            // must not be what frees its requests from the wide one.
+            // Limits that are not enforced do not replace others. Otherwise a narrow limit in shadow mode, or switched
+            // off, would exempt its requests from the wide limit.
             group: limit
                 .group
                 .as_deref()
                 .and_then(narrowest)
                 .filter(|_| is_enforced),
             conditions: limit.matching.conditions.len(),
-            enforced_meters: if is_enforced { asked } else { 0 },
+            enforced_meters: if is_enforced { meter_count } else { 0 },
         }
     });
     limits.collect()
 }
 
-/// The terms of which one turns up wherever a test holds. `None` if there are no such.
+/// Terms of which at least one is found for every request that passes the test. `None` if there are none.
 fn index_terms(subject: Subject, test: &Test) -> Result<Option<Vec<IndexTerm>>, RuleErrorKind> {
     Ok(Some(match test {
         Test::OneOf(values) if subject == Subject::Ip => values
@@ -381,9 +379,9 @@ fn index_terms(subject: Subject, test: &Test) -> Result<Option<Vec<IndexTerm>>, 
     }))
 }
 
-/// Of two conditions that are shared with as many others, the cheaper to look up comes first.
-const fn lookup_cost(asks: &CompiledTest) -> usize {
-    match asks {
+/// Of two conditions with as many entries, the one with the cheaper lookup is used.
+const fn lookup_cost(test: &CompiledTest) -> usize {
+    match test {
         CompiledTest::Route(_) => 0,
         CompiledTest::OneOf(_) => 1,
         CompiledTest::Within(_) => 2,

@@ -1,4 +1,4 @@
-//! One condition, compiled, and whether it holds.
+//! A compiled condition and its evaluation.
 //!
 //! Must not know: how conditions are found, what depends on them.
 
@@ -13,7 +13,7 @@ use super::super::route_tree::RoutePattern;
 use super::request_view::{RequestView, Subject};
 use crate::model::{IpNet, Test};
 
-/// What is asked of one attribute.
+/// A test of one attribute.
 #[derive(Debug)]
 pub(super) struct CompiledCondition {
     pub(super) subject: Subject,
@@ -33,16 +33,16 @@ pub(super) enum CompiledTest {
 }
 
 impl CompiledCondition {
-    pub(super) fn matches(&self, look: &mut RequestView<'_>) -> bool {
-        self.test.matches(self.subject, look)
+    pub(super) fn matches(&self, view: &mut RequestView<'_>) -> bool {
+        self.test.matches(self.subject, view)
     }
 }
 
 impl CompiledTest {
-    /// What a test asks.
+    /// Compiles a test.
     pub(super) fn new(subject: Subject, test: &Test) -> Result<Self, RuleErrorKind> {
         Ok(match test {
-            // Addresses have many spellings; what is meant by one is the address.
+            // An address has several spellings, so addresses are compared, not texts.
             Test::OneOf(values) if subject == Subject::Ip => Self::Within(network_set(
                 values
                     .iter()
@@ -75,43 +75,42 @@ impl CompiledTest {
         })
     }
 
-    fn matches(&self, subject: Subject, look: &mut RequestView<'_>) -> bool {
+    fn matches(&self, subject: Subject, view: &mut RequestView<'_>) -> bool {
         match self {
-            Self::OneOf(values) => look.value(subject).is_some_and(|value| {
+            Self::OneOf(values) => view.value(subject).is_some_and(|value| {
                 values
                     .binary_search_by(|known| (**known).cmp(value))
                     .is_ok()
             }),
             Self::Glob(patterns) => match subject {
-                Subject::Ip => look.ip.is_some_and(|ip| {
-                    let text = IpText::of(ip);
+                Subject::Ip => view.ip.is_some_and(|ip| {
+                    let text = IpText::new(ip);
                     any_matches(patterns, text.as_bytes())
                 }),
-                Subject::Path => look.path.is_some_and(|path| {
+                Subject::Path => view.path.is_some_and(|path| {
                     any_matches(patterns, path.without_trailing_slash())
                         || any_matches(patterns, path.full())
                 }),
-                _ => look
+                _ => view
                     .value(subject)
                     .is_some_and(|value| any_matches(patterns, value)),
             },
-            Self::Route(routes) => look
+            Self::Route(routes) => view
                 .path
                 .is_some_and(|path| routes.iter().any(|route| route.matches(path))),
-            Self::Within(networks) => look.ip.is_some_and(|ip| networks.contains(ip)),
-            Self::Present => look.has(subject),
-            Self::Absent => !look.has(subject),
-            Self::Not(inner) => inner.is_applicable(subject, look) && !inner.matches(subject, look),
+            Self::Within(networks) => view.ip.is_some_and(|ip| networks.contains(ip)),
+            Self::Present => view.has(subject),
+            Self::Absent => !view.has(subject),
+            Self::Not(inner) => inner.is_applicable(subject, view) && !inner.matches(subject, view),
         }
     }
 
-    /// Whether there is anything to ask. Templates are asked of the path: one that lies under none of them is not without
-    /// a route, it is outside of them.
-    fn is_applicable(&self, subject: Subject, look: &mut RequestView<'_>) -> bool {
+    /// Whether the attribute is present. Route templates test the path: a path that matches none of them is present.
+    fn is_applicable(&self, subject: Subject, view: &mut RequestView<'_>) -> bool {
         match self {
-            Self::Not(inner) => inner.is_applicable(subject, look),
-            Self::Route(_) => look.path.is_some(),
-            _ => look.has(subject),
+            Self::Not(inner) => inner.is_applicable(subject, view),
+            Self::Route(_) => view.path.is_some(),
+            _ => view.has(subject),
         }
     }
 }
@@ -120,15 +119,15 @@ fn any_matches(patterns: &[GlobPattern], value: &[u8]) -> bool {
     patterns.iter().any(|pattern| pattern.matches(value))
 }
 
-/// The value of an attribute as a policy writes it, in the spelling that requests are looked at in.
+/// A value of a policy, normalized like the values of requests.
 pub(super) fn normalize_value(subject: Subject, value: &str) -> Box<[u8]> {
     match subject {
         Subject::Host => value.to_ascii_lowercase().into_bytes().into(),
         Subject::Path => {
             let raw = value.as_bytes();
-            let mut room = [0; path::PATH_CAPACITY];
+            let mut buffers = [0; path::PATH_CAPACITY];
             path::already_normalized(raw)
-                .unwrap_or_else(|| path::normalize(raw, &mut room))
+                .unwrap_or_else(|| path::normalize(raw, &mut buffers))
                 .without_trailing_slash()
                 .into()
         }
@@ -136,12 +135,12 @@ pub(super) fn normalize_value(subject: Subject, value: &str) -> Box<[u8]> {
     }
 }
 
-/// The pattern of a glob, in the spelling that requests are looked at in.
+/// The pattern of a glob, normalized like the values of requests.
 pub(super) fn compile_glob(subject: Subject, glob: &str) -> Result<GlobPattern, RuleErrorKind> {
     let spelled = match subject {
         Subject::Host => glob.to_ascii_lowercase().into_bytes(),
         Subject::Path => match path::decode_escapes(glob.as_bytes()) {
-            // A slash at the end does not count in paths, so it must not in what they are compared with.
+            // Paths are compared without a trailing slash, so the glob has none either.
             mut text if text.len() > 1 && text.ends_with(b"/") => {
                 text.pop();
                 text
@@ -160,14 +159,14 @@ fn network_set(networks: impl Iterator<Item = IpNet>) -> NetworkIndex<()> {
     NetworkIndex::new(networks.into_iter().map(|network| (network, ())))
 }
 
-/// An address as people write it, without an allocation.
+/// The text of an address, without an allocation.
 struct IpText {
     bytes: [u8; 48],
     len: usize,
 }
 
 impl IpText {
-    fn of(ip: IpAddr) -> Self {
+    fn new(ip: IpAddr) -> Self {
         let mut text = Self {
             bytes: [0; 48],
             len: 0,
@@ -187,8 +186,8 @@ impl IpText {
 impl std::fmt::Write for IpText {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let to = self.len + text.len();
-        let room = self.bytes.get_mut(self.len..to).ok_or(std::fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
+        let buffers = self.bytes.get_mut(self.len..to).ok_or(std::fmt::Error)?;
+        buffers.copy_from_slice(text.as_bytes());
         self.len = to;
         Ok(())
     }

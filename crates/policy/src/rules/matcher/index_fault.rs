@@ -1,11 +1,11 @@
-//! A look inside an index, and ways to damage it, for its tests and their controls.
+//! Inspects an index and injects faults, for tests and their negative controls.
 //!
-//! Must not know: what finds the damage.
+//! Must not know: which tests find the faults.
 
 use super::super::network_index::NetworkIndex;
 use super::{ExactIndex, Matcher, PrefixTree};
 
-/// What is wrong with it.
+/// A fault of an index.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum IndexFault {
     NoRoutes,
@@ -34,7 +34,7 @@ impl IndexFault {
 }
 
 impl Matcher {
-    /// The most entries that can turn up by one exact value or one route, or have to be checked always.
+    /// The size of the largest index bucket: entries under one exact value or one route, or unindexed entries.
     pub(in super::super) fn largest_bucket(&self) -> usize {
         let values = self
             .exact
@@ -65,7 +65,7 @@ impl Matcher {
             IndexFault::NoGroups => self
                 .limits
                 .iter_mut()
-                .for_each(|standing| standing.group = None),
+                .for_each(|precedence| precedence.group = None),
             IndexFault::ShortValuesOnly => {
                 self.exact
                     .iter_mut()

@@ -1,10 +1,10 @@
-//! Which limits and list entries a request falls under, without asking each of them.
+//! Matches a request against all limits and list entries, without evaluating each of them.
 //!
-//! Every entry is filed under one of its conditions, the one that it shares with the fewest others: a route, an exact
-//! value, a network, or the literal end of a glob. A request is looked up once in each of these, and only the entries that
-//! turn up have their other conditions checked. Entries without such a condition are checked always. So the work grows with
-//! how many attributes are looked up and how many entries turn up, not with how many there are.
-//! Must not know: quotas, keys.
+//! Every entry is indexed by one of its conditions, the one that it shares with the fewest other entries: a route, an
+//! exact value, a network, or the prefix or suffix of a glob. A request is looked up once in each index, and only the
+//! entries found have their other conditions evaluated. Entries without such a condition are always evaluated. So the
+//! work depends on the number of lookups and of entries found, not on the number of entries. Must not know: quotas,
+//! keys.
 
 mod build;
 mod condition;
@@ -31,12 +31,12 @@ use request_view::{NeededAttributes, NormalizationBuffers, RawAttributes, Reques
 /// All conditions of a policy.
 #[derive(Debug)]
 pub(super) struct Matcher {
-    /// What [`Subject::Other`] means.
+    /// The attributes of [`Subject::Other`].
     attributes: Box<[Attribute]>,
     needed: NeededAttributes,
     entries: Box<[RuleEntry]>,
     limits: Box<[LimitPrecedence]>,
-    /// The templates as they are written.
+    /// The route templates as the policy writes them.
     templates: Box<[Box<str>]>,
     unindexed: Vec<usize>,
     routes: RouteTree<RouteEntry>,
@@ -45,7 +45,7 @@ pub(super) struct Matcher {
     globs: Vec<(Subject, GlobIndex)>,
 }
 
-/// What has conditions.
+/// The rule that has the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleTarget {
     Deny(usize),
@@ -53,40 +53,40 @@ enum RuleTarget {
     Limit(usize),
 }
 
-/// A target, and its conditions but for the one that it is filed under.
+/// A target and its conditions, except the one that it is indexed by.
 #[derive(Debug)]
 struct RuleEntry {
     target: RuleTarget,
     other_conditions: Box<[CompiledCondition]>,
 }
 
-/// How a limit stands to others.
+/// The precedence of a limit in its group.
 #[derive(Clone, Copy, Debug)]
 struct LimitPrecedence {
-    /// The group of which only the narrowest applies.
+    /// The group, if only its narrowest limit applies.
     group: Option<usize>,
-    /// How many conditions it has.
+    /// The number of its conditions.
     conditions: usize,
-    /// How many of its meters must be asked.
+    /// The number of its meters, if it is enforced.
     enforced_meters: usize,
 }
 
-/// A route of the tree: its template, and what is filed under it.
+/// A route: its template, and the entries indexed by it.
 #[derive(Debug)]
 struct RouteEntry {
     template: usize,
     entries: Vec<usize>,
 }
 
-/// What is filed under the values of one attribute.
+/// The entries indexed by the values of one attribute.
 #[derive(Debug, Default)]
 struct ExactIndex {
     values: HashMap<Box<[u8]>, Vec<usize>, FixedState>,
-    /// A longer value is not worth hashing, however long it is.
+    /// Longer values are not hashed.
     longest: usize,
 }
 
-/// What is filed under how values of one attribute begin or end.
+/// The entries indexed by prefixes and suffixes of one attribute.
 #[derive(Debug)]
 struct GlobIndex {
     by_prefix: PrefixTree<usize>,
@@ -94,80 +94,82 @@ struct GlobIndex {
 }
 
 impl Matcher {
-    /// Finds everything that a request falls under.
-    pub(super) fn match_rules(&self, request: &dyn Attributes, found: &mut MatchedRules) {
-        found.clear();
-        let raw = RawAttributes::of(request, self.needed);
+    /// Finds all rules that match a request.
+    pub(super) fn match_rules(&self, request: &dyn Attributes, matched: &mut MatchedRules) {
+        matched.clear();
+        let raw = RawAttributes::new(request, self.needed);
         match RequestView::if_normalized(request, &self.attributes, self.needed, raw) {
-            Some(mut look) => self.look_up(&mut look, found),
-            None => self.match_normalized(request, raw, found),
+            Some(mut view) => self.look_up(&mut view, matched),
+            None => self.match_normalized(request, raw, matched),
         }
-        self.apply_capacity(found);
+        self.apply_capacity(matched);
     }
 
-    /// The template that was found, as it is written.
-    pub(super) fn template(&self, found: &MatchedRules) -> Option<&str> {
-        self.templates.get(found.route?).map(|template| &**template)
+    /// The matched template, as the policy writes it.
+    pub(super) fn template(&self, matched: &MatchedRules) -> Option<&str> {
+        self.templates
+            .get(matched.route?)
+            .map(|template| &**template)
     }
 
-    /// Apart, because the room for rewriting takes a while to clear and most requests do not need it.
+    /// Kept apart, because clearing the buffers takes time and most requests do not need them.
     #[cold]
     #[inline(never)]
     fn match_normalized(
         &self,
         request: &dyn Attributes,
         raw: RawAttributes<'_>,
-        found: &mut MatchedRules,
+        matched: &mut MatchedRules,
     ) {
-        let mut room = NormalizationBuffers::new();
-        let (mut look, unreadable) =
-            RequestView::normalized(request, &self.attributes, self.needed, raw, &mut room);
-        found.is_uri_too_long = unreadable;
-        self.look_up(&mut look, found);
+        let mut buffers = NormalizationBuffers::new();
+        let (mut view, is_too_long) =
+            RequestView::normalized(request, &self.attributes, self.needed, raw, &mut buffers);
+        matched.is_uri_too_long = is_too_long;
+        self.look_up(&mut view, matched);
     }
 
-    fn look_up<'a>(&'a self, look: &mut RequestView<'a>, found: &mut MatchedRules) {
-        // Routes come first: the first of them is the one that conditions on `route` see.
+    fn look_up<'a>(&'a self, view: &mut RequestView<'a>, matched: &mut MatchedRules) {
+        // Routes come first, because conditions on `route` use the first match.
         if !self.routes.is_empty()
-            && let Some(path) = look.path
+            && let Some(path) = view.path
         {
-            self.routes.visit(path, &mut |named| {
-                if found.route.is_none() {
-                    found.route = Some(named.template);
-                    let text = self.templates.get(named.template);
-                    look.route = look.route.or(text.map(|text| text.as_bytes()));
+            self.routes.visit(path, &mut |route_entry| {
+                if matched.route.is_none() {
+                    matched.route = Some(route_entry.template);
+                    let text = self.templates.get(route_entry.template);
+                    view.route = view.route.or(text.map(|text| text.as_bytes()));
                 }
-                self.add_all_matching(&named.entries, look, found);
+                self.add_all_matching(&route_entry.entries, view, matched);
             });
         }
-        self.add_all_matching(&self.unindexed, look, found);
+        self.add_all_matching(&self.unindexed, view, matched);
         for (subject, exact) in &self.exact {
-            if let Some(value) = look.value(*subject)
+            if let Some(value) = view.value(*subject)
                 && value.len() <= exact.longest
                 && let Some(entries) = exact.values.get(value)
             {
-                self.add_all_matching(entries, look, found);
+                self.add_all_matching(entries, view, matched);
             }
         }
         if !self.networks.is_empty()
-            && let Some(ip) = look.ip
+            && let Some(ip) = view.ip
         {
             for entries in self.networks.enclosing(ip) {
-                self.add_all_matching(entries, look, found);
+                self.add_all_matching(entries, view, matched);
             }
         }
-        for (subject, ends) in &self.globs {
-            if let Some(value) = look.value(*subject) {
-                // A path's slash at the end may be what a glob goes on with.
-                let full = match (subject, look.path) {
+        for (subject, index) in &self.globs {
+            if let Some(value) = view.value(*subject) {
+                // The trailing slash of a path may be part of the prefix of a glob.
+                let full = match (subject, view.path) {
                     (Subject::Path, Some(path)) => path.full(),
                     _ => value,
                 };
-                ends.by_prefix.visit(full.iter().copied(), |entry| {
-                    self.add_if_matching(*entry, look, found)
+                index.by_prefix.visit(full.iter().copied(), |entry| {
+                    self.add_if_matching(*entry, view, matched);
                 });
-                ends.by_suffix.visit(value.iter().rev().copied(), |entry| {
-                    self.add_if_matching(*entry, look, found);
+                index.by_suffix.visit(value.iter().rev().copied(), |entry| {
+                    self.add_if_matching(*entry, view, matched);
                 });
             }
         }
@@ -176,21 +178,26 @@ impl Matcher {
     fn add_all_matching(
         &self,
         entries: &[usize],
-        look: &mut RequestView<'_>,
-        found: &mut MatchedRules,
+        view: &mut RequestView<'_>,
+        matched: &mut MatchedRules,
     ) {
         entries
             .iter()
-            .for_each(|entry| self.add_if_matching(*entry, look, found));
+            .for_each(|entry| self.add_if_matching(*entry, view, matched));
     }
 
-    /// Adds an entry's target if its other conditions hold.
-    fn add_if_matching(&self, entry: usize, look: &mut RequestView<'_>, found: &mut MatchedRules) {
+    /// Adds the target of an entry if its other conditions match.
+    fn add_if_matching(
+        &self,
+        entry: usize,
+        view: &mut RequestView<'_>,
+        matched: &mut MatchedRules,
+    ) {
         let Some(entry) = self.entries.get(entry) else {
             return;
         };
-        // What could not change anything any more need not be checked.
-        let matters = match (found.list_verdict, entry.target) {
+        // Skip entries that cannot change the result.
+        let matters = match (matched.list_verdict, entry.target) {
             (ListVerdict::Denied(first), RuleTarget::Deny(index)) => index < first,
             (ListVerdict::Denied(_), _) => false,
             (ListVerdict::Exempt, target) => matches!(target, RuleTarget::Deny(_)),
@@ -200,53 +207,53 @@ impl Matcher {
             || !entry
                 .other_conditions
                 .iter()
-                .all(|check| check.matches(look))
+                .all(|check| check.matches(view))
         {
             return;
         }
         match entry.target {
-            RuleTarget::Deny(index) => found.list_verdict = ListVerdict::Denied(index),
-            RuleTarget::Exempt => found.list_verdict = ListVerdict::Exempt,
-            RuleTarget::Limit(index) => self.add_limit(index, found),
+            RuleTarget::Deny(index) => matched.list_verdict = ListVerdict::Denied(index),
+            RuleTarget::Exempt => matched.list_verdict = ListVerdict::Exempt,
+            RuleTarget::Limit(index) => self.add_limit(index, matched),
         }
     }
 
-    /// Adds a limit, unless a narrower one of its group is there.
-    fn add_limit(&self, index: usize, found: &mut MatchedRules) {
-        if let Some(standing) = self.limits.get(index)
-            && standing.group.is_some()
+    /// Adds a limit, unless a narrower limit of its group is present.
+    fn add_limit(&self, index: usize, matched: &mut MatchedRules) {
+        if let Some(precedence) = self.limits.get(index)
+            && precedence.group.is_some()
         {
-            let other = found.rules().iter().copied().find_map(|other| {
+            let other = matched.rules().iter().copied().find_map(|other| {
                 let rival = self.limits.get(other)?;
-                (rival.group == standing.group).then_some((other, rival))
+                (rival.group == precedence.group).then_some((other, rival))
             });
             if let Some((other, rival)) = other {
-                if (rival.conditions, index) >= (standing.conditions, other) {
+                if (rival.conditions, index) >= (precedence.conditions, other) {
                     return;
                 }
-                found.remove(other);
+                matched.remove(other);
             }
         }
-        found.insert(index);
+        matched.insert(index);
     }
 
-    /// What the lists have decided, limits do not; and what is more than fits is cut and said.
-    fn apply_capacity(&self, found: &mut MatchedRules) {
-        if found.list_verdict != ListVerdict::Limits {
-            found.len = 0;
-            found.is_truncated = false;
+    /// Removes the limits if a list decides. Otherwise truncates them to the capacity.
+    fn apply_capacity(&self, matched: &mut MatchedRules) {
+        if matched.list_verdict != ListVerdict::Limits {
+            matched.len = 0;
+            matched.is_truncated = false;
             return;
         }
-        let mut asked = 0;
-        let fit = found.rules().iter().take_while(|index| {
-            asked += self
+        let mut meters = 0;
+        let fit = matched.rules().iter().take_while(|index| {
+            meters += self
                 .limits
                 .get(**index)
-                .map_or(0, |standing| standing.enforced_meters);
-            asked <= MAX_METERS
+                .map_or(0, |precedence| precedence.enforced_meters);
+            meters <= MAX_METERS
         });
         let fit = fit.count();
-        found.is_truncated |= fit < found.len;
-        found.len = fit;
+        matched.is_truncated |= fit < matched.len;
+        matched.len = fit;
     }
 }

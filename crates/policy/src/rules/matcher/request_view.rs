@@ -1,4 +1,4 @@
-//! A request as matching sees it: every attribute is asked for once, paths and hosts have one spelling.
+//! A request during matching: reads each attribute at most once, and normalizes path and host.
 //!
 //! Must not know: rules, conditions.
 
@@ -7,23 +7,23 @@ use std::net::IpAddr;
 use super::super::path::{self, NormalizedPath, PATH_CAPACITY};
 use crate::attributes::{Attribute, Attributes};
 
-/// How many attributes are remembered; further ones are asked for again. Those that most conditions ask for come first.
+/// How many attributes are cached; further ones are read again. The attributes that most conditions use come first.
 const CACHED_ATTRIBUTES: usize = 32;
-/// How long a host may be that has to be rewritten.
+/// The maximum length of a host that has to be lower-cased.
 const HOST_CAPACITY: usize = 1_024;
 
-/// What a condition is about.
+/// The attribute of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Subject {
     Ip,
     Path,
     Host,
     Route,
-    /// Any other attribute, by its index in the list of them.
+    /// Any other attribute, by its index in the list.
     Other(usize),
 }
 
-/// Which of the attributes that cost something to look at are needed at all.
+/// Which of the expensive attributes are needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NeededAttributes {
     pub(super) ip: bool,
@@ -32,7 +32,7 @@ pub(super) struct NeededAttributes {
     pub(super) route: bool,
 }
 
-/// A request, looked at.
+/// The attributes of a request, read once and normalized.
 pub(super) struct RequestView<'a> {
     request: &'a dyn Attributes,
     attributes: &'a [Attribute],
@@ -44,7 +44,7 @@ pub(super) struct RequestView<'a> {
     values: [Option<&'a [u8]>; CACHED_ATTRIBUTES],
 }
 
-/// Path and host as the transport has them.
+/// Path, host and route as the transport provides them.
 #[derive(Clone, Copy)]
 pub(super) struct RawAttributes<'a> {
     path: Option<&'a [u8]>,
@@ -52,25 +52,26 @@ pub(super) struct RawAttributes<'a> {
     route: Option<&'a [u8]>,
 }
 
-/// Room for a path and a host that have to be rewritten.
+/// Buffers for a path and a host that have to be normalized.
 pub(super) struct NormalizationBuffers {
     path: [u8; PATH_CAPACITY],
     host: [u8; HOST_CAPACITY],
 }
 
 impl<'a> RawAttributes<'a> {
-    /// Where only the route is known, it stands for the path: it lies under its own template.
-    pub(super) fn of(request: &'a dyn Attributes, needs: NeededAttributes) -> Self {
-        let get =
-            |needed: bool, attribute: &Attribute| needed.then(|| request.get(attribute)).flatten();
-        let path = get(needs.path, &Attribute::Path);
+    /// If only the route is known, it is used as the path, because a template matches itself.
+    pub(super) fn new(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
+        let get = |is_needed: bool, attribute: &Attribute| {
+            is_needed.then(|| request.get(attribute)).flatten()
+        };
+        let path = get(needed.path, &Attribute::Path);
         let route = get(
-            needs.route || (needs.path && path.is_none()),
+            needed.route || (needed.path && path.is_none()),
             &Attribute::Route,
         );
         Self {
-            path: path.or(route.filter(|_| needs.path)),
-            host: get(needs.host, &Attribute::Host),
+            path: path.or(route.filter(|_| needed.path)),
+            host: get(needed.host, &Attribute::Host),
             route,
         }
     }
@@ -86,11 +87,11 @@ impl NormalizationBuffers {
 }
 
 impl<'a> RequestView<'a> {
-    /// Looks at a request whose path and host are spelled as they should be; `None` if they are not.
+    /// Views a request whose path and host are already normalized; `None` if they are not.
     pub(super) fn if_normalized(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
-        needs: NeededAttributes,
+        needed: NeededAttributes,
         raw: RawAttributes<'a>,
     ) -> Option<Self> {
         let path = match raw.path {
@@ -100,40 +101,40 @@ impl<'a> RequestView<'a> {
         if raw.host.is_some_and(has_uppercase) {
             return None;
         }
-        Some(Self::new(request, attributes, needs, raw, path, raw.host))
+        Some(Self::new(request, attributes, needed, raw, path, raw.host))
     }
 
-    /// Looks at any request. The second answer is whether the path or the host was too long to be rewritten.
+    /// Views any request. The second value is whether the path or the host was too long to normalize.
     pub(super) fn normalized(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
-        needs: NeededAttributes,
+        needed: NeededAttributes,
         raw: RawAttributes<'a>,
-        room: &'a mut NormalizationBuffers,
+        buffers: &'a mut NormalizationBuffers,
     ) -> (Self, bool) {
-        let path_room = &mut room.path;
+        let path_buffer = &mut buffers.path;
         let path = raw.path.map(|raw| match path::already_normalized(raw) {
             Some(path) => path,
-            None => path::normalize(raw, path_room),
+            None => path::normalize(raw, path_buffer),
         });
-        let host = raw.host.map(|raw| match room.host.get_mut(..raw.len()) {
-            Some(room) if has_uppercase(raw) => {
-                room.copy_from_slice(raw);
-                room.make_ascii_lowercase();
-                &*room
+        let host = raw.host.map(|raw| match buffers.host.get_mut(..raw.len()) {
+            Some(buffer) if has_uppercase(raw) => {
+                buffer.copy_from_slice(raw);
+                buffer.make_ascii_lowercase();
+                &*buffer
             }
             _ => raw,
         });
-        let unreadable =
+        let is_too_long =
             path.is_some_and(|path| path.is_truncated) || host.is_some_and(has_uppercase);
-        let look = Self::new(request, attributes, needs, raw, path, host);
-        (look, unreadable)
+        let view = Self::new(request, attributes, needed, raw, path, host);
+        (view, is_too_long)
     }
 
     fn new(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
-        needs: NeededAttributes,
+        needed: NeededAttributes,
         raw: RawAttributes<'a>,
         path: Option<NormalizedPath<'a>>,
         host: Option<&'a [u8]>,
@@ -141,7 +142,7 @@ impl<'a> RequestView<'a> {
         Self {
             request,
             attributes,
-            ip: if needs.ip { request.ip() } else { None },
+            ip: if needed.ip { request.ip() } else { None },
             path,
             route: raw.route,
             host,
@@ -150,7 +151,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// The bytes of an attribute. Paths come without a slash at the end; addresses have none.
+    /// The bytes of an attribute. Paths have no trailing slash; addresses have no bytes.
     pub(super) fn value(&mut self, subject: Subject) -> Option<&'a [u8]> {
         match subject {
             Subject::Ip => None,
@@ -161,7 +162,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// Whether the attribute is there.
+    /// Whether the attribute is present.
     pub(super) fn has(&mut self, subject: Subject) -> bool {
         match subject {
             Subject::Ip => self.ip.is_some(),
@@ -171,14 +172,14 @@ impl<'a> RequestView<'a> {
 
     fn other(&mut self, index: usize) -> Option<&'a [u8]> {
         let attribute = self.attributes.get(index)?;
-        let Some(answer) = self.values.get_mut(index) else {
+        let Some(value) = self.values.get_mut(index) else {
             return self.request.get(attribute);
         };
         if self.fetched >> index & 1 == 0 {
             self.fetched |= 1 << index;
-            *answer = self.request.get(attribute);
+            *value = self.request.get(attribute);
         }
-        *answer
+        *value
     }
 }
 

@@ -1,5 +1,5 @@
-//! As much of a JSON Schema validator as our own schema needs. A keyword that it does not know is an error, so that
-//! nothing in the schema goes unchecked.
+//! The parts of a JSON Schema validator that our schema needs. An unknown keyword is an error, so that no part of the
+//! schema is ignored.
 //!
 //! Must not know: policies.
 
@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use regex_lite::Regex;
 use serde_json::{Map, Value};
 
-/// What is wrong with a value, each with its path.
+/// The errors of a value, each with its path.
 pub(super) fn errors(schema: &Value, value: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    Validator { root: schema }.check(schema, value, "", &mut found);
-    found
+    let mut errors = Vec::new();
+    Validator { root: schema }.check(schema, value, "", &mut errors);
+    errors
 }
 
 struct Validator<'a> {
@@ -22,19 +22,19 @@ struct Validator<'a> {
 
 impl Validator<'_> {
     fn holds(&self, schema: &Value, value: &Value) -> bool {
-        let mut found = Vec::new();
-        self.check(schema, value, "", &mut found);
-        found.is_empty()
+        let mut errors = Vec::new();
+        self.check(schema, value, "", &mut errors);
+        errors.is_empty()
     }
 
-    fn check(&self, schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
+    fn check(&self, schema: &Value, value: &Value, path: &str, errors: &mut Vec<String>) {
         if schema == &Value::Bool(false) {
-            found.push(format!("{path}: nothing may stand here"));
+            errors.push(format!("{path}: no value is allowed here"));
             return;
         }
         let keywords = schema.as_object().expect("a schema is a map or `false`");
         for (keyword, rule) in keywords {
-            let fine = match keyword.as_str() {
+            let is_valid = match keyword.as_str() {
                 "$schema" | "$id" | "$defs" | "title" | "description" | "examples" => true,
                 "$ref" => {
                     let pointer = rule
@@ -42,28 +42,28 @@ impl Validator<'_> {
                         .and_then(|name| name.strip_prefix('#'))
                         .unwrap();
                     let definition = self.root.pointer(pointer).expect("it is defined");
-                    self.check(definition, value, path, found);
+                    self.check(definition, value, path, errors);
                     true
                 }
                 "anyOf" => list(rule).iter().any(|schema| self.holds(schema, value)),
                 "properties" | "additionalProperties" => {
                     if keyword == "properties" || !keywords.contains_key("properties") {
-                        self.members(keywords, value, path, found);
+                        self.members(keywords, value, path, errors);
                     }
                     true
                 }
-                // Looked at together with `properties`.
+                // Handled together with `properties`.
                 "patternProperties" => keywords.contains_key("properties"),
                 "items" => {
                     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                        self.check(rule, item, &format!("{path}/{index}"), found);
+                        self.check(rule, item, &format!("{path}/{index}"), errors);
                     }
                     true
                 }
                 _ => simple(keyword, rule, value),
             };
-            if !fine {
-                found.push(format!("{path}: {keyword} {rule} does not hold of {value}"));
+            if !is_valid {
+                errors.push(format!("{path}: {keyword} {rule} does not hold of {value}"));
             }
         }
     }
@@ -73,7 +73,7 @@ impl Validator<'_> {
         keywords: &Map<String, Value>,
         value: &Value,
         path: &str,
-        found: &mut Vec<String>,
+        errors: &mut Vec<String>,
     ) {
         for (name, member) in value.as_object().into_iter().flatten() {
             let path = format!("{path}/{name}");
@@ -90,14 +90,14 @@ impl Validator<'_> {
             let rest = keywords.get("additionalProperties");
             let rest = rest.filter(|_| named.is_none() && like.is_empty());
             for schema in named.into_iter().chain(like).chain(rest) {
-                self.check(schema, member, &path, found);
+                self.check(schema, member, &path, errors);
             }
         }
     }
 }
 
 thread_local! {
-    /// Patterns are few and compiled once.
+    /// There are few patterns; each is compiled once.
     static PATTERNS: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 
@@ -114,7 +114,7 @@ fn list(rule: &Value) -> &[Value] {
     rule.as_array().expect("a list")
 }
 
-/// The keywords that need no other schema.
+/// The keywords without subschemas.
 fn simple(keyword: &str, rule: &Value, value: &Value) -> bool {
     let count = |list: Option<usize>, at_least: bool| {
         let bound = usize::try_from(rule.as_u64().unwrap()).unwrap();
@@ -163,6 +163,6 @@ fn is(name: &Value, value: &Value) -> bool {
         "boolean" => value.is_boolean(),
         "object" => value.is_object(),
         "array" => value.is_array(),
-        other => panic!("`{other}` is no type that the schema should use"),
+        other => panic!("`{other}` is not a type of our schema"),
     }
 }

@@ -1,7 +1,7 @@
-//! The descriptor set of everything that is spoken over gRPC, and how a file or a symbol is found in it.
+//! The descriptor set of all gRPC services, and lookups of files and symbols in it.
 //!
-//! `descriptors.binpb` is a `FileDescriptorSet`, made from `crates/server/proto` by `cargo xtask protos`. It is read where it lies
-//! whenever a tool asks: that is rare, and the set is small. Must not know: who asks, how messages are read or written.
+//! `descriptors.binpb` is a `FileDescriptorSet`, generated from `crates/server/proto` by `cargo xtask protos`. It is parsed on
+//! every reflection request: those are rare, and the set is small. Must not know: reflection messages.
 
 use super::wire::{MessageFields, WireValue};
 
@@ -13,7 +13,7 @@ pub(super) struct FileDescriptor {
     pub(super) bytes: &'static [u8],
 }
 
-/// Every file there is, each behind those that it imports.
+/// All files, each after the files that it imports.
 pub(super) fn files() -> impl Iterator<Item = FileDescriptor> {
     members(DESCRIPTORS).map(|(_, bytes)| FileDescriptor { bytes })
 }
@@ -32,39 +32,39 @@ impl FileDescriptor {
         members(self.bytes).any(|member| member == (3, name.as_bytes()))
     }
 
-    /// Its services by their full names.
+    /// The full names of its services.
     pub(super) fn services(self) -> impl Iterator<Item = String> {
         members(self.bytes)
             .filter(|(number, _)| *number == 6)
             .map(move |(_, service)| format!("{}.{}", self.package(), text(service, 1)))
     }
 
-    /// Whether a symbol, with its package, is defined here: a message, an enumeration, a service, a method or a field.
+    /// Whether it defines a fully qualified symbol: a message, an enum, a service, a method or a field.
     pub(super) fn defines(self, symbol: &str) -> bool {
         let inside = symbol.strip_prefix(self.package());
         let Some(symbol) = inside.and_then(|rest| rest.strip_prefix('.')) else {
             return false;
         };
         members(self.bytes).any(|(number, bytes)| match number {
-            4 => is_defined_by(DescriptorKind::Message, bytes, symbol),
-            5 => is_defined_by(DescriptorKind::Leaf, bytes, symbol),
-            6 => is_defined_by(DescriptorKind::Service, bytes, symbol),
+            4 => defines_symbol(DescriptorKind::Message, bytes, symbol),
+            5 => defines_symbol(DescriptorKind::Leaf, bytes, symbol),
+            6 => defines_symbol(DescriptorKind::Service, bytes, symbol),
             _ => false,
         })
     }
 }
 
-/// What a descriptor describes, as far as that says which names lie inside.
+/// The kind of a descriptor, which determines what names are nested in it.
 #[derive(Clone, Copy)]
 enum DescriptorKind {
     Message,
     Service,
-    /// Enumerations, fields and methods: nothing inside them is asked for.
+    /// Enums, fields and methods. Names inside them are not looked up.
     Leaf,
 }
 
-/// Whether a symbol is this descriptor or lies inside it. Each begins with its name.
-fn is_defined_by(kind: DescriptorKind, bytes: &'static [u8], symbol: &str) -> bool {
+/// Whether the symbol is this descriptor or is nested in it.
+fn defines_symbol(kind: DescriptorKind, bytes: &'static [u8], symbol: &str) -> bool {
     let Some(rest) = symbol.strip_prefix(text(bytes, 1)) else {
         return false;
     };
@@ -72,21 +72,21 @@ fn is_defined_by(kind: DescriptorKind, bytes: &'static [u8], symbol: &str) -> bo
         return rest.is_empty();
     };
     members(bytes).any(|(number, bytes)| match (kind, number) {
-        (DescriptorKind::Message, 3) => is_defined_by(DescriptorKind::Message, bytes, inner),
+        (DescriptorKind::Message, 3) => defines_symbol(DescriptorKind::Message, bytes, inner),
         (DescriptorKind::Message, 2 | 4) | (DescriptorKind::Service, 2) => {
-            is_defined_by(DescriptorKind::Leaf, bytes, inner)
+            defines_symbol(DescriptorKind::Leaf, bytes, inner)
         }
         _ => false,
     })
 }
 
-/// The first text of a message under this number.
+/// The first string field with this number.
 fn text(message: &'static [u8], number: u64) -> &'static str {
     let found = members(message).find(|(other, _)| *other == number);
     found.map_or("", |(_, bytes)| std::str::from_utf8(bytes).unwrap_or(""))
 }
 
-/// Texts and messages inside a message, with their numbers. The set is well formed, as a test shows.
+/// The length-delimited fields of a message. A test checks that the set is well formed.
 fn members(message: &'static [u8]) -> impl Iterator<Item = (u64, &'static [u8])> {
     let mut fields = MessageFields::new(message);
     std::iter::from_fn(move || fields.next_field().ok().flatten()).filter_map(|(number, value)| {

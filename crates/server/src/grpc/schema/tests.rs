@@ -1,11 +1,11 @@
-//! The descriptor set is whole, and says what the `.proto` files say.
+//! The descriptor set is complete and matches the `.proto` files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// Every type that a message, at any depth, or a service names: with a dot before it.
+/// Every type that a message, at any depth, or a service refers to, with a leading dot.
 fn used_types(kind: DescriptorKind, bytes: &'static [u8], found: &mut BTreeSet<&'static str>) {
     for (number, inner) in members(bytes) {
         match (kind, number) {
@@ -66,7 +66,7 @@ fn symbols_are_found_in_one_file_only() {
     }
 }
 
-/// A name and a number: of a field under 3, of an enumeration's value under 2.
+/// A name and a number. The number is in field 3 of a field descriptor and in field 2 of an enum value.
 fn numbered(bytes: &'static [u8], under: u64) -> String {
     let mut fields = MessageFields::new(bytes);
     let mut found = 0;
@@ -80,7 +80,7 @@ fn numbered(bytes: &'static [u8], under: u64) -> String {
     format!("{} = {found}", text(bytes, 1))
 }
 
-/// What a descriptor and everything inside it define, but for the pairs of maps, which no source spells out.
+/// The names that a descriptor defines, at any depth. Map entries are skipped, because sources do not spell them out.
 fn defined(kind: u64, bytes: &'static [u8], found: &mut Vec<String>) {
     if kind == 3 && members(bytes).any(|(number, options)| number == 7 && !options.is_empty()) {
         return;
@@ -98,7 +98,7 @@ fn defined(kind: u64, bytes: &'static [u8], found: &mut Vec<String>) {
     }
 }
 
-/// What a source defines: names behind `message`, `enum`, `service`, `oneof` and `rpc`, and names with their numbers.
+/// The names that a source defines: those after `message`, `enum`, `service`, `oneof` and `rpc`, and names with numbers.
 fn spelt(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in source.lines() {
@@ -133,7 +133,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// Fails if a `.proto` file was changed without running `cargo xtask protos`.
 #[test]
-fn the_set_names_what_the_sources_name_and_nothing_else() {
+fn the_descriptor_set_names_exactly_what_the_sources_name() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let mut paths = Vec::new();
     sources(&root, &mut paths);

@@ -1,6 +1,6 @@
-//! The request that a gateway holds, as far as its header fields say: what policies match and key by.
+//! The request that a gateway holds, reconstructed from header fields. Policies match and key by it.
 //!
-//! Must not know: which limits exist, what is answered.
+//! Must not know: which limits exist, responses.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -15,25 +15,25 @@ use crate::http::bad_input::BadInput;
 use crate::http::query::decode;
 use crate::http::request_attributes::without_port;
 
-/// The fields in which a gateway says what it holds.
-struct Fields {
+/// The header fields in which a gateway describes the request.
+struct GatewayFields {
     method: &'static str,
     uri: &'static str,
     host: &'static str,
 }
 
-const ORIGINAL: Fields = Fields {
+const ORIGINAL: GatewayFields = GatewayFields {
     method: "x-original-method",
     uri: "x-original-uri",
     host: "x-original-host",
 };
-const FORWARDED: Fields = Fields {
+const FORWARDED: GatewayFields = GatewayFields {
     method: "x-forwarded-method",
     uri: "x-forwarded-uri",
     host: "x-forwarded-host",
 };
 
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+type QueryPairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A request that a gateway asks about.
 #[derive(Debug)]
@@ -43,14 +43,14 @@ pub(crate) struct ForwardedRequest<'a> {
     method: Box<[u8]>,
     host: Box<[u8]>,
     path: &'a [u8],
-    /// The query as it came, taken apart only if a policy asks.
+    /// The raw query. It is parsed only if a policy uses it.
     query: &'a str,
-    pairs: OnceLock<Pairs>,
+    pairs: OnceLock<QueryPairs>,
 }
 
 impl<'a> ForwardedRequest<'a> {
-    /// The request that these fields describe. Every one must be there: a gateway that does not set a field passes on what
-    /// the client wrote in it, or leaves everybody in one quota, and neither should go unnoticed.
+    /// Parses the header fields. All of them are required. If a gateway does not set a field, the client could set it, or all
+    /// clients would share one quota; both have to be noticed.
     pub(crate) fn parse(
         gateway: Gateway,
         headers: &'a HeaderMap,
@@ -61,18 +61,18 @@ impl<'a> ForwardedRequest<'a> {
             Gateway::Nginx => ORIGINAL,
             Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
         };
-        let uri = required(headers, fields.uri)?;
+        let uri = required_header(headers, fields.uri)?;
         let uri = std::str::from_utf8(uri)
             .map_err(|_not_text| BadInput::new(fields.uri, uri, "it is not UTF-8"))?;
         let (path, query) = path_and_query(uri);
-        let ip = client(headers, peer, clients)?;
+        let ip = client_address(headers, peer, clients)?;
         Ok(Self {
             headers,
             ip,
-            method: required(headers, fields.method)?
+            method: required_header(headers, fields.method)?
                 .to_ascii_uppercase()
                 .into(),
-            host: without_port(required(headers, fields.host)?)
+            host: without_port(required_header(headers, fields.host)?)
                 .to_ascii_lowercase()
                 .into(),
             path: path.as_bytes(),
@@ -114,31 +114,31 @@ impl Attributes for ForwardedRequest<'_> {
                 .map(hyper::http::HeaderValue::as_bytes),
             Attribute::Query(name) => self.query(name),
             Attribute::Cookie(name) => self.cookie(name),
-            // Nobody verified a token here, and a gateway has no descriptors.
+            // Gateways send neither verified claims nor descriptors.
             _ => None,
         }
     }
 }
 
-fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
+fn required_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
     match headers.get(name).map(hyper::http::HeaderValue::as_bytes) {
         Some(value) if !value.is_empty() => Ok(value),
         _ => {
-            let reason = "the gateway must send this field; docs/http.md has its settings";
+            let reason = "the gateway must send this field; docs/gateways.md has its settings";
             Err(BadInput::new(name, b"", reason))
         }
     }
 }
 
-/// Whose request it is. A field that names nobody is an error here and no reason to count the gateway's own address: then
-/// everybody behind it would share one quota.
-fn client(
+/// The address of the client. A field without a valid address is an error. Falling back to the gateway's address would put all
+/// its clients into one quota.
+fn client_address(
     headers: &HeaderMap,
     peer: IpAddr,
     clients: &ClientAddressResolver,
 ) -> Result<IpAddr, BadInput> {
     let field = clients.field().unwrap_or_default();
-    let last = required(headers, field)?;
+    let last = required_header(headers, field)?;
     let lines = headers.get_all(field).into_iter();
     let client = clients.resolve(peer, lines.map(hyper::http::HeaderValue::as_bytes));
     match client.source {
@@ -150,7 +150,7 @@ fn client(
     }
 }
 
-/// The path and the query of a request target, whether or not it names a host.
+/// The path and the query of a request target in origin or absolute form.
 fn path_and_query(uri: &str) -> (&str, &str) {
     let target = match uri.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => rest
@@ -167,8 +167,8 @@ fn path_and_query(uri: &str) -> (&str, &str) {
     }
 }
 
-/// The names and values of a query; where an escape is broken, the text stands for itself.
-fn pairs(query: &str) -> Pairs {
+/// The names and values of a query. Text with an invalid escape stays as it is.
+fn pairs(query: &str) -> QueryPairs {
     let plain = |text: &str| decode(text).unwrap_or_else(|| text.into());
     let each = query.split('&').filter(|pair| !pair.is_empty());
     each.map(|pair| {
@@ -191,9 +191,9 @@ mod tests {
         ForwardedRequest::parse(gateway, headers, [127, 0, 0, 1].into(), clients)
     }
 
-    fn headers(said: &[(&str, &str)]) -> HeaderMap {
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        for (name, value) in said {
+        for (name, value) in fields {
             let name: HeaderName = name.parse().unwrap();
             headers.append(name, value.parse().unwrap());
         }
@@ -215,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn what_nginx_says_is_what_policies_see() {
-        let mut said = FROM_NGINX.to_vec();
-        said.push(("X-Api-Key", "carol"));
-        said.push(("cookie", "a=1; session=s3; sessions=no"));
-        let headers = headers(&said);
+    fn the_fields_of_nginx_become_attributes() {
+        let mut fields = FROM_NGINX.to_vec();
+        fields.push(("X-Api-Key", "carol"));
+        fields.push(("cookie", "a=1; session=s3; sessions=no"));
+        let headers = headers(&fields);
         let request = read(Gateway::Nginx, &headers).unwrap();
         assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
         for (name, value) in [
@@ -239,11 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_must_say_and_does_not_is_named() {
+    fn missing_gateway_fields_are_named() {
         for missing in 0..4 {
-            let mut said = FROM_NGINX.to_vec();
-            let (name, _) = said.remove(missing);
-            let headers = headers(&said);
+            let mut fields = FROM_NGINX.to_vec();
+            let (name, _) = fields.remove(missing);
+            let headers = headers(&fields);
             let error = read(Gateway::Nginx, &headers);
             assert_eq!(error.unwrap_err().field, name);
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_client_cannot_choose_its_address() {
-        let said = [
+        let fields = [
             ("x-forwarded-uri", "/"),
             ("x-forwarded-method", "GET"),
             ("x-forwarded-host", "a.example"),
@@ -266,13 +266,13 @@ mod tests {
             ("x-forwarded-for", "192.0.2.7, 127.0.0.1"),
             ("x-real-ip", "203.0.113.9"),
         ];
-        let headers = headers(&said);
+        let headers = headers(&fields);
         let request = read(Gateway::Traefik, &headers).unwrap();
         assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
     }
 
     #[test]
-    fn a_field_that_names_nobody_is_an_error_and_nobody_is_counted_as_the_gateway() {
+    fn a_field_without_a_client_address_is_an_error() {
         let mut nginx = FROM_NGINX.to_vec();
         let mut others = vec![
             ("x-forwarded-uri", "/"),
@@ -287,9 +287,9 @@ mod tests {
             "192.0.2.7, , 127.0.0.1",
         ] {
             (nginx[3].1, others[3].1) = (wrong, wrong);
-            for (gateway, said) in [(Gateway::Nginx, &nginx), (Gateway::Haproxy, &others)] {
-                let error = read(gateway, &headers(said)).unwrap_err();
-                assert_eq!(error.field, said[3].0, "{wrong}");
+            for (gateway, fields) in [(Gateway::Nginx, &nginx), (Gateway::Haproxy, &others)] {
+                let error = read(gateway, &headers(fields)).unwrap_err();
+                assert_eq!(error.field, fields[3].0, "{wrong}");
             }
         }
         nginx[3].1 = "192.0.2.7";
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_taken_apart() {
+    fn targets_are_split_into_path_and_query() {
         for (uri, expected) in [
             ("/a/b?c=d", ("/a/b", "c=d")),
             ("/a?b?c", ("/a", "b?c")),

@@ -1,8 +1,7 @@
-//! Questions that gateways ask about requests they hold: nginx `auth_request`, Traefik `forwardAuth`, Caddy `forward_auth`
-//! and HAProxy.
+//! Forward-auth: checks for nginx `auth_request`, Traefik `forwardAuth`, Caddy `forward_auth` and HAProxy.
 //!
-//! Each says what it holds in header fields of its own, and each makes something else of the answer; this is where that
-//! is known. Must not know: how requests are decided, sockets.
+//! Each gateway describes the request in its own header fields and interprets the response in its own way. This module knows
+//! both. Must not know: how requests are decided, sockets.
 
 mod forwarded_request;
 
@@ -25,7 +24,7 @@ const REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
 const STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
 const TICKET: HeaderName = HeaderName::from_static("x-ratelimit-ticket");
 
-/// Who asks.
+/// The gateway that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gateway {
     Nginx,
@@ -34,12 +33,12 @@ pub(crate) enum Gateway {
     Haproxy,
 }
 
-/// Which gateways are believed, and where each of them says whom it serves.
+/// The trusted gateways, and the field in which each one names its client.
 #[derive(Debug)]
 pub(crate) struct Gateways {
     trusted: TrustedProxies,
     by_real_ip: ClientAddressResolver,
-    by_list: ClientAddressResolver,
+    by_forwarded_for: ClientAddressResolver,
 }
 
 impl Gateways {
@@ -47,21 +46,21 @@ impl Gateways {
         let by = |source| ClientAddressResolver::behind_proxies(source, trusted.clone());
         Self {
             by_real_ip: by(ForwardedHeader::Single("x-real-ip".into())),
-            by_list: by(ForwardedHeader::XForwardedFor),
+            by_forwarded_for: by(ForwardedHeader::XForwardedFor),
             trusted,
         }
     }
 
-    /// Whether the word of whoever is connected is taken.
+    /// Whether requests from this address are accepted.
     pub(crate) fn is_trusted(&self, peer: IpAddr) -> bool {
         self.trusted.contains(peer)
     }
 
-    /// How this gateway says whose request it holds.
+    /// Where this gateway states the client's address.
     pub(crate) const fn client_source(&self, gateway: Gateway) -> &ClientAddressResolver {
         match gateway {
             Gateway::Nginx => &self.by_real_ip,
-            Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => &self.by_list,
+            Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => &self.by_forwarded_for,
         }
     }
 }
@@ -69,9 +68,9 @@ impl Gateways {
 impl Gateway {
     /// The refusal of a request that would have to wait while the wait queue is full.
     pub(crate) fn respond_queue_full(self, refusal: Refusal) -> HttpResponse {
-        let detail = "the request would have to wait, and too many do already";
+        let detail = "the request would have to wait, and the wait queue is full";
         let sent = Refusal {
-            status: self.refuses_with(refusal.status),
+            status: self.denial_status(refusal.status),
             ..refusal
         };
         HttpResponse::refusal(sent, detail)
@@ -80,18 +79,18 @@ impl Gateway {
             .with_header(REASON, refusal.reason.map_or("", DenialReason::as_str))
     }
 
-    /// The status that this gateway takes for a refusal.
-    fn refuses_with(self, status: u16) -> u16 {
+    /// The status with which this gateway is refused.
+    fn denial_status(self, status: u16) -> u16 {
         match self {
             Self::Nginx => 403,
             Self::Traefik | Self::Caddy | Self::Haproxy => status,
         }
     }
 
-    /// The answer that this gateway understands, but for the fields of the limits.
+    /// The response for this gateway, without the rate limit fields.
     ///
-    /// nginx takes 2xx for yes and 401 or 403 for no, and makes 500 of everything else; so a refusal is 403 and the status
-    /// that the client should see is in a field. The others pass a refusal on as it is.
+    /// nginx treats 2xx as allowed, 401 and 403 as denied, and everything else as an error of its own. So it gets 403, and the
+    /// status for the client is in a header field. The other gateways pass the refusal on unchanged.
     pub(crate) fn respond(
         self,
         verdict: &Verdict,
@@ -104,7 +103,7 @@ impl Gateway {
             None if is_nginx => HttpResponse::empty(StatusCode::NO_CONTENT),
             None => HttpResponse::text("ok\n"),
             Some(status) => HttpResponse::problem_body(
-                self.refuses_with(status),
+                self.denial_status(status),
                 VerdictBody::new(verdict, ticket).to_json(answer),
             ),
         };
@@ -120,7 +119,7 @@ impl Gateway {
             reply = reply.with_header(TICKET, &format!("{ticket:032x}"));
         }
         match verdict.outcome() {
-            // A gateway cannot make a request wait, but it waits for us.
+            // A gateway cannot delay a request, so the response to the gateway is delayed.
             Outcome::Wait(wait) => reply.with_delay(wait),
             _ => reply,
         }

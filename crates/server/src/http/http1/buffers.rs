@@ -1,61 +1,61 @@
-//! The buffers of one round: what was read, and the responses to it.
+//! The buffers of one round: the input that was read and the responses to it.
 //!
-//! They belong to the thread, not to the connection: a connection that waits for a request holds none, so ten thousand idle
-//! connections cost little, and busy ones allocate nothing. Must not know: what the bytes mean.
+//! They belong to the thread, not to the connection. An idle connection holds none, so ten thousand idle connections need
+//! little memory, and busy ones allocate nothing. Must not know: what the bytes mean.
 
 use std::cell::Cell;
 
-/// What is read at once at most. A request that is longer is not plain.
+/// The most bytes of one read. A longer request does not take the fast path.
 pub(super) const READ_LEN: usize = 32 * 1_024;
-/// A buffer for responses that has grown beyond this is given back.
+/// A response buffer with a larger capacity is shrunk after use.
 const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
 
 thread_local! {
-    static OF_THREAD: Cell<Option<Pair>> = const { Cell::new(None) };
+    static THREAD_BUFFERS: Cell<Option<BufferPair>> = const { Cell::new(None) };
 }
 
-/// Which buffers a round has until it is over.
+/// Which buffers a round uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BufferOwnership {
-    /// The thread's, for rounds that are over when they are first polled.
+    /// The thread's buffers, for rounds that complete at the first poll.
     Thread,
-    /// A copy of what was read, for rounds that await something.
+    /// A copy of the input, for rounds that have to wait.
     Copy,
 }
 
-/// The buffers of one round. The thread's go back to it when this is dropped.
+/// The buffers of one round. On drop the thread's buffers go back to the thread.
 #[derive(Debug)]
 pub(super) struct Buffers {
-    pair: Pair,
-    /// So much of the input was read.
+    pair: BufferPair,
+    /// How many bytes of the input were read.
     filled: usize,
 }
 
 #[derive(Debug, Default)]
-struct Pair {
+struct BufferPair {
     input: Box<[u8]>,
     output: Vec<u8>,
 }
 
 impl Buffers {
-    /// This thread's, or new ones if another round has them.
+    /// The thread's buffers, or new ones if another round uses them.
     pub(super) fn take_from_thread() -> Self {
-        let new = || Pair {
+        let new = || BufferPair {
             input: vec![0; READ_LEN].into_boxed_slice(),
             output: Vec::with_capacity(READ_LEN),
         };
         Self {
-            pair: OF_THREAD.take().unwrap_or_else(new),
+            pair: THREAD_BUFFERS.take().unwrap_or_else(new),
             filled: 0,
         }
     }
 
-    /// Where to read to.
+    /// The buffer to read into.
     pub(super) const fn spare(&mut self) -> &mut [u8] {
         &mut self.pair.input
     }
 
-    /// So many bytes were read.
+    /// Sets how many bytes were read.
     pub(super) fn with_filled(mut self, filled: usize, keep: BufferOwnership) -> Self {
         self.filled = filled;
         if keep == BufferOwnership::Thread {
@@ -63,7 +63,7 @@ impl Buffers {
         }
         let (input, _) = self.split();
         Self {
-            pair: Pair {
+            pair: BufferPair {
                 input: input.into(),
                 output: Vec::new(),
             },
@@ -71,9 +71,9 @@ impl Buffers {
         }
     }
 
-    /// What was read, and the empty buffer for responses.
+    /// The input that was read, and the empty response buffer.
     pub(super) fn split(&mut self) -> (&[u8], &mut Vec<u8>) {
-        let Pair { input, output } = &mut self.pair;
+        let BufferPair { input, output } = &mut self.pair;
         (input.get(..self.filled).unwrap_or_default(), output)
     }
 }
@@ -81,12 +81,12 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         let mut pair = std::mem::take(&mut self.pair);
-        // A copy is as long as what was read. One that is as long as the thread's buffer is as good.
+        // A copy has the length of the input. A copy as long as the thread's buffer can replace it.
         if pair.input.len() == READ_LEN {
             pair.output.clear();
             pair.output.shrink_to(KEPT_OUTPUT_LEN);
-            // While a thread ends there is nobody to keep them for.
-            let _kept = OF_THREAD.try_with(|own| own.set(Some(pair)));
+            // `try_with` fails while the thread exits; then the buffers are freed.
+            let _kept = THREAD_BUFFERS.try_with(|own| own.set(Some(pair)));
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The short way for plain requests: HTTP/1.1, GET or POST, whole in what was read, and nothing in the head that asks for
-//! more than an answer on a connection that stays open. Nearly every request of a client library is one.
+//! Parses plain requests: HTTP/1.1, GET or POST, complete in one read, on a connection that stays open, without a field that
+//! needs special handling. Nearly all requests of client libraries are plain.
 //!
-//! Anything else, and every error, is left to hyper, which then has the connection for good: this file only ever says that a
-//! request is plain or that it cannot tell. Must not know: what is asked or answered, sockets.
+//! hyper takes every other request and every error, and then keeps the connection. This parser only accepts a request or gives
+//! up. Must not know: endpoints, sockets.
 
 use std::mem::MaybeUninit;
 
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
-/// The largest head of a plain request, in bytes; hyper is told the same bound.
+/// The largest head of a plain request, in bytes. hyper has the same limit.
 pub(crate) const MAX_HEAD_LEN: usize = 16_384;
-/// The most fields that a plain request has, likewise.
+/// The most header fields of a plain request. hyper has the same limit.
 pub(crate) const MAX_FIELDS: usize = 64;
 
-/// A request, found in the bytes that were read.
+/// A plain request, borrowed from the input.
 #[derive(Debug)]
 pub(crate) struct PlainRequest<'a> {
     pub(crate) method: Method,
@@ -22,20 +22,20 @@ pub(crate) struct PlainRequest<'a> {
     pub(crate) query: &'a str,
     pub(crate) headers: HeaderMap,
     pub(crate) body: &'a [u8],
-    /// Bytes of all of it.
+    /// The length of the whole request in bytes.
     pub(crate) len: usize,
 }
 
-/// What the handler reads of a request.
+/// What the handler needs of a request.
 pub(crate) trait RequestBounds {
-    /// The longest body that is read of such a request.
+    /// The longest body that is read for such a request.
     fn max_body_len(&self, method: &Method, path: &str) -> usize;
 
-    /// Whether anybody looks at the fields of such a request.
+    /// Whether the endpoint at this path uses header fields.
     fn reads_headers(&self, path: &str) -> bool;
 }
 
-/// The plain request that the input begins with, if it is one.
+/// Parses the plain request at the start of the input. Returns `None` if it is not plain or not complete.
 pub(crate) fn parse_request<'a>(
     input: &'a [u8],
     bounds: &impl RequestBounds,
@@ -53,7 +53,7 @@ pub(crate) fn parse_request<'a>(
     };
     let target = request.path?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    if !path.starts_with('/') || !target.bytes().all(is_ordinary) {
+    if !path.starts_with('/') || !target.bytes().all(is_unambiguous) {
         return None;
     }
     let length = body_len(request.headers)?;
@@ -65,7 +65,7 @@ pub(crate) fn parse_request<'a>(
     }
     let len = head.checked_add(length)?;
     let headers = if bounds.reads_headers(path) {
-        map(request.headers)?
+        header_map(request.headers)?
     } else {
         HeaderMap::new()
     };
@@ -79,8 +79,8 @@ pub(crate) fn parse_request<'a>(
     })
 }
 
-/// Letters that mean the same to everybody who reads a target.
-const fn is_ordinary(byte: u8) -> bool {
+/// Bytes of a request target that every HTTP implementation reads alike.
+const fn is_unambiguous(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
@@ -101,19 +101,20 @@ const fn is_ordinary(byte: u8) -> bool {
         )
 }
 
-/// How long the body is. `None` if that is said in another way than by one length, or if a field asks for something.
+/// The length of the body. `None` if it is given in another way than by one `Content-Length`, or if a field needs special
+/// handling.
 fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
     let mut length = None;
     for field in fields {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        // Lengths first: most fields are told apart by theirs.
+        // Compare lengths first: most field names differ in theirs.
         match field.name.len() {
             14 if is("content-length") => {
                 let digits = field.value;
                 let is_number =
                     matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
-                let said = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
-                if length.replace(said.parse().ok()?).is_some() {
+                let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+                if length.replace(text.parse().ok()?).is_some() {
                     return None;
                 }
             }
@@ -129,7 +130,7 @@ fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
     Some(length.unwrap_or(0))
 }
 
-fn map(fields: &[httparse::Header<'_>]) -> Option<HeaderMap> {
+fn header_map(fields: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut map = HeaderMap::with_capacity(fields.len());
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_is_taken_apart_and_what_follows_is_left() {
+    fn a_plain_request_is_parsed_and_the_next_one_is_left() {
         let input = b"POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}GET";
         let plain = parse_request(input, &Any).unwrap();
         assert_eq!(plain.method, Method::POST);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_there_for_those_who_look_at_them() {
+    fn header_fields_are_collected_where_the_endpoint_reads_them() {
         let input = b"GET /fields HTTP/1.1\r\nX-A: 1\r\nx-a: 2\r\nconnection: Keep-Alive\r\n\r\n";
         let plain = parse_request(input, &Any).unwrap();
         let values: Vec<_> = plain.headers.get_all("x-a").iter().collect();
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_beginning_of_a_request_is_plain() {
+    fn no_incomplete_request_is_plain() {
         let whole = "POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}";
         for cut in 0..whole.len() {
             assert!(!is_plain(&whole[..cut]), "{cut}");
@@ -185,9 +186,9 @@ mod tests {
         assert!(is_plain(whole));
     }
 
-    /// Each of these is hyper's: it may mean something else to whoever stands before us, or something is to be done.
+    /// hyper handles each of these: another proxy may read it differently, or it needs special handling.
     #[test]
-    fn whatever_is_not_plain_is_left_to_others() {
+    fn requests_that_are_not_plain_are_left_to_hyper() {
         let post = |fields: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n{{}}");
         for request in [
             post("content-length: 2\r\ncontent-length: 2\r\n"),

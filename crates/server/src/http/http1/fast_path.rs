@@ -1,7 +1,7 @@
-//! Serving plain requests: all that has arrived is answered and sent in one write, until something arrives that is not plain.
+//! Serves plain requests: answers all that have arrived in one write, until a request is not plain.
 //!
-//! A round is one read, the responses to all of it, and one write. Over memory the responses are ready when they are first
-//! polled, so a round never waits. Must not know: what is asked or answered, what makes a request plain, sockets.
+//! A round is one read, the responses to it and one write. Without a fleet the responses are ready at the first poll, so a
+//! round never waits. Must not know: endpoints, what makes a request plain, sockets.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,9 +23,9 @@ use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
 use crate::http::response::HttpResponse;
 use crate::listen::counters::ListenerCounters;
 use crate::listen::{Peer, ShutdownOrTimeout, ShutdownSignal, send_available};
-use tollgate_service::WaitPermit as Place;
+use tollgate_service::WaitPermit;
 
-/// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
+/// Serves plain requests until the connection ends. Returns the unread bytes when a request is not plain.
 pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
     limits: HttpLimits,
     handler: &A,
@@ -38,7 +38,7 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
         ShutdownOrTimeout::new(stopping, stopped, timer),
         limits.header_timeout,
     );
-    // A connection that awaits a fleet has buffers of its own meanwhile, no larger than what it has read.
+    // A connection that waits for a fleet needs its own buffers, as long as its input.
     let keep = match handler.has_fleet() {
         true => BufferOwnership::Copy,
         false => BufferOwnership::Thread,
@@ -49,14 +49,14 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(None);
         };
         let (input, output) = buffers.split();
-        let (consumed, late) = answer_all(handler, input, peer, output).await;
+        let (consumed, delayed) = answer_pipelined(handler, input, peer, output).await;
         let rest = input.get(consumed..).unwrap_or_default().to_vec();
         let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
-        let unsent = (!sent.is_flushed || late.is_some()).then(|| {
+        let unsent = (!sent.is_flushed || delayed.is_some()).then(|| {
             let now = output.get(sent.sent..).unwrap_or_default();
-            Unsent::new(now.to_vec(), late)
+            UnsentResponses::new(now.to_vec(), delayed)
         });
-        // Whatever is waited for from here on, the buffers are not.
+        // Release the buffers before anything is awaited.
         drop(buffers);
         let more = match unsent {
             Some(unsent) => unsent.send(stream, handler.counters()).await?,
@@ -82,29 +82,33 @@ impl<A: HttpHandler> RequestBounds for A {
     }
 }
 
-/// Responses that could not be sent at once.
-struct Unsent {
+/// Responses that could not be sent immediately.
+struct UnsentResponses {
     now: Vec<u8>,
-    /// The last one is held back for so long.
+    /// The delay of the last response.
     wait: Nanos,
-    late: Vec<u8>,
-    /// The place of whoever waits for it.
-    _place: Option<Place>,
+    delayed: Vec<u8>,
+    /// The wait permit of the delayed response.
+    _wait_permit: Option<WaitPermit>,
 }
 
-impl Unsent {
-    /// What is to be sent at once, and what is to be held back.
-    fn new(now: Vec<u8>, late: Option<Late>) -> Box<Self> {
-        let Late { wait, bytes, place } = late.unwrap_or_default();
+impl UnsentResponses {
+    /// Responses to send now, and a delayed response.
+    fn new(now: Vec<u8>, delayed: Option<DelayedResponse>) -> Box<Self> {
+        let DelayedResponse {
+            wait,
+            bytes,
+            wait_permit,
+        } = delayed.unwrap_or_default();
         Box::new(Self {
             now,
             wait,
-            late: bytes,
-            _place: place,
+            delayed: bytes,
+            _wait_permit: wait_permit,
         })
     }
 
-    /// Sends all of it, and answers what has arrived meanwhile.
+    /// Sends everything and returns the bytes that arrived meanwhile.
     async fn send<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: &mut S,
@@ -115,17 +119,17 @@ impl Unsent {
         if !self.wait.is_zero() {
             stream.flush().await?;
             let _held = counters.hold_response();
-            hold(stream, self.wait, &mut more).await?;
-            stream.write_all(&self.late).await?;
+            wait_for_delay(stream, self.wait, &mut more).await?;
+            stream.write_all(&self.delayed).await?;
         }
         stream.flush().await?;
         Ok(more)
     }
 }
 
-/// Lets time pass, unless the client leaves: then nobody waits for the answer any more, and its place is another's. What
-/// the client sends meanwhile is kept, as far as there is room for it.
-async fn hold<S: AsyncRead + Unpin>(
+/// Waits, unless the client disconnects; then its wait permit is released. Bytes that arrive meanwhile are kept up to the
+/// buffer size.
+async fn wait_for_delay<S: AsyncRead + Unpin>(
     stream: &mut S,
     wait: Nanos,
     more: &mut Vec<u8>,
@@ -149,15 +153,15 @@ async fn hold<S: AsyncRead + Unpin>(
     .await
 }
 
-/// An answer that is to be held back.
+/// A response that is delayed.
 #[derive(Default)]
-struct Late {
+struct DelayedResponse {
     wait: Nanos,
     bytes: Vec<u8>,
-    place: Option<Place>,
+    wait_permit: Option<WaitPermit>,
 }
 
-/// Reads what has arrived; nothing at the end.
+/// Reads the bytes that have arrived. `None` at the end of the stream.
 fn poll_read<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     stream: &mut S,
@@ -170,14 +174,13 @@ fn poll_read<S: AsyncRead + Unpin>(
     Poll::Ready(Ok((filled > 0).then(|| buffers.with_filled(filled, keep))))
 }
 
-/// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
-/// back is the last.
-async fn answer_all<A: HttpHandler>(
+/// Answers the plain requests at the start of the input and returns how many bytes they had. It stops after a delayed response.
+async fn answer_pipelined<A: HttpHandler>(
     handler: &A,
     input: &[u8],
     peer: &Peer,
     out: &mut Vec<u8>,
-) -> (usize, Option<Late>) {
+) -> (usize, Option<DelayedResponse>) {
     let mut consumed = 0_usize;
     let mut now = None;
     while let Some(rest @ [_, ..]) = input.get(consumed..)
@@ -196,19 +199,30 @@ async fn answer_all<A: HttpHandler>(
         let wait = reply.delay();
         let now = *now.get_or_insert_with(Instant::now);
         if wait.is_zero() {
-            drop(write(&mut reply, now, out));
+            drop(write_and_take_permit(&mut reply, now, out));
         } else {
             let mut bytes = Vec::new();
-            let place = write(&mut reply, now, &mut bytes);
-            return (consumed, Some(Late { wait, bytes, place }));
+            let wait_permit = write_and_take_permit(&mut reply, now, &mut bytes);
+            return (
+                consumed,
+                Some(DelayedResponse {
+                    wait,
+                    bytes,
+                    wait_permit,
+                }),
+            );
         }
     }
     (consumed, None)
 }
 
-/// Writes an answer. Whoever waits for it has a place until it is sent.
-fn write(reply: &mut HttpResponse, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
-    let place = reply.take_wait_permit();
+/// Writes a response and returns its wait permit, which has to live until the response is sent.
+fn write_and_take_permit(
+    reply: &mut HttpResponse,
+    now: Instant,
+    out: &mut Vec<u8>,
+) -> Option<WaitPermit> {
+    let wait_permit = reply.take_wait_permit();
     write_response(reply, now, out);
-    place
+    wait_permit
 }

@@ -1,6 +1,6 @@
-//! A connection that hyper serves: everything that the fast path does not read, until the connection ends.
+//! A connection that hyper serves: it takes over at the first request that is not plain, until the connection ends.
 //!
-//! Must not know: what is asked or answered, sockets.
+//! Must not know: endpoints, sockets.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -23,7 +23,7 @@ use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
 use crate::http::response::HttpResponse;
 use crate::listen::{Peer, PrefixedStream, ShutdownSignal};
 
-/// The rest of a connection's life, whatever HTTP/1 may bring.
+/// Serves any HTTP/1 request until the connection ends.
 pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
     limits: HttpLimits,
     handler: Arc<A>,
@@ -59,8 +59,8 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
         }
     };
     if let Err(error) = ended {
-        // The client's doing: it left, was too slow, or does not speak HTTP.
-        tracing::debug!(%error, "a connection ended early");
+        // The client caused this: it disconnected, was too slow, or does not speak HTTP.
+        tracing::debug!(%error, "connection ended early");
     }
 }
 
@@ -73,7 +73,7 @@ async fn respond<A: HttpHandler>(
     let (head, body) = request.into_parts();
     let body = match handler.max_body_len(&head.method, head.uri.path()) {
         0 => Ok(Bytes::new()),
-        most => read(limits, body, most).await,
+        max_len => read_body(limits, body, max_len).await,
     };
     let body = match body {
         Ok(body) => body,
@@ -90,17 +90,21 @@ async fn respond<A: HttpHandler>(
     handle_or_500(handler, &request).await
 }
 
-/// The body, or the answer that says why it cannot be read.
-async fn read(limits: HttpLimits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
+/// Reads the body, or returns the response that explains why it cannot be read.
+async fn read_body(
+    limits: HttpLimits,
+    body: Incoming,
+    max_len: usize,
+) -> Result<Bytes, HttpResponse> {
     let too_long = || {
-        let detail = format!("body: it is longer than {most} bytes");
+        let detail = format!("body: it is longer than {max_len} bytes");
         HttpResponse::status_problem(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
-    // A declared length is believed before a byte is read, so that nobody sends what will be refused.
-    if body.size_hint().lower() > most as u64 {
+    // Check the declared length before reading, so that the client need not send a body that is too long.
+    if body.size_hint().lower() > max_len as u64 {
         return Err(too_long());
     }
-    match timeout(limits.body_timeout, Limited::new(body, most).collect()).await {
+    match timeout(limits.body_timeout, Limited::new(body, max_len).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
         Ok(Err(_)) => Err(HttpResponse::status_problem(

@@ -1,7 +1,6 @@
-//! A connection between two requests: whatever arrives is answered first, then it matters that the server stops, or that
-//! nothing has come for too long.
+//! A connection between two requests: it waits for input, for shutdown and for the idle timeout, in this order of priority.
 //!
-//! Must not know: what is asked or answered, how bytes are read.
+//! Must not know: endpoints, how bytes are read.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -12,38 +11,42 @@ use tokio::time::Instant;
 
 use crate::listen::{ShutdownOrTimeout, WakeReason};
 
-/// A connection that is ready for a request, and since when.
+/// A connection that is ready for a request.
 #[derive(Debug)]
 pub(crate) struct IdleConnection<'v, F> {
-    vigil: ShutdownOrTimeout<'v, F>,
+    wake_events: ShutdownOrTimeout<'v, F>,
     since: Instant,
-    most: Duration,
+    timeout: Duration,
 }
 
 impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
-    /// Ready from now on, and for so long at most. The vigil's timer is set for that.
-    pub(crate) fn new(vigil: ShutdownOrTimeout<'v, F>, most: Duration) -> Self {
+    /// Starts the idle timeout now. The timer of `wake_events` has to be set to it.
+    pub(crate) fn new(wake_events: ShutdownOrTimeout<'v, F>, timeout: Duration) -> Self {
         Self {
-            vigil,
+            wake_events,
             since: Instant::now(),
-            most,
+            timeout,
         }
     }
 
-    /// Ready anew.
+    /// Restarts the idle timeout.
     pub(crate) fn reset(&mut self) {
         self.since = Instant::now();
     }
 
-    /// What comes of a poll; `None` if the server stops or too much time has passed before it is ready.
+    /// Waits for `poll`. Returns `None` if the server shuts down or the idle timeout expires first.
     pub(crate) async fn wait_for<T>(
         &mut self,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> io::Result<Option<T>> {
-        let Self { vigil, since, most } = self;
+        let Self {
+            wake_events,
+            since,
+            timeout,
+        } = self;
         poll_fn(|context| {
-            let woken = vigil.poll_wake(context);
-            // Whatever has happened, what has arrived is answered first.
+            let woken = wake_events.poll_wake(context);
+            // Input that has arrived is answered before a shutdown or timeout ends the connection.
             if let Poll::Ready(arrived) = poll(context) {
                 return Poll::Ready(arrived.map(Some));
             }
@@ -51,13 +54,13 @@ impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
                 None => Poll::Pending,
                 Some(WakeReason::Shutdown) => Poll::Ready(Ok(None)),
                 Some(WakeReason::Timeout) => {
-                    // The timer is not set for every request: it may have begun before the last one.
-                    let ends = *since + *most;
+                    // The timer is not restarted for every request, so it may have been set for an earlier one.
+                    let ends = *since + *timeout;
                     if ends <= Instant::now() {
                         return Poll::Ready(Ok(None));
                     }
-                    vigil.wake_at(ends);
-                    let _told = vigil.poll_wake(context);
+                    wake_events.wake_at(ends);
+                    let _registered = wake_events.poll_wake(context);
                     Poll::Pending
                 }
             }

@@ -1,10 +1,9 @@
-//! HTTP/1 on one connection: the fast path reads plain requests itself and hands everything else to hyper.
+//! HTTP/1 on one connection: the fast path parses plain requests itself and hands all others to hyper.
 //!
-//! A connection begins on the fast path. A request stays there if it is HTTP/1.1, GET or POST, whole in what was read, and
-//! has nothing in its head that asks for more than a response on a connection that stays open (`fast_parser.rs` has the exact
-//! list). At the first other request the bytes of it and of everything behind it go to hyper, which then has the connection
-//! until its end. Errors are hyper's too: the fast path never refuses a request. Must not know: what is asked or answered,
-//! sockets.
+//! A connection starts on the fast path. A request is plain if it is HTTP/1.1, GET or POST, complete in one read, and without a
+//! header field that needs special handling; `fast_parser.rs` has the exact list. At the first other request hyper gets the
+//! unread bytes and keeps the connection until its end. The fast path never rejects a request, so all errors are hyper's. Must
+//! not know: endpoints, sockets.
 
 mod buffers;
 mod fast_parser;
@@ -35,16 +34,16 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
     };
     match served {
         Ok(None) => {}
-        // In a box, so that the many connections that never come here are small.
-        Ok(Some(begun)) => {
-            let stream = PrefixedStream::new(begun, stream);
+        // Boxed, so that connections that stay on the fast path are small.
+        Ok(Some(unread)) => {
+            let stream = PrefixedStream::new(unread, stream);
             Box::pin(hyper_connection::serve(
                 limits, handler, stream, peer, stopping,
             ))
             .await;
         }
-        // The client's doing: it left without a word.
-        Err(error) => tracing::debug!(%error, "a connection ended early"),
+        // The client disconnected.
+        Err(error) => tracing::debug!(%error, "connection ended early"),
     }
 }
 
@@ -52,14 +51,14 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
 mod tests {
     use super::*;
     use crate::listen::{LocalEndpoint, ShutdownTrigger};
-    use crate::{App, demo_policy};
+    use crate::{HttpApi, demo_policy};
     use tollgate_store::SystemClock;
 
-    /// Ten thousand idle connections are to take less than 100 MB, which is 10 kB each. The runtime adds little to the task
-    /// itself, and buffers belong to the thread.
+    /// Ten thousand idle connections have to fit into 100 MB, which is 10 kB each. The runtime adds little to the task, and the
+    /// buffers belong to the thread.
     #[test]
     fn an_idle_connection_is_small() {
-        let app = App::new(&demo_policy().unwrap(), 1, SystemClock::new()).unwrap();
+        let app = HttpApi::new(&demo_policy().unwrap(), 1, SystemClock::new()).unwrap();
         let address = ([127, 0, 0, 1], 80).into();
         let peer = Peer {
             address: Some(address),

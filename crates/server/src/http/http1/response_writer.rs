@@ -1,6 +1,6 @@
-//! A response as the bytes of HTTP/1.1, as hyper would write them.
+//! Writes a response as HTTP/1.1 bytes, exactly as hyper does.
 //!
-//! Must not know: what is answered.
+//! Must not know: endpoints.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::http::response::HttpResponse;
 
-/// A date as HTTP writes it has always so many bytes.
+/// The length of an HTTP date.
 const DATE_LEN: usize = 29;
 
-/// Appends an answer, head and body.
+/// Appends a response, head and body.
 pub(crate) fn write_response(reply: &HttpResponse, now: Instant, out: &mut Vec<u8>) {
     let (status, body) = (reply.status(), reply.body());
     if status == StatusCode::OK {
@@ -32,19 +32,19 @@ pub(crate) fn write_response(reply: &HttpResponse, now: Instant, out: &mut Vec<u
         out.extend_from_slice(value.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    // Who says that there is no content must not say how long it is.
+    // A 204 must not have a `Content-Length`.
     if status != StatusCode::NO_CONTENT {
         out.extend_from_slice(b"content-length: ");
         write_number(u64::try_from(body.len()).unwrap_or(u64::MAX), out);
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"date: ");
-    out.extend_from_slice(&date(now));
+    out.extend_from_slice(&cached_date(now));
     out.extend_from_slice(b"\r\n\r\n");
     out.extend_from_slice(body);
 }
 
-/// Appends a number.
+/// Appends a number in decimal.
 pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut from = digits.len();
@@ -62,15 +62,15 @@ pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.get(from..).unwrap_or_default());
 }
 
-/// The date, which every thread writes once a second.
-fn date(now: Instant) -> [u8; DATE_LEN] {
+/// The current date. Each thread formats it once a second.
+fn cached_date(now: Instant) -> [u8; DATE_LEN] {
     thread_local! {
         static LAST: Cell<Option<(Instant, [u8; DATE_LEN])>> = const { Cell::new(None) };
     }
     match LAST.get() {
         Some((until, date)) if now < until => date,
         _ => {
-            let (date, ends_in) = read_date();
+            let (date, ends_in) = current_date();
             LAST.set(Some((now + ends_in, date)));
             date
         }
@@ -79,18 +79,18 @@ fn date(now: Instant) -> [u8; DATE_LEN] {
 
 #[expect(
     clippy::disallowed_types,
-    reason = "a date is the machine's, whatever clock decides; nothing is decided by it"
+    reason = "the Date header uses the system time; no decision depends on it"
 )]
-fn read_date() -> ([u8; DATE_LEN], Duration) {
+fn current_date() -> ([u8; DATE_LEN], Duration) {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::SystemTime::UNIX_EPOCH);
-    let begun = since.map_or(0, |since| since.subsec_nanos());
+    let subsec_nanos = since.map_or(0, |since| since.subsec_nanos());
     let mut date = [b' '; DATE_LEN];
     let text = httpdate::fmt_http_date(now);
     for (place, byte) in date.iter_mut().zip(text.bytes()) {
         *place = byte;
     }
-    let ends_in = Duration::from_nanos(u64::from(1_000_000_000_u32.saturating_sub(begun)));
+    let ends_in = Duration::from_nanos(u64::from(1_000_000_000_u32.saturating_sub(subsec_nanos)));
     (date, ends_in)
 }
 
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_date_is_written_anew_when_its_second_is_over() {
-        let (date, ends_in) = read_date();
+        let (date, ends_in) = current_date();
         assert_eq!(date.len(), DATE_LEN);
         assert!(ends_in <= Duration::from_secs(1));
     }

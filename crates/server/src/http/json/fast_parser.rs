@@ -1,73 +1,75 @@
-//! The short way to read a question that is written plainly, as nearly every one is: no escapes, no nesting beyond the
-//! attributes, nothing twice.
+//! Parses plain JSON check requests, which nearly all are: no escapes, no nesting beyond the attributes, no duplicate fields.
 //!
-//! It never says that anything is wrong: what it cannot read it leaves to the reader that explains. Must not know: what
-//! attributes there are.
+//! It never reports an error. What it cannot parse goes to the full parser, which explains errors. Must not know: which
+//! attributes exist.
 
 use crate::http::check_request::CheckRequest;
 
-/// The request, if it is written plainly and nothing is wrong with it.
+/// Parses the request. Returns `None` if it is not plain or not valid.
 pub(super) fn parse_plain_check_request(body: &[u8]) -> Option<CheckRequest> {
-    // Once for all of it, so that every piece between two quotes is text.
-    let mut rest = Rest(std::str::from_utf8(body).ok()?);
-    let mut asked = CheckRequest::default();
+    // Validate UTF-8 once, so that every slice between quotes is text.
+    let mut rest = JsonCursor(std::str::from_utf8(body).ok()?);
+    let mut request = CheckRequest::default();
     let mut has_attributes = false;
-    rest.members(|name, rest| match name {
+    rest.read_object(|name, rest| match name {
         "attributes" if !has_attributes => {
             has_attributes = true;
-            rest.members(|name, rest| {
-                let value = rest.text()?;
-                asked.set_attribute(name, value.into()).ok()
+            rest.read_object(|name, rest| {
+                let value = rest.read_string()?;
+                request.set_attribute(name, value.into()).ok()
             })
         }
         "key" => {
-            let value = rest.text()?;
-            asked.set_attribute("key", value.into()).ok()
+            let value = rest.read_string()?;
+            request.set_attribute("key", value.into()).ok()
         }
-        "cost" => asked.set_cost(rest.number()?).ok(),
-        "peek" => asked.set_peek(rest.truth()?).ok(),
+        "cost" => request.set_cost(rest.read_number()?).ok(),
+        "peek" => request.set_peek(rest.read_bool()?).ok(),
         _ => None,
     })?;
-    rest.skip_blanks();
-    rest.0.is_empty().then_some(asked)
+    rest.skip_whitespace();
+    rest.0.is_empty().then_some(request)
 }
 
-/// What has not been read yet.
-struct Rest<'a>(&'a str);
+/// The unread part of the body.
+struct JsonCursor<'a>(&'a str);
 
-impl<'a> Rest<'a> {
-    /// Reads an object: `member` is given each name and has to read its value.
-    fn members(&mut self, mut member: impl FnMut(&'a str, &mut Self) -> Option<()>) -> Option<()> {
-        self.take(b'{')?;
-        if self.take(b'}').is_some() {
+impl<'a> JsonCursor<'a> {
+    /// Reads an object. `member` is called with each name and reads its value.
+    fn read_object(
+        &mut self,
+        mut member: impl FnMut(&'a str, &mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.expect_byte(b'{')?;
+        if self.expect_byte(b'}').is_some() {
             return Some(());
         }
         loop {
-            let name = self.text()?;
-            self.take(b':')?;
+            let name = self.read_string()?;
+            self.expect_byte(b':')?;
             member(name, self)?;
-            if self.take(b',').is_none() {
-                return self.take(b'}');
+            if self.expect_byte(b',').is_none() {
+                return self.expect_byte(b'}');
             }
         }
     }
 
-    fn text(&mut self) -> Option<&'a str> {
-        self.take(b'"')?;
+    fn read_string(&mut self) -> Option<&'a str> {
+        self.expect_byte(b'"')?;
         let is_end = |byte: &u8| matches!(byte, b'"' | b'\\' | ..=0x1f);
         let end = self.0.as_bytes().iter().position(is_end)?;
         let (text, rest) = self.0.split_at_checked(end)?;
-        // At anything else than a quote it is not plain.
+        // Any end but a quote means that the string is not plain.
         self.0 = rest.strip_prefix('"')?;
         Some(text)
     }
 
-    fn number(&mut self) -> Option<u64> {
-        self.skip_blanks();
+    fn read_number(&mut self) -> Option<u64> {
+        self.skip_whitespace();
         let is_digit = |byte: &u8| byte.is_ascii_digit();
         let end = self.0.as_bytes().iter().position(|byte| !is_digit(byte))?;
         let (digits, rest) = self.0.split_at_checked(end)?;
-        // Further digits, a fraction and an exponent are for others, and so are zeros that JSON does not allow.
+        // The full parser handles longer numbers, fractions and exponents, and rejects leading zeros.
         let is_fit = matches!(digits.len(), 1..=18) && (digits == "0" || !digits.starts_with('0'));
         let ends = rest.starts_with([',', '}', ' ', '\n', '\r', '\t']);
         let number = Some(digits).filter(|_| is_fit && ends)?.parse().ok()?;
@@ -75,8 +77,8 @@ impl<'a> Rest<'a> {
         Some(number)
     }
 
-    fn truth(&mut self) -> Option<bool> {
-        self.skip_blanks();
+    fn read_bool(&mut self) -> Option<bool> {
+        self.skip_whitespace();
         for (word, truth) in [("true", true), ("false", false)] {
             if let Some(rest) = self.0.strip_prefix(word) {
                 self.0 = rest;
@@ -86,8 +88,8 @@ impl<'a> Rest<'a> {
         None
     }
 
-    fn take(&mut self, wanted: u8) -> Option<()> {
-        self.skip_blanks();
+    fn expect_byte(&mut self, wanted: u8) -> Option<()> {
+        self.skip_whitespace();
         if *self.0.as_bytes().first()? != wanted {
             return None;
         }
@@ -95,7 +97,7 @@ impl<'a> Rest<'a> {
         Some(())
     }
 
-    fn skip_blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         if let Some(b' ' | b'\n' | b'\r' | b'\t') = self.0.as_bytes().first() {
             self.0 = self.0.trim_start_matches([' ', '\n', '\r', '\t']);
         }
@@ -108,7 +110,7 @@ mod tests {
     use crate::http::json::parse_any_check_request;
 
     #[test]
-    fn what_is_plain_is_read_as_the_other_reader_reads_it() {
+    fn plain_requests_are_parsed_as_by_the_full_parser() {
         for body in [
             "{}",
             " { } \n",
@@ -128,9 +130,9 @@ mod tests {
         }
     }
 
-    /// Whatever it is, this reader has no opinion on it, so nothing is accepted that the other would refuse.
+    /// This parser gives up on all of these, so it accepts nothing that the full parser rejects.
     #[test]
-    fn what_is_not_plain_or_wrong_is_left_to_the_reader_that_explains() {
+    fn other_requests_are_left_to_the_full_parser() {
         for body in [
             "",
             "[]",
@@ -167,9 +169,9 @@ mod tests {
         assert_eq!(parse_plain_check_request(b"{\"key\":\"\xff\"}"), None);
     }
 
-    /// Every question that begins like a plain one and goes wrong somewhere is wrong to both readers, or right to both.
+    /// Both parsers agree about every request that is plain up to one damaged byte.
     #[test]
-    fn no_damaged_question_is_read_differently() {
+    fn no_damaged_request_is_parsed_differently() {
         let body = br#"{"attributes":{"ip":"::1","header.a":"b c"},"cost":12,"peek":true}"#;
         for at in 0..body.len() {
             for byte in *b"{}[]\":,\\ 01atx\n" {

@@ -1,11 +1,11 @@
-//! What bodies say, and what is wrong with those that say nothing.
+//! Valid and invalid JSON bodies.
 
 use tollgate_policy::attributes::{Attribute, Attributes as _};
 
 use super::*;
 
-fn named<'a>(asked: &'a CheckRequest, name: &str) -> Option<&'a [u8]> {
-    asked.attributes.get(&Attribute::parse(name).unwrap())
+fn named<'a>(request: &'a CheckRequest, name: &str) -> Option<&'a [u8]> {
+    request.attributes.get(&Attribute::parse(name).unwrap())
 }
 
 #[test]
@@ -13,14 +13,14 @@ fn every_field_is_optional() {
     assert_eq!(parse_check_request(b"{}"), Ok(CheckRequest::default()));
     let body =
         r#" {"attributes": {"header.x-plan": "\u00e9", "ip": "::1"}, "cost": 0, "peek": true} "#;
-    let asked = parse_check_request(body.as_bytes()).unwrap();
-    assert_eq!(named(&asked, "header.x-plan"), Some("é".as_bytes()));
-    assert_eq!((asked.cost, asked.is_peek()), (Some(0), true));
+    let request = parse_check_request(body.as_bytes()).unwrap();
+    assert_eq!(named(&request, "header.x-plan"), Some("é".as_bytes()));
+    assert_eq!((request.cost, request.is_peek()), (Some(0), true));
     let most = parse_check_request(br#"{"cost":18446744073709551615}"#).unwrap();
     assert_eq!(most.cost, Some(u64::MAX));
 }
 
-/// Found by schemathesis: to JSON Schema 3.0 is an integer, and Lua and JavaScript write such numbers.
+/// Found by schemathesis: JSON Schema accepts 3.0 as an integer, and Lua and JavaScript write such numbers.
 #[test]
 fn a_whole_number_may_be_written_with_a_point() {
     for (body, cost) in [
@@ -30,13 +30,13 @@ fn a_whole_number_may_be_written_with_a_point() {
         (r#"{"cost":1.5e1}"#, 15),
         (r#"{"cost":1e16}"#, 10_000_000_000_000_000),
     ] {
-        let asked = parse_check_request(body.as_bytes()).unwrap();
-        assert_eq!(asked.cost, Some(cost), "{body}");
+        let request = parse_check_request(body.as_bytes()).unwrap();
+        assert_eq!(request.cost, Some(cost), "{body}");
     }
 }
 
 #[test]
-fn what_is_not_understood_is_named() {
+fn invalid_input_is_named() {
     let whole = "it must be a whole number";
     let cases = [
         (r#"{"key":null}"#, "key", "null", "it must be a string"),
@@ -125,7 +125,7 @@ fn bodies_that_are_not_such_an_object_are_refused() {
 }
 
 #[test]
-fn a_batch_says_which_of_its_questions_is_wrong() {
+fn an_error_in_a_batch_names_its_request() {
     let batch = parse_check_requests(br#"{"requests": [{}, {"cost": 2}]}"#).unwrap();
     assert_eq!(batch.len(), 2);
     assert_eq!(batch[1].cost, Some(2));

@@ -1,6 +1,6 @@
-//! The files of TLS: read within bounds, understood, and checked against each other.
+//! Reads the TLS files within size bounds, parses them and checks that they fit together.
 //!
-//! Must not know: when they are read, what is done with what they say.
+//! Must not know: when they are reloaded, how the result is used.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,21 +19,22 @@ use tollgate_core::Timestamp;
 use super::invalid_tls::InvalidTls;
 use super::validity::{Validity, format_utc};
 
-/// A bundle of all authorities that browsers know is a fifth of this.
-const MOST_BYTES: u64 = 1 << 20;
+/// Five times the size of a bundle with all certificate authorities that browsers trust.
+const MAX_FILE_LEN: u64 = 1 << 20;
 
-/// Which files TLS is made of.
+/// The files of a TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, followed by those between it and its authority, in PEM.
+    /// The certificate in PEM, followed by its intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key, in PEM and not encrypted.
+    /// Its private key in PEM, not encrypted.
     pub key: PathBuf,
-    /// The authorities of clients' certificates, in PEM. With them, whoever has none of theirs is turned away.
+    /// The certificate authorities of client certificates, in PEM. With this file, clients without a certificate of theirs are
+    /// refused.
     pub client_authorities: Option<PathBuf>,
 }
 
-/// What the files contain.
+/// The bytes of the files.
 #[derive(Hash)]
 pub(super) struct TlsFileContents {
     certificate: Vec<u8>,
@@ -41,7 +42,7 @@ pub(super) struct TlsFileContents {
     client_authorities: Option<Vec<u8>>,
 }
 
-/// What they say.
+/// The parsed files.
 pub(super) struct TlsMaterial {
     pub(super) provider: Arc<CryptoProvider>,
     pub(super) identity: Arc<CertifiedKey>,
@@ -50,7 +51,7 @@ pub(super) struct TlsMaterial {
 }
 
 impl TlsFiles {
-    /// All of them.
+    /// The paths of all files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let Self {
             certificate,
@@ -76,10 +77,10 @@ impl TlsFiles {
     ) -> Result<TlsMaterial, InvalidTls> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(&self.certificate, &contents.certificate)?;
-        let expires = self.check_time(&chain, now)?;
+        let expires = self.check_validity(&chain, now)?;
         let key = private_key(&self.key, &contents.key)?;
         let identity = CertifiedKey::from_der(chain, key, &provider)
-            .map_err(|error| self.wrong_pair(&error))?;
+            .map_err(|error| self.key_pair_error(&error))?;
         let clients = match (&self.client_authorities, &contents.client_authorities) {
             (Some(file), Some(bytes)) => Some(verifier(file, bytes, &provider)?),
             _ => None,
@@ -92,30 +93,30 @@ impl TlsFiles {
         })
     }
 
-    /// When the certificate expires, if it is valid now.
-    fn check_time(
+    /// The expiry of the certificate. Fails if the certificate is not valid now.
+    fn check_validity(
         &self,
         chain: &[CertificateDer<'_>],
         now: Timestamp,
     ) -> Result<Timestamp, InvalidTls> {
-        let wrong = |reason: String| Err(InvalidTls::new(&self.certificate, reason));
+        let invalid = |reason: String| Err(InvalidTls::new(&self.certificate, reason));
         let Some(validity) = chain.first().and_then(|first| Validity::parse(first)) else {
-            return wrong("its certificate cannot be understood: it is not X.509".to_owned());
+            return invalid("the certificate is not valid X.509".to_owned());
         };
         if validity.until <= now {
-            return wrong(format!(
+            return invalid(format!(
                 "the certificate expired on {}",
                 format_utc(validity.until)
             ));
         }
         if validity.from > now {
             let from = format_utc(validity.from);
-            return wrong(format!("the certificate is valid only from {from}"));
+            return invalid(format!("the certificate is not valid before {from}"));
         }
         Ok(validity.until)
     }
 
-    fn wrong_pair(&self, error: &rustls::Error) -> InvalidTls {
+    fn key_pair_error(&self, error: &rustls::Error) -> InvalidTls {
         match error {
             rustls::Error::InconsistentKeys(_) => {
                 let certificate = self.certificate.display();
@@ -123,7 +124,7 @@ impl TlsFiles {
                 InvalidTls::new(&self.key, reason)
             }
             rustls::Error::InvalidCertificate(error) => {
-                let reason = format!("its certificate cannot be understood: {error}");
+                let reason = format!("the certificate is invalid: {error}");
                 InvalidTls::new(&self.certificate, reason)
             }
             other => InvalidTls::new(&self.key, format!("the key cannot be used: {other}")),
@@ -135,10 +136,10 @@ fn read(path: &Path) -> Result<Vec<u8>, InvalidTls> {
     let unreadable = |error| InvalidTls::new(path, format!("it cannot be read: {error}"));
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    // One byte more tells a file of this size from one that goes on.
-    let mut bounded = file.take(MOST_BYTES + 1);
+    // One byte more than the limit distinguishes a file of this size from a longer one.
+    let mut bounded = file.take(MAX_FILE_LEN + 1);
     bounded.read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_FILE_LEN {
         return Err(InvalidTls::new(path, "it is longer than 1 MiB"));
     }
     Ok(bytes)
@@ -157,15 +158,15 @@ fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
 }
 
 fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidTls> {
-    let wrong = |reason: String| InvalidTls::new(path, reason);
+    let invalid = |reason: String| InvalidTls::new(path, reason);
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound if is_encrypted(bytes) => {
-            wrong("the key is encrypted; it must be kept in plain PEM, readable by this program only".to_owned())
+            invalid("the key is encrypted; it must be unencrypted PEM, readable only by this program".to_owned())
         }
         rustls::pki_types::pem::Error::NoItemsFound => {
-            wrong("there is no private key in it; it must be PEM, with a line `-----BEGIN PRIVATE KEY-----`".to_owned())
+            invalid("there is no private key in it; it must be PEM, with a line `-----BEGIN PRIVATE KEY-----`".to_owned())
         }
-        other => wrong(format!("it is not PEM: {other}")),
+        other => invalid(format!("it is not PEM: {other}")),
     })
 }
 
@@ -182,7 +183,7 @@ fn verifier(
     let mut roots = RootCertStore::empty();
     for authority in certificates(path, bytes)? {
         roots.add(authority).map_err(|error| {
-            let reason = format!("a certificate in it cannot be an authority: {error}");
+            let reason = format!("it contains a certificate that cannot be an authority: {error}");
             InvalidTls::new(path, reason)
         })?;
     }

@@ -1,11 +1,11 @@
-//! Why TLS cannot be had, with the file whose fault it is.
+//! The error of a TLS configuration, with the file that causes it.
 //!
-//! Must not know: how it was found out.
+//! Must not know: how the error was found.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A file that TLS cannot be spoken with.
+/// A file that cannot be used for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidTls {
     /// The file.

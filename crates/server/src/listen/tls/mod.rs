@@ -1,9 +1,8 @@
-//! TLS for listeners: a certificate and its key in files, and the authority of clients' certificates where they need one.
+//! TLS for listeners: a certificate, its key, and optionally the certificate authorities of clients.
 //!
-//! The files are read again whenever they change. What was read becomes one configuration for each protocol, and all of them
-//! are swapped at once: a handshake sees the old files or the new ones, never a mixture, and sessions that were begun under
-//! the old ones are not resumed under the new. Files that are wrong change nothing. Must not know: sockets, how files are
-//! watched, what is spoken on connections beyond its name.
+//! The files are reloaded when they change. Each load builds one `ServerConfig` per protocol and swaps all of them at once: a
+//! handshake uses the old files or the new ones, never both, and old sessions are not resumed under new files. If the new files
+//! are invalid, the old configuration stays. Must not know: sockets, how files are watched, protocols beyond their ALPN ids.
 
 mod files;
 mod invalid_tls;
@@ -28,183 +27,186 @@ use files::TlsFileContents;
 use server_config::ServerConfigs;
 use validity::format_utc;
 
-/// From so long before the certificate expires the log says so, once a day.
-const NOTICE: Nanos = Nanos::from_secs(14 * 24 * 3_600);
+/// The log warns about the expiry of the certificate from this long before it, once a day.
+const EXPIRY_WARNING: Nanos = Nanos::from_secs(14 * 24 * 3_600);
 const DAY: Nanos = Nanos::from_secs(24 * 3_600);
 
-/// What listeners prove themselves with, kept at what the files say.
+/// The TLS configuration of the listeners, reloaded from its files.
 pub struct ServerTls {
     files: TlsFiles,
-    current: ArcSwap<Current>,
-    /// Held while the files are looked at, so that older ones never replace newer ones.
-    seen: Mutex<Seen>,
+    current: ArcSwap<LoadedTls>,
+    /// Locked during a reload, so that an older reload never replaces a newer one.
+    state: Mutex<ReloadState>,
     hasher: RandomState,
     loads: AtomicU64,
     refusals: AtomicU64,
 }
 
-/// What is in force.
-struct Current {
+/// The configuration that is in use.
+struct LoadedTls {
     configs: ServerConfigs,
     expires: Timestamp,
 }
 
-struct Seen {
-    /// What the files were when they were last read; `None` if they could not be.
-    last: Option<u64>,
-    in_force: u64,
-    /// Whether the files as they are now are in force.
-    is_right: bool,
-    warned: Option<Timestamp>,
+struct ReloadState {
+    /// Hash of the files when they were last read; `None` if that failed.
+    last_read: Option<u64>,
+    loaded: u64,
+    /// Whether the files on disk are the ones in use.
+    is_current: bool,
+    warned_at: Option<Timestamp>,
 }
 
-/// What came of looking at the files.
+/// The result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsReload {
-    /// They are as they were.
+    /// The files have not changed.
     Unchanged,
-    /// They have changed, and are in force for the next connection.
+    /// The files have changed. New connections use them.
     Reloaded,
-    /// They are wrong; what was in force still is.
+    /// The files are invalid. The previous configuration stays in use.
     Rejected,
 }
 
 impl ServerTls {
-    /// Reads the files at the time `now`.
+    /// Loads the files. `now` is the time that certificates are checked against.
     ///
-    /// # Errors
-    /// Which file is wrong, and what is wrong with it: missing, not PEM, expired, a key of another certificate.
+    /// The file and what is wrong with it: missing, not PEM, expired, or a key of another certificate.
     pub fn open(files: TlsFiles, now: Timestamp) -> Result<Self, InvalidTls> {
         let hasher = RandomState::new();
         let contents = files.read()?;
         let hash = hasher.hash_one(&contents);
-        let current = Current::make(&files, &contents, now)?;
+        let current = LoadedTls::load(&files, &contents, now)?;
         let tls = Self {
             files,
             current: ArcSwap::from_pointee(current),
-            seen: Mutex::new(Seen {
-                last: Some(hash),
-                in_force: hash,
-                is_right: true,
-                warned: None,
+            state: Mutex::new(ReloadState {
+                last_read: Some(hash),
+                loaded: hash,
+                is_current: true,
+                warned_at: None,
             }),
             hasher,
             loads: AtomicU64::new(1),
             refusals: AtomicU64::new(0),
         };
-        tls.say_loaded();
-        tls.warn(&mut tls.seen(), now);
+        tls.log_loaded();
+        tls.warn(&mut tls.lock_state(), now);
         Ok(tls)
     }
 
-    /// Looks at the files, and puts them in force if they have changed and are right.
+    /// Reads the files and uses them if they have changed and are valid.
     pub fn reload_if_changed(&self, now: Timestamp) -> TlsReload {
-        let mut seen = self.seen();
-        let looked = self.look_at(&mut seen, now);
-        self.warn(&mut seen, now);
-        looked
+        let mut state = self.lock_state();
+        let outcome = self.reload(&mut state, now);
+        self.warn(&mut state, now);
+        outcome
     }
 
-    /// What a listener needs to speak a protocol under this certificate.
+    /// The TLS settings of a listener for this protocol.
     #[must_use]
     pub fn for_protocol(self: &Arc<Self>, spoken: ApplicationProtocol) -> ListenerTls {
         ListenerTls::new(Arc::clone(self), spoken)
     }
 
-    /// When the certificate in force expires, in seconds since 1970.
+    /// When the certificate in use expires, in seconds since 1970.
     #[must_use]
     pub fn expires(&self) -> u64 {
         self.current.load().expires.as_nanos() / 1_000_000_000
     }
 
-    /// How often files were put in force, the first time included.
+    /// How often files were loaded, including at the start.
     #[must_use]
     pub fn loads(&self) -> u64 {
         self.loads.load(Ordering::Relaxed)
     }
 
-    /// How often changed files were refused because they were wrong.
+    /// How often changed files were rejected.
     #[must_use]
     pub fn failed_reloads(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Every file that it is read from.
+    /// The paths of all files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.paths()
     }
 
-    fn look_at(&self, seen: &mut Seen, now: Timestamp) -> TlsReload {
+    fn reload(&self, state: &mut ReloadState, now: Timestamp) -> TlsReload {
         let contents = match self.files.read() {
             Ok(contents) => contents,
             Err(error) => {
-                // Whatever is there when they can be read again is looked at.
-                let was_unreadable = seen.last.take().is_none();
-                return self.refuse(seen, &error, !was_unreadable);
+                // With no hash, the next readable files count as changed.
+                let was_unreadable = state.last_read.take().is_none();
+                return self.reject(state, &error, !was_unreadable);
             }
         };
         let hash = self.hasher.hash_one(&contents);
-        if seen.last.replace(hash) == Some(hash) {
+        if state.last_read.replace(hash) == Some(hash) {
             return TlsReload::Unchanged;
         }
-        if hash == seen.in_force {
-            // A mistake was taken back.
-            seen.is_right = true;
+        if hash == state.loaded {
+            // The files on disk are again the ones in use.
+            state.is_current = true;
             return TlsReload::Unchanged;
         }
-        match Current::make(&self.files, &contents, now) {
+        match LoadedTls::load(&self.files, &contents, now) {
             Ok(current) => {
                 self.current.store(Arc::new(current));
-                seen.in_force = hash;
-                seen.is_right = true;
-                seen.warned = None;
+                state.loaded = hash;
+                state.is_current = true;
+                state.warned_at = None;
                 increment(&self.loads);
-                self.say_loaded();
+                self.log_loaded();
                 TlsReload::Reloaded
             }
-            Err(error) => self.refuse(seen, &error, true),
+            Err(error) => self.reject(state, &error, true),
         }
     }
 
-    fn refuse(&self, seen: &mut Seen, error: &InvalidTls, is_news: bool) -> TlsReload {
-        if is_news {
-            seen.is_right = false;
+    fn reject(&self, state: &mut ReloadState, error: &InvalidTls, is_new: bool) -> TlsReload {
+        if is_new {
+            state.is_current = false;
             increment(&self.refusals);
-            tracing::error!(%error, "TLS files refused, the last good ones stay in force");
+            tracing::error!(%error, "TLS files refused, previous certificate stays in use");
         }
         TlsReload::Rejected
     }
 
-    fn say_loaded(&self) {
+    fn log_loaded(&self) {
         let certificate = self.files.certificate.display();
         let expires = format_utc(self.current.load().expires);
         tracing::info!(%certificate, %expires, "TLS certificate loaded");
     }
 
-    /// Says that the certificate expires soon or has expired, once a day.
-    fn warn(&self, seen: &mut Seen, now: Timestamp) {
+    /// Logs that the certificate expires soon or has expired, at most once a day.
+    fn warn(&self, state: &mut ReloadState, now: Timestamp) {
         let expires = self.current.load().expires;
-        if expires.since(now) > NOTICE || seen.warned.is_some_and(|last| now.since(last) < DAY) {
+        if expires.since(now) > EXPIRY_WARNING
+            || state
+                .warned_at
+                .is_some_and(|last_read| now.since(last_read) < DAY)
+        {
             return;
         }
-        seen.warned = Some(now);
+        state.warned_at = Some(now);
         let certificate = self.files.certificate.display();
         let until = format_utc(expires);
         if expires <= now {
-            tracing::error!(%certificate, expired = %until, "the TLS certificate has expired");
+            tracing::error!(%certificate, expired = %until, "TLS certificate expired");
         } else {
-            tracing::warn!(%certificate, expires = %until, "the TLS certificate expires soon");
+            tracing::warn!(%certificate, expires = %until, "TLS certificate expires soon");
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        // It is written after everything else was done.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, ReloadState> {
+        // A poisoned lock is safe to use: the state is written last.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Current {
-    fn make(
+impl LoadedTls {
+    fn load(
         files: &TlsFiles,
         contents: &TlsFileContents,
         now: Timestamp,
@@ -218,7 +220,7 @@ impl Current {
 }
 
 impl fmt::Debug for ServerTls {
-    /// No key is shown.
+    /// Keys are not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
             .field("files", &self.files)

@@ -1,4 +1,4 @@
-//! What is spoken inside TLS, and a configuration for each.
+//! The protocols that run inside TLS, and one `ServerConfig` for each.
 //!
 //! Must not know: files, time.
 
@@ -13,20 +13,20 @@ use tokio_rustls::TlsAcceptor;
 use super::ServerTls;
 use super::files::TlsMaterial;
 
-/// What is spoken on a listener's connections, as clients ask for it in the handshake.
+/// The protocol of a listener, as ALPN negotiates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationProtocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2, and nothing else: gRPC.
+    /// HTTP/2 only, for gRPC.
     Http2,
-    /// The protocol of Redis, which has no name there.
+    /// The Redis protocol, which has no ALPN id.
     Redis,
 }
 
 impl ApplicationProtocol {
-    /// The name in the handshake.
-    const fn name(self) -> Option<&'static [u8]> {
+    /// The ALPN id.
+    const fn alpn_id(self) -> Option<&'static [u8]> {
         match self {
             Self::Http1 => Some(b"http/1.1"),
             Self::Http2 => Some(b"h2"),
@@ -35,7 +35,7 @@ impl ApplicationProtocol {
     }
 }
 
-/// One configuration for each protocol, of the same files.
+/// One `ServerConfig` for each protocol, from the same files.
 pub(super) struct ServerConfigs {
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
@@ -44,21 +44,21 @@ pub(super) struct ServerConfigs {
 
 impl ServerConfigs {
     pub(super) fn new(material: TlsMaterial) -> Result<Self, rustls::Error> {
-        let base = base(material)?;
-        let speaking = |spoken: ApplicationProtocol| {
+        let base = base_config(material)?;
+        let config_for = |protocol: ApplicationProtocol| {
             let mut config = base.clone();
-            config.alpn_protocols = spoken.name().map(<[u8]>::to_vec).into_iter().collect();
+            config.alpn_protocols = protocol.alpn_id().map(<[u8]>::to_vec).into_iter().collect();
             Arc::new(config)
         };
         Ok(Self {
-            http1: speaking(ApplicationProtocol::Http1),
-            http2: speaking(ApplicationProtocol::Http2),
-            redis: speaking(ApplicationProtocol::Redis),
+            http1: config_for(ApplicationProtocol::Http1),
+            http2: config_for(ApplicationProtocol::Http2),
+            redis: config_for(ApplicationProtocol::Redis),
         })
     }
 
-    pub(super) const fn for_protocol(&self, spoken: ApplicationProtocol) -> &Arc<ServerConfig> {
-        match spoken {
+    pub(super) const fn for_protocol(&self, protocol: ApplicationProtocol) -> &Arc<ServerConfig> {
+        match protocol {
             ApplicationProtocol::Http1 => &self.http1,
             ApplicationProtocol::Http2 => &self.http2,
             ApplicationProtocol::Redis => &self.redis,
@@ -66,8 +66,8 @@ impl ServerConfigs {
     }
 }
 
-/// What all protocols have in common: TLS 1.2 and 1.3.
-fn base(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
+/// The settings that all protocols share: TLS 1.2 and 1.3.
+fn base_config(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
     let TlsMaterial {
         provider,
         identity,
@@ -82,33 +82,33 @@ fn base(material: TlsMaterial) -> Result<ServerConfig, rustls::Error> {
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(resolver);
     if is_mutual {
-        // A resumed session shows no certificate. One that has expired or was replaced must not get in that way.
+        // A resumed session presents no certificate, so an expired or replaced one could still connect.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
     Ok(config)
 }
 
-/// What a listener needs to speak its protocol inside TLS. Every handshake takes the files that are in force when it begins.
+/// The TLS settings of one listener. Every handshake uses the configuration that is current when it begins.
 #[derive(Clone)]
 pub struct ListenerTls {
     tls: Arc<ServerTls>,
-    spoken: ApplicationProtocol,
+    protocol: ApplicationProtocol,
 }
 
 impl ListenerTls {
-    pub(super) const fn new(tls: Arc<ServerTls>, spoken: ApplicationProtocol) -> Self {
-        Self { tls, spoken }
+    pub(super) const fn new(tls: Arc<ServerTls>, protocol: ApplicationProtocol) -> Self {
+        Self { tls, protocol }
     }
 
     pub(in crate::listen) fn acceptor(&self) -> TlsAcceptor {
         let current = self.tls.current.load();
-        TlsAcceptor::from(Arc::clone(current.configs.for_protocol(self.spoken)))
+        TlsAcceptor::from(Arc::clone(current.configs.for_protocol(self.protocol)))
     }
 }
 
 impl fmt::Debug for ListenerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Secured").field(&self.spoken).finish()
+        f.debug_tuple("Secured").field(&self.protocol).finish()
     }
 }

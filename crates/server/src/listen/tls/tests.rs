@@ -1,16 +1,16 @@
-//! Files that TLS can and cannot be spoken with, at the start and when they change.
+//! Valid and invalid TLS files, at the start and after a change.
 
 use std::path::PathBuf;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_testkit::certificates::CertificateAuthority;
 
-use super::{DAY, NOTICE, ServerTls, TlsFiles, TlsReload};
+use super::{DAY, EXPIRY_WARNING, ServerTls, TlsFiles, TlsReload};
 
-/// Within the life of everything that is made here.
+/// A time at which the certificates of these tests are valid.
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000); // 2026-09-21
 
-/// A directory that is gone when the test is over.
+/// A directory that is removed at the end of the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -32,15 +32,15 @@ impl Dir {
         }
     }
 
-    /// A certificate that is valid in these years.
+    /// Writes a certificate and key that are valid in these years.
     fn pair(&self, authority: &CertificateAuthority, from: i32, until: i32) {
         let pair = authority.server_between("server", from, until);
         self.write("cert.pem", &pair.certificate);
         self.write("key.pem", &pair.key);
     }
 
-    /// Why they cannot be used; the directory is left out.
-    fn refused(&self) -> String {
+    /// The error without the path of the directory.
+    fn load_error(&self) -> String {
         let error = ServerTls::open(self.files(), NOW).unwrap_err().to_string();
         error.replace(&format!("{}/", self.0.display()), "")
     }
@@ -53,56 +53,59 @@ impl Drop for Dir {
 }
 
 #[test]
-fn what_is_wrong_at_the_start_is_said_with_the_file() {
+fn load_errors_name_the_file() {
     let (dir, authority) = (Dir::new("start"), CertificateAuthority::new("ours"));
     let gone = "it cannot be read: No such file or directory (os error 2)";
-    assert_eq!(dir.refused(), format!("cert.pem: {gone}"));
+    assert_eq!(dir.load_error(), format!("cert.pem: {gone}"));
     dir.write("cert.pem", "");
-    assert_eq!(dir.refused(), format!("key.pem: {gone}"));
+    assert_eq!(dir.load_error(), format!("key.pem: {gone}"));
     dir.write("key.pem", "");
     let empty = "cert.pem: there is no certificate in it; it must be PEM, with a line `-----BEGIN CERTIFICATE-----`";
-    assert_eq!(dir.refused(), empty);
+    assert_eq!(dir.load_error(), empty);
     dir.write(
         "cert.pem",
         "-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n",
     );
     assert!(
-        dir.refused().starts_with("cert.pem: it is not PEM: "),
+        dir.load_error().starts_with("cert.pem: it is not PEM: "),
         "{}",
-        dir.refused()
+        dir.load_error()
     );
     dir.write(
         "cert.pem",
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
     );
     assert_eq!(
-        dir.refused(),
-        "cert.pem: its certificate cannot be understood: it is not X.509"
+        dir.load_error(),
+        "cert.pem: the certificate is not valid X.509"
     );
     dir.pair(&authority, 2020, 2040);
     dir.write("key.pem", "nothing");
     assert!(
-        dir.refused()
+        dir.load_error()
             .starts_with("key.pem: there is no private key in it; ")
     );
     dir.write(
         "key.pem",
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
     );
-    assert!(dir.refused().starts_with("key.pem: the key is encrypted; "));
+    assert!(
+        dir.load_error()
+            .starts_with("key.pem: the key is encrypted; ")
+    );
     dir.write(
         "key.pem",
         "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
     );
     assert!(
-        dir.refused()
+        dir.load_error()
             .starts_with("key.pem: the key cannot be used: "),
         "{}",
-        dir.refused()
+        dir.load_error()
     );
     dir.write("key.pem", &authority.server("another").key);
     assert_eq!(
-        dir.refused(),
+        dir.load_error(),
         "key.pem: the key does not belong to the certificate in cert.pem"
     );
 }
@@ -112,16 +115,16 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
     let (dir, authority) = (Dir::new("time"), CertificateAuthority::new("ours"));
     dir.pair(&authority, 2019, 2020);
     assert_eq!(
-        dir.refused(),
+        dir.load_error(),
         "cert.pem: the certificate expired on 2020-01-01 00:00:00 UTC"
     );
     dir.pair(&authority, 2030, 2040);
     assert_eq!(
-        dir.refused(),
-        "cert.pem: the certificate is valid only from 2030-01-01 00:00:00 UTC"
+        dir.load_error(),
+        "cert.pem: the certificate is not valid before 2030-01-01 00:00:00 UTC"
     );
     dir.write("cert.pem", &"x".repeat((1 << 20) + 1));
-    assert_eq!(dir.refused(), "cert.pem: it is longer than 1 MiB");
+    assert_eq!(dir.load_error(), "cert.pem: it is longer than 1 MiB");
     dir.pair(&authority, 2020, 2040);
     let mut files = dir.files();
     files.client_authorities = Some(dir.0.join("ca.pem"));
@@ -141,7 +144,7 @@ fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
 }
 
 #[test]
-fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
+fn changed_files_are_loaded_and_invalid_ones_change_nothing() {
     let (dir, authority) = (Dir::new("change"), CertificateAuthority::new("ours"));
     dir.pair(&authority, 2020, 2040);
     let tls = ServerTls::open(dir.files(), NOW).unwrap();
@@ -151,7 +154,7 @@ fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
     assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);
     assert_eq!(tls.expires(), 2_240_611_200, "2041-01-01");
     let second = std::fs::read_to_string(dir.0.join("key.pem")).unwrap();
-    // The key of the first beside the certificate of the second.
+    // The first key with the second certificate.
     dir.write("key.pem", &first);
     assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected);
     assert_eq!(
@@ -174,27 +177,29 @@ fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
         TlsReload::Rejected,
         "it is tried again each time"
     );
-    assert_eq!((tls.loads(), tls.failed_reloads()), (2, 3), "and told once");
+    assert_eq!((tls.loads(), tls.failed_reloads()), (2, 3), "logged once");
     assert_eq!(tls.expires(), 2_240_611_200);
     dir.pair(&authority, 2020, 2042);
     assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);
 }
 
 #[test]
-fn that_a_certificate_expires_is_said_from_two_weeks_before_once_a_day() {
+fn expiry_warnings_start_two_weeks_before_and_come_once_a_day() {
     let (dir, authority) = (Dir::new("expiry"), CertificateAuthority::new("ours"));
     dir.pair(&authority, 2020, 2040);
     let tls = ServerTls::open(dir.files(), NOW).unwrap();
     let end = Timestamp::from_secs(tls.expires());
-    let said_at = |now: Timestamp| {
+    let warns_at = |now: Timestamp| {
         tls.reload_if_changed(now);
-        tls.seen().warned == Some(now)
+        tls.lock_state().warned_at == Some(now)
     };
     let before = |span: Nanos| Timestamp::from_nanos(end.as_nanos() - span.as_nanos());
-    assert!(!said_at(before(NOTICE.saturating_add(Nanos::from_secs(1)))));
-    let first = before(NOTICE);
-    assert!(said_at(first));
-    assert!(!said_at(first.after(Nanos::from_secs(5))));
-    assert!(said_at(first.after(DAY)));
-    assert!(said_at(end.after(DAY)), "and afterwards");
+    assert!(!warns_at(before(
+        EXPIRY_WARNING.saturating_add(Nanos::from_secs(1))
+    )));
+    let first = before(EXPIRY_WARNING);
+    assert!(warns_at(first));
+    assert!(!warns_at(first.after(Nanos::from_secs(5))));
+    assert!(warns_at(first.after(DAY)));
+    assert!(warns_at(end.after(DAY)), "and afterwards");
 }

@@ -1,4 +1,4 @@
-//! A page of another site that uses the browser of an operator gets nothing and changes nothing.
+//! Cross-site requests: a page of another site in an operator's browser gets no data and changes nothing.
 
 use super::{SIGNED, serve_admin, serve_admin_with_tokens};
 use tollgate_server::admin::AdminTokens;
@@ -12,8 +12,8 @@ fn halt() -> String {
 
 #[tokio::test]
 async fn a_page_of_another_site_cannot_operate() {
-    let managed = serve_admin(POLICY).await;
-    let mut browser = managed.operator().await;
+    let admin = serve_admin(POLICY).await;
+    let mut browser = admin.operator().await;
     let cases: [(&[(&str, &str)], u16); 12] = [
         (&[JSON, ("origin", "https://evil.example")], 403),
         (&[JSON, ("origin", "http://127.0.0.1:9999")], 403),
@@ -37,7 +37,7 @@ async fn a_page_of_another_site_cannot_operate() {
             .await;
         assert_eq!(answer.status, status, "{fields:?}");
     }
-    // Browsers ask first whether they may send JSON to another site, and are not told that they may.
+    // No CORS preflight is allowed.
     let asks = [
         ("origin", "https://evil.example"),
         ("access-control-request-method", "PUT"),
@@ -48,9 +48,9 @@ async fn a_page_of_another_site_cannot_operate() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_made_to_point_here_gets_nothing() {
-    let managed = serve_admin(POLICY).await;
-    let mut browser = managed.operator().await;
+async fn a_rebound_dns_name_gets_nothing() {
+    let admin = serve_admin(POLICY).await;
+    let mut browser = admin.operator().await;
     for (host, status) in [
         ("evil.example", 421),
         ("evil.example:8088", 421),
@@ -72,10 +72,10 @@ async fn a_name_that_was_made_to_point_here_gets_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_shows_a_token_may_use_any_name() {
+async fn a_client_with_a_token_may_use_any_host_name() {
     let tokens = AdminTokens::new(None, Some(super::OPERATE)).unwrap();
-    let managed = serve_admin_with_tokens(POLICY, tokens).await;
-    let mut operator = managed.operator().await.with_token(super::OPERATE);
+    let admin = serve_admin_with_tokens(POLICY, tokens).await;
+    let mut operator = admin.operator().await.with_token(super::OPERATE);
     let named = [("host", "tollgate.internal:8088")];
     let answer = operator.request("GET", "/v1/state", &named, "").await;
     assert_eq!(answer.status, 200);

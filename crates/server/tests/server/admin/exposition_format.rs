@@ -1,4 +1,4 @@
-//! A strict reader of both formats of metrics: what it accepts, every scraper accepts.
+//! A strict parser of both metric formats: what it accepts, every scraper accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,24 +8,24 @@ pub(super) enum ExpositionFormat {
     OpenMetrics,
 }
 
-/// One family with its samples.
+/// One metric family with its samples.
 #[derive(Debug)]
 struct Family {
-    /// As the format names it.
+    /// Its type in the format.
     name: String,
     kind: String,
     has_help: bool,
     has_samples: bool,
 }
 
-/// Every sample: its name and labels, and its value as it is written.
+/// All samples: name and labels, and the value as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Exposition {
     pub(super) samples: BTreeMap<String, String>,
 }
 
 impl Exposition {
-    /// The value of a series, as it is written: `name{label="value"}`.
+    /// The value of a series as text: `name{label="value"}`.
     pub(super) fn value(&self, series: &str) -> &str {
         let value = self.samples.get(series);
         value.unwrap_or_else(|| panic!("{series} is not among {:#?}", self.samples.keys()))
@@ -65,7 +65,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// `HELP`, `TYPE` or `UNIT`, before any sample of the family and each once.
+    /// Parses `HELP`, `TYPE` or `UNIT`, each once and before any sample of the family.
     fn description(&mut self, about: &str) -> Result<(), String> {
         let mut words = about.splitn(3, ' ');
         let (word, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -76,7 +76,7 @@ impl Reader {
             .is_none_or(|family| family.name != name)
         {
             if !self.seen.insert(name.to_owned()) {
-                return Err("a family is told in two places".to_owned());
+                return Err("the samples of a family are not contiguous".to_owned());
             }
             self.family = Some(Family {
                 name: name.to_owned(),
@@ -92,7 +92,7 @@ impl Reader {
             "TYPE" if family.kind.is_empty() => family.kind = value.to_owned(),
             "HELP" if !family.has_help => family.has_help = true,
             "UNIT" if is_open && name.ends_with(&format!("_{value}")) => {}
-            _ => return Err("it is said twice, or unknown".to_owned()),
+            _ => return Err("the line is duplicate or unknown".to_owned()),
         }
         check_kind(family, self.format)
     }
@@ -100,7 +100,7 @@ impl Reader {
     fn sample(&mut self, line: &str) -> Result<(), String> {
         let family = self.family.as_mut();
         let family = family.filter(|family| family.has_help && !family.kind.is_empty());
-        let family = family.ok_or("nobody said what it is")?;
+        let family = family.ok_or("the family has no TYPE")?;
         family.has_samples = true;
         let (name, labels, value) = sample(line).ok_or("it is no sample")?;
         check_name(family, &name, &labels, self.format)?;
@@ -115,7 +115,7 @@ impl Reader {
         };
         match self.page.samples.insert(series, value.to_owned()) {
             None => Ok(()),
-            Some(_) => Err("it is told twice".to_owned()),
+            Some(_) => Err("the series is duplicate".to_owned()),
         }
     }
 }
@@ -181,7 +181,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         }
     }
     let number = rest.strip_prefix(' ')?;
-    // Neither an instant nor anything else behind it.
+    // Neither a timestamp nor anything else follows.
     let is_number = !number.is_empty() && number.chars().all(|c| "0123456789.e+-".contains(c));
     number.parse::<f64>().ok().filter(|_| is_number)?;
     Some((name.to_owned(), labels, number))
@@ -205,7 +205,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Buckets grow, the last is `+Inf`, and it is the count.
+/// Buckets are cumulative, the last is `+Inf`, and it equals the count.
 fn check_histograms(body: &str) -> Result<(), String> {
     let mut buckets: BTreeMap<String, Vec<(f64, u64)>> = BTreeMap::new();
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -232,7 +232,7 @@ fn check_histograms(body: &str) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_right_is_read() {
+fn valid_expositions_are_parsed() {
     let text = "# HELP a_total What\n# TYPE a_total counter\na_total{b=\"c\\\"\\\\\\n\"} 7\n";
     let page = read(text, ExpositionFormat::Prometheus).unwrap();
     assert_eq!(page.value("a_total{b=\"c\\\"\\\\\\n\"}"), "7");
@@ -247,7 +247,7 @@ fn what_is_right_is_read() {
 
 /// The negative control: each of these has broken a scraper somewhere.
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_expositions_are_refused() {
     let head = "# HELP a What\n# TYPE a gauge\n";
     let histogram = "# HELP h What\n# TYPE h histogram\n";
     let wrong = [

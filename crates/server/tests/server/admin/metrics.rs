@@ -1,4 +1,4 @@
-//! Metrics: what they count is what happened, every scraper can read them, and there are never too many.
+//! Metrics count what happened, every scraper can parse them, and their number is bounded.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_server::admin::AdminTokens;
 use tollgate_server::grpc::GrpcServer;
 use tollgate_server::resp::Pipeline;
-use tollgate_server::{App, DegradationCause, HttpLimits};
+use tollgate_server::{DegradationCause, HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
 use super::exposition_format::{Exposition, ExpositionFormat, read};
@@ -20,19 +20,19 @@ limits:
   - { name: trial, key: header.x-api-key, rate: 4/h, mode: shadow }
 "#;
 
-async fn scraped(managed: &TestAdmin) -> Exposition {
-    let answer = managed.get("/metrics").await;
+async fn scraped(admin: &TestAdmin) -> Exposition {
+    let answer = admin.get("/metrics").await;
     assert_eq!(answer.status, 200);
     let kind = answer.field("content-type");
     assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
     read(&answer.body, ExpositionFormat::Prometheus).unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn feed(managed: &TestAdmin, commands: &str) -> String {
+fn feed(admin: &TestAdmin, commands: &str) -> String {
     let mut input = commands.as_bytes().to_vec();
     let mut out = Vec::new();
-    let fed = managed.resp.feed(
-        &mut managed.resp.session(None),
+    let fed = admin.resp.feed(
+        &mut admin.resp.session(None),
         &mut input,
         &mut Pipeline::new(),
         &mut out,
@@ -42,11 +42,11 @@ fn feed(managed: &TestAdmin, commands: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_each_limit_decides_is_counted_under_its_name() {
-    let managed = serve_admin(POLICY).await;
-    let admitted = (0..7).filter(|_| managed.check("a")).count();
+async fn the_decisions_of_each_limit_are_counted_under_its_name() {
+    let admin = serve_admin(POLICY).await;
+    let admitted = (0..7).filter(|_| admin.check("a")).count();
     assert_eq!(admitted, 5);
-    let page = scraped(&managed).await;
+    let page = scraped(&admin).await;
     for (series, value) in [
         (
             r#"limit_decisions_total{limit="api",outcome="allowed"}"#,
@@ -96,14 +96,14 @@ async fn what_each_limit_decides_is_counted_under_its_name() {
 }
 
 #[tokio::test]
-async fn both_formats_say_the_same() {
-    let managed = serve_admin(POLICY).await;
-    managed.check("a");
-    managed.app.metrics().record_degradation(
+async fn both_formats_have_the_same_values() {
+    let admin = serve_admin(POLICY).await;
+    admin.check("a");
+    admin.app.metrics().record_degradation(
         DegradationCause::Saturation,
         Timestamp::from_secs(1_700_000_000),
     );
-    let mut scraper = managed.operator().await;
+    let mut scraper = admin.operator().await;
     let accept = [(
         "accept",
         "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
@@ -116,12 +116,12 @@ async fn both_formats_say_the_same() {
     );
     let open =
         read(&open.body, ExpositionFormat::OpenMetrics).unwrap_or_else(|why| panic!("{why}"));
-    let plain = scraped(&managed).await;
+    let plain = scraped(&admin).await;
     assert_eq!(
         open.samples.keys().collect::<Vec<_>>(),
         plain.samples.keys().collect::<Vec<_>>()
     );
-    // What the process and the admin listener do meanwhile aside.
+    // Ignore what the process and the admin listener add meanwhile.
     let is_ours =
         |series: &&String| !series.starts_with("process_") && !series.contains("\"admin\"");
     for series in open.samples.keys().filter(is_ours) {
@@ -129,20 +129,20 @@ async fn both_formats_say_the_same() {
     }
     assert_eq!(plain.value(r#"tollgate_degraded{cause="saturation"}"#), "1");
     assert_eq!(plain.value(r#"tollgate_build_info{version="0.1.0"}"#), "1");
-    managed.clock.advance(Nanos::from_secs(10));
-    let later = scraped(&managed).await;
+    admin.clock.advance(Nanos::from_secs(10));
+    let later = scraped(&admin).await;
     assert_eq!(later.value(r#"tollgate_degraded{cause="saturation"}"#), "0");
 }
 
 #[tokio::test]
-async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
-    let managed = serve_admin(POLICY).await;
+async fn commands_of_redis_clients_are_counted_by_outcome() {
+    let admin = serve_admin(POLICY).await;
     feed(
-        &managed,
+        &admin,
         "CL.THROTTLE a 0 1 60\r\nCL.THROTTLE a 0 1 60\r\nTHROTTLE a 2 1 60\r\nGCRA a x 1 60\r\nPING\r\n\
          TG.CHECK PEEK header.x-api-key a\r\nTG.CHECK weather fine\r\nTG.CHECK header.x-banned yes\r\n",
     );
-    let page = scraped(&managed).await;
+    let page = scraped(&admin).await;
     for (series, value) in [
         (
             r#"throttle_commands_total{command="CL.THROTTLE",outcome="allowed"}"#,
@@ -172,9 +172,9 @@ async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
 }
 
 #[tokio::test]
-async fn questions_over_http_are_counted_by_what_came_of_them() {
+async fn http_requests_are_counted_by_outcome() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
     let server = serve_app(app, clock, HttpLimits::default()).await;
     let mut client = server.connect().await;
     let key = r#"{"attributes": {"header.x-api-key": "a"}}"#;
@@ -190,7 +190,7 @@ async fn questions_over_http_are_counted_by_what_came_of_them() {
     client.post("/v1/check", r#"{"weather": "fine"}"#).await;
     client.get("/v1/status?key=a").await;
     client.get("/v1/limits").await;
-    let asked = [
+    let fields = [
         ("x-forwarded-method", "GET"),
         ("x-forwarded-uri", "/"),
         ("x-forwarded-host", "a.example"),
@@ -198,7 +198,7 @@ async fn questions_over_http_are_counted_by_what_came_of_them() {
         ("x-api-key", "b"),
     ];
     client
-        .request_with("GET", "/auth/traefik", &asked, "")
+        .request_with("GET", "/auth/traefik", &fields, "")
         .await;
     let metrics = server.app.metrics();
     use tollgate_server::{Answered, Transport};
@@ -212,13 +212,13 @@ async fn questions_over_http_are_counted_by_what_came_of_them() {
 
 #[tokio::test]
 async fn counters_survive_another_policy_where_the_limit_stays() {
-    let managed = serve_admin(POLICY).await;
-    managed.check("a");
+    let admin = serve_admin(POLICY).await;
+    admin.check("a");
     let other =
         "limits: [{ name: api, key: header.x-api-key, rate: 9/h }, { name: new, rate: 1/s }]";
-    managed.app.service().replace(&policy(other)).unwrap();
-    managed.check("a");
-    let page = scraped(&managed).await;
+    admin.app.service().replace(&policy(other)).unwrap();
+    admin.check("a");
+    let page = scraped(&admin).await;
     let allowed = |limit: &str| {
         let series =
             format!(r#"tollgate_limit_decisions_total{{limit="{limit}",outcome="allowed"}}"#);
@@ -226,14 +226,14 @@ async fn counters_survive_another_policy_where_the_limit_stays() {
     };
     assert_eq!(allowed("api"), Some("2"));
     assert_eq!(allowed("new"), Some("1"));
-    assert_eq!(allowed("trial"), None, "what is gone has no series");
+    assert_eq!(allowed("trial"), None, "a removed limit has no series");
     assert_eq!(page.value("tollgate_policy_generation"), "2");
 }
 
 #[tokio::test]
-async fn what_operators_have_done_can_be_seen() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
+async fn operator_changes_are_visible_in_metrics() {
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
     operator
         .put("/v1/switches", r#""limit": "api", "to": "off""#)
         .await;
@@ -248,7 +248,7 @@ async fn what_operators_have_done_can_be_seen() {
         )
         .await;
     operator.request("PUT", "/v1/switches", &[], "{}").await;
-    let page = scraped(&managed).await;
+    let page = scraped(&admin).await;
     assert_eq!(page.value(r#"tollgate_switches{halt="off"}"#), "1");
     assert_eq!(page.value(r#"tollgate_switches{halt="shadow"}"#), "1");
     assert_eq!(page.value("tollgate_blocks"), "1");
@@ -259,7 +259,7 @@ async fn what_operators_have_done_can_be_seen() {
     );
 }
 
-/// I-06: the number of series is that of the policy, however many keys there are, and has a bound for any policy.
+/// I-06: the number of series depends on the policy, not on keys, and is bounded for any policy.
 #[tokio::test]
 async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_limits() {
     let limits = |count: usize| -> String {
@@ -270,30 +270,26 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         };
         format!("limits:\n{}", (0..count).map(one).collect::<String>())
     };
-    let managed = serve_admin(&limits(3)).await;
-    let before = scraped(&managed).await.samples.len();
+    let admin = serve_admin(&limits(3)).await;
+    let before = scraped(&admin).await.samples.len();
     let mut commands = String::new();
     for n in 0..100_000 {
         let plan = n % 700;
         commands += &format!("TG.CHECK header.plan p{plan} header.x-api-key key-{n}\r\n");
         if commands.len() > 8_000 || n == 99_999 {
-            feed(&managed, &commands);
+            feed(&admin, &commands);
             commands.clear();
         }
     }
-    assert_eq!(scraped(&managed).await.samples.len(), before);
-    managed
-        .app
-        .service()
-        .replace(&policy(&limits(700)))
-        .unwrap();
+    assert_eq!(scraped(&admin).await.samples.len(), before);
+    admin.app.service().replace(&policy(&limits(700))).unwrap();
     for n in 0..700 {
         feed(
-            &managed,
+            &admin,
             &format!("TG.CHECK header.plan p{n} header.x-api-key another\r\n"),
         );
     }
-    let page = scraped(&managed).await;
+    let page = scraped(&admin).await;
     let of_limits = |page: &Exposition| {
         page.samples
             .keys()
@@ -307,23 +303,23 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
     );
     let rest = r#"tollgate_limit_decisions_total{limit="other",outcome="allowed"}"#;
     assert_eq!(page.value(rest), "200", "nothing is lost");
-    managed
+    admin
         .app
         .service()
         .replace(&policy(&limits(2_000)))
         .unwrap();
-    assert_eq!(of_limits(&scraped(&managed).await), 501 * 7);
+    assert_eq!(of_limits(&scraped(&admin).await), 501 * 7);
 }
 
-/// Files of envoyproxy/ratelimit in the place of a policy: their rules are counted by name, and halted together.
+/// With envoyproxy/ratelimit configuration instead of a policy: rules are counted by name and halted together.
 #[tokio::test]
-async fn rules_of_envoys_files_are_counted_switched_and_told() {
+async fn rules_of_envoy_files_are_counted_switched_and_listed() {
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }]";
     let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
-    let managed = serve_admin_of(app, clock, AdminTokens::default()).await;
-    let server = GrpcServer::new(Arc::clone(managed.app.envoy()));
+    let app = HttpApi::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
+    let admin = serve_admin_of(app, clock, AdminTokens::default()).await;
+    let server = GrpcServer::new(Arc::clone(admin.app.envoy()));
     // A RateLimitRequest: the domain, and one descriptor with one entry.
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let ask = || {
@@ -333,7 +329,7 @@ async fn rules_of_envoys_files_are_counted_switched_and_told() {
         out[..2] == [0x08, 0x01]
     };
     assert_eq!((0..7).filter(|_| ask()).count(), 5);
-    let mut operator = managed.operator().await;
+    let mut operator = admin.operator().await;
     let halt = operator.put("/v1/switches", r#""limit": "*", "to": "shadow""#);
     assert_eq!(halt.await.status, 200);
     assert!(ask(), "in shadow nothing is denied");
@@ -342,7 +338,7 @@ async fn rules_of_envoys_files_are_counted_switched_and_told() {
     let on = operator.put("/v1/switches", r#""limit": "*", "to": "on""#);
     assert_eq!(on.await.status, 200);
     assert!(!ask());
-    let page = scraped(&managed).await;
+    let page = scraped(&admin).await;
     for (series, value) in [
         (
             r#"limit_decisions_total{limit="edge.user/hour",outcome="allowed"}"#,

@@ -1,4 +1,4 @@
-//! The admin listener over real sockets: what it shows, what it does, and to whom.
+//! The admin listener over real sockets: pages, operator actions and access control.
 
 mod cross_site;
 mod exposition_format;
@@ -13,7 +13,7 @@ use tollgate_core::Timestamp;
 use tollgate_server::admin::{AdminApi, AdminTokens};
 use tollgate_server::listen::{ListenAddress, ShutdownTrigger};
 use tollgate_server::resp::{Pipeline, RespServer};
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::RateLimitService;
 use tollgate_store::{ManualClock, MemoryStore};
 
@@ -26,30 +26,30 @@ const SIGNED: &str = r#""who": "ada", "why": "incident 7""#;
 
 type SharedClock = Arc<ManualClock>;
 
-/// An app with its admin listener; requests are decided without sockets.
+/// An API with its admin listener. Requests are decided without sockets.
 struct TestAdmin {
-    app: Arc<App<SharedClock>>,
+    app: Arc<HttpApi<SharedClock>>,
     resp: Arc<RespServer<SharedClock>>,
     clock: SharedClock,
     stop: Option<ShutdownTrigger>,
     address: std::net::SocketAddr,
-    /// Ends when the test is over.
+    /// The server stops when the test ends.
     _running: RunningServer,
 }
 
-/// Without tokens, as on a developer's machine.
+/// An admin listener without tokens, as on a developer's machine.
 async fn serve_admin(text: &str) -> TestAdmin {
     serve_admin_with_tokens(text, AdminTokens::default()).await
 }
 
 async fn serve_admin_with_tokens(text: &str, tokens: AdminTokens) -> TestAdmin {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     serve_admin_of(app, clock, tokens).await
 }
 
 async fn serve_admin_of(
-    app: App<SharedClock>,
+    app: HttpApi<SharedClock>,
     clock: SharedClock,
     tokens: AdminTokens,
 ) -> TestAdmin {
@@ -92,7 +92,7 @@ impl TestAdmin {
         self.operator().await.get(path).await
     }
 
-    /// A request by this API key, decided as Redis clients have it decided. Answers whether it is admitted.
+    /// Checks a request of this API key through the RESP server. Returns whether it is admitted.
     fn check(&self, key: &str) -> bool {
         let mut input = format!("TG.CHECK header.x-api-key {key} ip 192.0.2.7\r\n").into_bytes();
         let mut out = Vec::new();
@@ -101,15 +101,15 @@ impl TestAdmin {
             .resp
             .feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
         assert_eq!(fed.consumed, input.len());
-        let said = String::from_utf8(out).unwrap();
-        let (_, allowed) = said
+        let reply = String::from_utf8(out).unwrap();
+        let (_, allowed) = reply
             .split_once("allowed\r\n:")
-            .unwrap_or_else(|| panic!("{said}"));
+            .unwrap_or_else(|| panic!("{reply}"));
         allowed.starts_with('1')
     }
 }
 
-/// Somebody who asks the admin listener, as curl would.
+/// A client of the admin listener.
 struct OperatorClient {
     connection: HttpClient,
     token: Option<&'static str>,
@@ -125,7 +125,7 @@ impl OperatorClient {
         self.request("GET", path, &[], "").await
     }
 
-    /// Puts JSON whose signature is added.
+    /// Puts JSON and adds the signature.
     async fn put(&mut self, path: &str, body: &str) -> HttpReply {
         self.change("PUT", path, body).await
     }
@@ -162,7 +162,7 @@ impl OperatorClient {
     }
 }
 
-/// The value of a field somewhere inside, by the names on the way.
+/// The value at a path of member names.
 fn value_at<'a>(value: &'a Value, way: &str) -> &'a Value {
     way.split('.')
         .fold(value, |value, name| match name.parse::<usize>() {

@@ -1,8 +1,8 @@
-//! What operators can do, and what they read.
+//! Operator actions, and the pages that operators read.
 
 use serde_json::json;
 use tollgate_core::Nanos;
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::admin::AdminTokens;
 use tollgate_store::ManualClock;
 
@@ -15,9 +15,9 @@ limits:
 "#;
 
 #[tokio::test]
-async fn everything_there_is_is_on_the_front_page_and_in_the_description() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
+async fn every_endpoint_is_on_the_index_page_and_in_the_openapi_document() {
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
     let page = operator.get("/").await;
     let document = operator.get("/openapi.json").await.json();
     let paths = document["paths"].as_object().unwrap();
@@ -42,11 +42,11 @@ async fn everything_there_is_is_on_the_front_page_and_in_the_description() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_is_not_ready_but_still_there() {
-    let mut managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
+async fn a_stopping_server_is_alive_but_not_ready() {
+    let mut admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
     assert_eq!(operator.get("/readyz").await.status, 200);
-    managed.stop.take().unwrap().trigger();
+    admin.stop.take().unwrap().trigger();
     assert_eq!(operator.get("/readyz").await.status, 503);
     assert_eq!(operator.get("/healthz").await.status, 200);
     assert_eq!(operator.get("/v1/state").await.json()["ready"], false);
@@ -54,9 +54,9 @@ async fn a_server_that_stops_is_not_ready_but_still_there() {
 
 #[tokio::test]
 async fn s42_a_switch_holds_from_the_next_decision_on_and_back() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
-    assert!(managed.check("a") && managed.check("a") && !managed.check("a"));
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
+    assert!(admin.check("a") && admin.check("a") && !admin.check("a"));
     for (limit, to) in [
         ("api", "shadow"),
         ("api", "off"),
@@ -66,7 +66,7 @@ async fn s42_a_switch_holds_from_the_next_decision_on_and_back() {
         let body = format!(r#""limit": "{limit}", "to": "{to}""#);
         let done = operator.put("/v1/switches", &body).await;
         assert_eq!((done.status, done.json()), (200, json!({ "done": true })));
-        assert!(managed.check("a"), "{limit} is {to}");
+        assert!(admin.check("a"), "{limit} is {to}");
         let switches = operator.get("/v1/switches").await.json();
         let way = if limit == "*" {
             "everything.to"
@@ -76,19 +76,19 @@ async fn s42_a_switch_holds_from_the_next_decision_on_and_back() {
         assert_eq!(value_at(&switches, way), to);
         let body = format!(r#""limit": "{limit}", "to": "on""#);
         assert_eq!(operator.put("/v1/switches", &body).await.status, 200);
-        assert!(!managed.check("a"), "{limit} is on again");
+        assert!(!admin.check("a"), "{limit} is on again");
     }
     let nobody = operator.put("/v1/switches", r#""limit": "api", "enforce": "0%""#);
     assert_eq!(nobody.await.status, 200);
     let switches = operator.get("/v1/switches").await.json();
     assert_eq!(value_at(&switches, "limits.api.enforce"), "0%");
-    assert!(managed.check("a"), "it is enforced for nobody");
+    assert!(admin.check("a"), "it is enforced for no key");
 }
 
 #[tokio::test]
 async fn a_key_gets_another_quota_for_a_while() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
     let body = r#""limit": "api", "key": ["a"], "quota": "4/h", "for": "1min""#;
     assert_eq!(operator.put("/v1/overrides", body).await.status, 200);
     let listed = operator.get("/v1/overrides").await.json();
@@ -98,7 +98,7 @@ async fn a_key_gets_another_quota_for_a_while() {
         value_at(&listed, "overrides.0.until"),
         "2023-11-14T22:14:20Z"
     );
-    let admitted = |key| (0..9).filter(|_| managed.check(key)).count();
+    let admitted = |key| (0..9).filter(|_| admin.check(key)).count();
     assert_eq!((admitted("a"), admitted("b")), (4, 2));
     let lifted = operator.change("DELETE", "/v1/overrides", r#""limit": "api", "key": ["a"]"#);
     assert_eq!(lifted.await.status, 200);
@@ -113,17 +113,17 @@ async fn a_key_gets_another_quota_for_a_while() {
 }
 
 #[tokio::test]
-async fn keys_and_networks_are_blocked_until_the_time_is_up_or_somebody_lets_them_through() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
+async fn keys_and_networks_are_blocked_until_expiry_or_until_they_are_unblocked() {
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
     let body = r#""limit": "api", "key": "a", "for": "1min""#;
     assert_eq!(operator.put("/v1/blocks", body).await.status, 200);
-    assert!(!managed.check("a") && managed.check("b"));
-    managed.clock.advance(Nanos::MINUTE);
-    assert!(managed.check("a"));
+    assert!(!admin.check("a") && admin.check("b"));
+    admin.clock.advance(Nanos::MINUTE);
+    assert!(admin.check("a"));
     let body = r#""address": "192.0.2.0/24""#;
     assert_eq!(operator.put("/v1/blocks", body).await.status, 200);
-    assert!(!managed.check("c"));
+    assert!(!admin.check("c"));
     let blocks = operator.get("/v1/blocks").await.json();
     let expected =
         json!([{ "limit": null, "key": null, "address": "192.0.2.0/24", "until": null }]);
@@ -132,27 +132,27 @@ async fn keys_and_networks_are_blocked_until_the_time_is_up_or_somebody_lets_the
         operator.change("DELETE", "/v1/blocks", body).await.status,
         200
     );
-    assert!(managed.check("c"));
+    assert!(admin.check("c"));
 }
 
 #[tokio::test]
-async fn what_a_key_has_used_is_forgotten() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
-    assert!(managed.check("a") && managed.check("a") && !managed.check("a"));
+async fn a_reset_forgets_the_usage_of_a_key() {
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
+    assert!(admin.check("a") && admin.check("a") && !admin.check("a"));
     let body = r#""limit": "api", "key": ["a"]"#;
     let reset = operator.change("POST", "/v1/resets", body).await;
     assert_eq!(reset.json(), json!({ "done": true, "found": true }));
-    assert!(managed.check("a"));
+    assert!(admin.check("a"));
     let nothing = r#""limit": "api", "key": ["nobody"]"#;
     let reset = operator.change("POST", "/v1/resets", nothing).await;
     assert_eq!(reset.json(), json!({ "done": true, "found": false }));
 }
 
 #[tokio::test]
-async fn everything_is_signed_and_can_be_read_again() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
+async fn every_change_is_signed_and_in_the_audit_log() {
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
     let json = [("content-type", "application/json")];
     for (body, field) in [
         (r#"{"limit": "*", "to": "off"}"#, "who: "),
@@ -191,8 +191,8 @@ async fn everything_is_signed_and_can_be_read_again() {
     assert_eq!(events[1]["what"], "limit `api` switched to shadow");
 }
 
-/// What is asked, and which status and words it is refused with.
-const NONSENSE: &[(&str, &str, &str, u16, &str)] = &[
+/// The request, and the status and message of its refusal.
+const INVALID_REQUESTS: &[(&str, &str, &str, u16, &str)] = &[
     (
         "PUT",
         "/v1/switches",
@@ -271,15 +271,15 @@ const NONSENSE: &[(&str, &str, &str, u16, &str)] = &[
         "/v1/reload",
         "",
         409,
-        "the policy comes from no file",
+        "the policy does not come from a file",
     ),
 ];
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_and_named() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
-    for (method, path, body, status, words) in NONSENSE {
+async fn invalid_operator_requests_are_refused_by_field() {
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
+    for (method, path, body, status, words) in INVALID_REQUESTS {
         let answer = operator.change(method, path, body).await;
         assert_eq!(answer.status, *status, "{path} {body}");
         assert!(answer.problem().starts_with(words), "{}", answer.problem());
@@ -289,28 +289,28 @@ async fn what_makes_no_sense_is_refused_and_named() {
         json!({ "events": [] })
     );
     let long = format!(r#""limit": "{}", "to": "off""#, "x".repeat(20_000));
-    let mut other = managed.operator().await;
+    let mut other = admin.operator().await;
     assert_eq!(other.put("/v1/switches", &long).await.status, 413);
     assert_eq!(operator.get("/v1/state?x=1").await.status, 400);
     assert_eq!(operator.get("/v2/state").await.status, 404);
 }
 
 #[tokio::test]
-async fn the_policys_file_is_read_again_and_what_is_wrong_with_it_is_said() {
+async fn the_policy_file_is_reloaded_and_its_errors_are_reported() {
     let path = std::env::temp_dir().join(format!("tollgate-admin-{}.yaml", std::process::id()));
     std::fs::write(&path, POLICY).unwrap();
     let clock = std::sync::Arc::new(ManualClock::at(tollgate_core::Timestamp::from_secs(
         1_700_000_000,
     )));
-    let app = App::from_file(
+    let app = HttpApi::from_file(
         &path,
         1_000,
         std::sync::Arc::clone(&clock),
         tollgate_server::Secret::random(),
     )
     .unwrap();
-    let managed = serve_admin_of(app, clock, AdminTokens::default()).await;
-    let mut operator = managed.operator().await;
+    let admin = serve_admin_of(app, clock, AdminTokens::default()).await;
+    let mut operator = admin.operator().await;
     let before = operator.get("/v1/policy").await.json();
     assert_eq!(
         (&before["valid"], &before["generation"]),
@@ -345,7 +345,7 @@ async fn the_policys_file_is_read_again_and_what_is_wrong_with_it_is_said() {
 
 const SECRET: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
 
-/// Whoever may only read learns how things stand, and nobody's key.
+/// The read permission reveals the state of the server, but no keys.
 #[tokio::test]
 async fn s39_nothing_that_a_reader_sees_has_a_key_in_it() {
     let text = format!(
@@ -360,12 +360,12 @@ limits:
     overrides: [{{ key: ["{SECRET}"], rate: 3/h }}]
 "#
     );
-    let managed = serve_admin(&text).await;
+    let admin = serve_admin(&text).await;
     for _ in 0..5 {
-        managed.check(SECRET);
-        managed.check("somebody-else-entirely");
+        admin.check(SECRET);
+        admin.check("somebody-else-entirely");
     }
-    let mut reader = managed.operator().await;
+    let mut reader = admin.operator().await;
     for path in [
         "/metrics",
         "/v1/state",

@@ -1,9 +1,9 @@
-//! Who may read and who may operate.
+//! Read and operate permissions.
 
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::admin::{AdminApi, AdminTokens, InvalidAdmin};
 use tollgate_server::listen::ListenAddress;
 use tollgate_store::ManualClock;
@@ -19,17 +19,17 @@ fn both() -> AdminTokens {
 }
 
 #[tokio::test]
-async fn on_loopback_without_tokens_everybody_on_this_machine_may_do_everything() {
-    let managed = serve_admin(POLICY).await;
-    let mut operator = managed.operator().await;
+async fn on_loopback_without_tokens_every_local_client_may_operate() {
+    let admin = serve_admin(POLICY).await;
+    let mut operator = admin.operator().await;
     assert_eq!(operator.get("/metrics").await.status, 200);
     assert_eq!(operator.put("/v1/switches", HALT).await.status, 200);
 }
 
 #[test]
-fn s39_where_others_can_reach_it_there_is_no_admin_without_tokens() {
+fn s39_an_admin_listener_that_other_machines_can_reach_needs_tokens() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1)));
-    let app = Arc::new(App::new(&policy(POLICY), 10, clock).unwrap());
+    let app = Arc::new(HttpApi::new(&policy(POLICY), 10, clock).unwrap());
     for place in ["0.0.0.0:8088", "[::]:8088", "192.0.2.1:8088"] {
         let place: ListenAddress = place.parse().unwrap();
         let admin = |tokens| AdminApi::new(Arc::clone(&app), &place, tokens).err();
@@ -49,37 +49,36 @@ fn s39_where_others_can_reach_it_there_is_no_admin_without_tokens() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_set_are_asked_for_on_loopback_too_and_each_opens_its_own_doors() {
-    let managed = serve_admin_with_tokens(POLICY, both()).await;
-    let mut stranger = managed.operator().await;
+async fn tokens_are_required_on_loopback_too_and_each_has_its_own_permission() {
+    let admin = serve_admin_with_tokens(POLICY, both()).await;
+    let mut stranger = admin.operator().await;
     for path in ["/", "/metrics", "/v1/state", "/v1/audit", "/nowhere"] {
         let answer = stranger.get(path).await;
         assert_eq!(answer.status, 401, "{path}");
         let challenge = answer.field("www-authenticate");
         assert_eq!(challenge, Some(r#"Bearer realm="tollgate admin""#));
-        assert!(answer.problem().starts_with("show a token"));
+        assert!(answer.problem().starts_with("a token is required"));
     }
     assert_eq!(stranger.put("/v1/switches", HALT).await.status, 401);
     for path in ["/healthz", "/readyz"] {
         assert_eq!(stranger.get(path).await.status, 200, "{path}");
     }
-    let mut reader = managed.operator().await.with_token(READ);
+    let mut reader = admin.operator().await.with_token(READ);
     assert_eq!(reader.get("/v1/state").await.status, 200);
     let refused = reader.put("/v1/switches", HALT).await;
     assert_eq!(refused.status, 403);
     assert!(refused.problem().contains("may only read"));
-    assert!(managed.check("a") && managed.check("a") && !managed.check("a"));
-    let mut operator = managed.operator().await.with_token(OPERATE);
+    assert!(admin.check("a") && admin.check("a") && !admin.check("a"));
+    let mut operator = admin.operator().await.with_token(OPERATE);
     assert_eq!(operator.get("/v1/state").await.status, 200);
     assert_eq!(operator.put("/v1/switches", HALT).await.status, 200);
-    assert!(managed.check("a"), "everything is off");
+    assert!(admin.check("a"), "everything is off");
 }
 
 #[tokio::test]
-async fn without_an_operate_token_nobody_operates() {
-    let managed =
-        serve_admin_with_tokens(POLICY, AdminTokens::new(Some(READ), None).unwrap()).await;
-    let mut reader = managed.operator().await.with_token(READ);
+async fn without_an_operate_token_operating_is_disabled() {
+    let admin = serve_admin_with_tokens(POLICY, AdminTokens::new(Some(READ), None).unwrap()).await;
+    let mut reader = admin.operator().await.with_token(READ);
     assert_eq!(reader.get("/v1/limits").await.status, 200);
     let refused = reader.put("/v1/switches", HALT).await;
     assert_eq!(refused.status, 403);
@@ -88,11 +87,8 @@ async fn without_an_operate_token_nobody_operates() {
 
 #[tokio::test]
 async fn tokens_cannot_be_guessed_for_long() {
-    let managed = serve_admin_with_tokens(POLICY, both()).await;
-    let mut guesser = managed
-        .operator()
-        .await
-        .with_token("guess-0123456789abcdef");
+    let admin = serve_admin_with_tokens(POLICY, both()).await;
+    let mut guesser = admin.operator().await.with_token("guess-0123456789abcdef");
     for _ in 0..10 {
         let answer = guesser.get("/v1/state").await;
         assert_eq!(answer.status, 401);
@@ -104,20 +100,20 @@ async fn tokens_cannot_be_guessed_for_long() {
         (answer.status, answer.field("retry-after")),
         (429, Some("6"))
     );
-    // From the same address the right one is not even looked at, or it could be found out.
-    let mut operator = managed.operator().await.with_token(OPERATE);
+    // From the same address even the right token is refused, so that guessing cannot find it.
+    let mut operator = admin.operator().await.with_token(OPERATE);
     assert_eq!(operator.get("/v1/state").await.status, 429);
     assert_eq!(operator.get("/readyz").await.status, 200);
-    managed.clock.advance(Nanos::from_secs(6));
+    admin.clock.advance(Nanos::from_secs(6));
     assert_eq!(operator.get("/v1/state").await.status, 200);
     assert_eq!(guesser.get("/v1/state").await.status, 401);
     assert_eq!(guesser.get("/v1/state").await.status, 429);
 }
 
 #[tokio::test]
-async fn what_is_no_bearer_token_is_none() {
-    let managed = serve_admin_with_tokens(POLICY, both()).await;
-    let mut client = managed.operator().await;
+async fn other_authorization_schemes_are_no_tokens() {
+    let admin = serve_admin_with_tokens(POLICY, both()).await;
+    let mut client = admin.operator().await;
     let bearer = format!("Bearer {OPERATE}");
     let basic = format!("Basic {OPERATE}");
     let lower = format!("bearer   {OPERATE}");

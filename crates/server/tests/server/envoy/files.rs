@@ -1,4 +1,4 @@
-//! A file of envoyproxy/ratelimit as its users have them, with most of what it knows, put under the same Envoy unchanged.
+//! A typical envoyproxy/ratelimit configuration with most of its features, used by the same Envoy unchanged.
 
 use tollgate_core::Nanos;
 use tollgate_testkit::envoy::Version;
@@ -40,7 +40,7 @@ descriptors:
       requests_per_unit: 1
 "#;
 
-/// The example's first route with other descriptors.
+/// The first route of the example with other descriptors.
 fn asking_for_more() -> String {
     let user = "- actions: [{ request_headers: { header_name: x-user, descriptor_key: user } }]";
     let more = "- actions: [{ request_headers: { header_name: x-plan, descriptor_key: plan } }, \
@@ -57,29 +57,32 @@ fn on<'a>(plan: &'a str, user: &'a str) -> [(&'a str, &'a str); 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_most_specific_rule_decides_at_every_level() {
-    let mut rig = EnvoyHarness::with_config(Version::V1_40, &asking_for_more(), FILE).await;
+    let mut harness = EnvoyHarness::with_config(Version::V1_40, &asking_for_more(), FILE).await;
     for left in [3, 2, 1, 0] {
-        assert_eq!(rig.remaining_after("/api", &on("gold", "bob")).await, left);
+        assert_eq!(
+            harness.remaining_after("/api", &on("gold", "bob")).await,
+            left
+        );
     }
-    let denied = rig.get("/api", &on("gold", "bob")).await;
+    let denied = harness.get("/api", &on("gold", "bob")).await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.field("retry-after"), Some(&*TO_THE_HOUR.to_string()));
-    assert_eq!(rig.remaining_after("/api", &on("tin", "bob")).await, 0);
-    assert_eq!(rig.get("/api", &on("tin", "bob")).await.status, 429);
+    assert_eq!(harness.remaining_after("/api", &on("tin", "bob")).await, 0);
+    assert_eq!(harness.get("/api", &on("tin", "bob")).await.status, 429);
     for _ in 0..10 {
-        let unlimited = rig.get("/api", &on("gold", "root")).await;
+        let unlimited = harness.get("/api", &on("gold", "root")).await;
         assert_eq!(unlimited.status, 200);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn patterns_count_each_value_and_a_rule_in_shadow_refuses_nobody() {
-    let mut rig = EnvoyHarness::with_config(Version::V1_40, &asking_for_more(), FILE).await;
+async fn patterns_count_each_value_and_a_rule_in_shadow_mode_refuses_nothing() {
+    let mut harness = EnvoyHarness::with_config(Version::V1_40, &asking_for_more(), FILE).await;
     let root = on("gold", "root");
     for target in ["/api/beta1", "/api/beta2"] {
-        assert_eq!(rig.remaining_after(target, &root).await, 1);
-        assert_eq!(rig.remaining_after(target, &root).await, 0);
-        let denied = rig.get(target, &root).await;
+        assert_eq!(harness.remaining_after(target, &root).await, 1);
+        assert_eq!(harness.remaining_after(target, &root).await, 0);
+        let denied = harness.get(target, &root).await;
         assert_eq!(denied.status, 429);
         assert_eq!(
             denied.field("x-ratelimit-limit"),
@@ -91,9 +94,9 @@ async fn patterns_count_each_value_and_a_rule_in_shadow_refuses_nobody() {
         );
     }
     for left in [0, 0, 0] {
-        assert_eq!(rig.remaining_after("/api/old", &root).await, left);
+        assert_eq!(harness.remaining_after("/api/old", &root).await, left);
     }
-    rig.clock.advance(Nanos::from_secs(TO_THE_MINUTE));
-    let allowed = rig.get("/api/beta1", &root).await;
+    harness.clock.advance(Nanos::from_secs(TO_THE_MINUTE));
+    let allowed = harness.get("/api/beta1", &root).await;
     assert_eq!((allowed.status, remaining(&allowed)), (200, Some(1)));
 }

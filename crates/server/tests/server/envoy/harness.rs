@@ -1,5 +1,5 @@
-//! A server that decides by files of envoyproxy/ratelimit on a clock that stands still, an Envoy that asks it, an upstream
-//! behind that and a client before it.
+//! A test setup: a server with envoyproxy/ratelimit configuration and a manual clock, an Envoy in front of it, an upstream and
+//! a client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,11 +12,11 @@ use tollgate_testkit::envoy::{
 use crate::grpc::{TestGrpcServer, serve_file};
 use crate::harness::{HttpClient, HttpReply};
 
-/// What people copy.
+/// The files of the examples.
 pub(super) const ENVOY: &str = include_str!("../../../../../examples/envoy/envoy.yaml");
 pub(super) const LIMITS: &str = include_str!("../../../../../examples/envoy/ratelimit.yaml");
 
-/// Seconds from the instant at which the clock stands to the end of the minute, the hour and the day.
+/// Seconds from the test's time to the end of the minute, the hour and the day.
 pub(super) const TO_THE_MINUTE: u64 = 40;
 pub(super) const TO_THE_HOUR: u64 = 2_800;
 pub(super) const TO_THE_DAY: u64 = 6_400;
@@ -31,17 +31,17 @@ pub(super) struct EnvoyHarness {
 }
 
 impl EnvoyHarness {
-    /// The example.
+    /// The example as it is.
     pub(super) async fn new() -> Self {
         Self::with_config(Version::V1_40, ENVOY, LIMITS).await
     }
 
-    /// Any version, configuration and limits; the ports are those of the example.
+    /// Another version, configuration or limits. The ports are those of the example.
     pub(super) async fn with_config(version: Version, envoy: &str, limits: &str) -> Self {
         Self::in_front_of(serve_file(limits).await, version, envoy).await
     }
 
-    /// The same before a server that is there.
+    /// The same in front of a running server.
     pub(super) async fn in_front_of(server: TestGrpcServer, version: Version, envoy: &str) -> Self {
         let reached = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&reached);
@@ -55,7 +55,7 @@ impl EnvoyHarness {
             (8081, server.address.port()),
             (3000, upstream.address().port()),
         ];
-        // On a busy machine an answer may take longer than anybody wants to wait for one in earnest.
+        // The example's timeout is too short for a busy machine.
         let patient = envoy.replace("timeout: 0.02s", "timeout: 30s");
         assert_ne!(patient, envoy, "the timeout has another value now");
         let envoy = Envoy::start(version, &with_ports(&patient, &ports));
@@ -73,7 +73,7 @@ impl EnvoyHarness {
         self.client.request_with("GET", target, fields, "").await
     }
 
-    /// A GET whose answer is told line by line, because a field may come more than once.
+    /// A GET whose response is returned as lines, because a field may occur more than once.
     pub(super) async fn lines(&mut self, target: &str, fields: &str) -> Vec<String> {
         let mut client = HttpClient::to(self.envoy.listener("edge")).await;
         client
@@ -85,35 +85,36 @@ impl EnvoyHarness {
         answer.lines().map(str::to_owned).collect()
     }
 
-    /// A GET that must be admitted, and how much it leaves.
+    /// A GET that must be admitted. Returns the remaining quota.
     pub(super) async fn remaining_after(&mut self, target: &str, fields: &[(&str, &str)]) -> u64 {
         let answer = self.get(target, fields).await;
         assert_eq!(answer.status, 200, "{target}: {answer:?}");
         remaining(&answer).unwrap_or_else(|| panic!("{target} was not limited: {answer:?}"))
     }
 
-    /// How many requests have come through to the upstream.
+    /// How many requests have reached the upstream.
     pub(super) fn reached(&self) -> u32 {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// Waits until Envoy has been answered so often: what it asks when a response is over has no answer that a client sees.
+    /// Waits until Envoy has completed this many calls. The call after a response has no effect that a client could see.
     pub(super) fn wait_for_calls(&self, times: u64) {
         let name = "cluster.tollgate.upstream_rq_completed";
         self.envoy.until_counted(name, times);
     }
 }
 
-/// What Envoy says is left.
+/// The remaining quota that Envoy reports.
 pub(super) fn remaining(answer: &HttpReply) -> Option<u64> {
     let field = answer.field("x-ratelimit-remaining")?;
     Some(field.parse().unwrap())
 }
 
-/// The upstream sends the fields that the client asks it for as `say-…`.
+/// The upstream returns the fields that the client requests as `say-…`.
 fn as_asked(seen: &UpstreamRequest) -> UpstreamReply {
-    let said = ["x-tokens-used", "x-cached", "ratelimit"];
-    said.iter()
+    let names = ["x-tokens-used", "x-cached", "ratelimit"];
+    names
+        .iter()
         .filter_map(|name| Some((name, seen.field(&format!("say-{name}"))?)))
         .fold(UpstreamReply::new(200), |reply, (name, value)| {
             reply.with(name, value)

@@ -1,5 +1,5 @@
-//! A real Envoy in front, configured as `examples/envoy` says: what it asks, what it makes of the answers, and what its
-//! clients see.
+//! A real Envoy, configured as in `examples/envoy`: its calls, its interpretation of replies, and the responses that its
+//! clients get.
 
 mod files;
 mod harness;

@@ -1,4 +1,4 @@
-//! The oldest Envoy that is promised, by the same example without what it does not know.
+//! The oldest supported Envoy, with the same example without the features that it lacks.
 
 use tollgate_testkit::envoy::Version;
 
@@ -6,7 +6,7 @@ use super::harness::{ENVOY, EnvoyHarness, LIMITS, TO_THE_HOUR, remaining};
 
 const BOB: [(&str, &str); 1] = [("x-user", "bob")];
 
-/// What the example says to do.
+/// The changes that the example documents for older versions.
 fn before_1_38() -> String {
     let kept = ENVOY
         .lines()
@@ -15,30 +15,32 @@ fn before_1_38() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn envoy_1_36_asks_charges_and_words_as_1_40_does() {
+async fn envoy_1_36_behaves_as_1_40_does() {
     let older = before_1_38();
     assert_eq!(ENVOY.lines().count() - older.lines().count(), 3);
-    let mut rig = EnvoyHarness::with_config(Version::V1_36, &older, LIMITS).await;
+    let mut harness = EnvoyHarness::with_config(Version::V1_36, &older, LIMITS).await;
     for left in [2, 1, 0] {
-        assert_eq!(rig.remaining_after("/api", &BOB).await, left);
+        assert_eq!(harness.remaining_after("/api", &BOB).await, left);
     }
-    let denied = rig.get("/api", &BOB).await;
+    let denied = harness.get("/api", &BOB).await;
     assert_eq!((denied.status, remaining(&denied)), (429, Some(0)));
     let until = TO_THE_HOUR.to_string();
     assert_eq!(denied.field("x-ratelimit-reset"), Some(&*until));
     assert_eq!(denied.field("retry-after"), Some(&*until));
 
-    assert_eq!(rig.remaining_after("/search", &BOB).await, 15);
+    assert_eq!(harness.remaining_after("/search", &BOB).await, 15);
     assert_eq!(
-        rig.remaining_after("/points", &BOB).await,
+        harness.remaining_after("/points", &BOB).await,
         15,
         "looking costs nothing"
     );
-    let asked = rig.envoy.counted("cluster.tollgate.upstream_rq_completed");
+    let calls = harness
+        .envoy
+        .counted("cluster.tollgate.upstream_rq_completed");
     let using = [("x-user", "bob"), ("say-x-tokens-used", "400")];
-    assert_eq!(rig.remaining_after("/chat", &using).await, 1_000);
-    rig.wait_for_calls(asked + 2);
-    assert_eq!(rig.remaining_after("/chat", &BOB).await, 600);
+    assert_eq!(harness.remaining_after("/chat", &using).await, 1_000);
+    harness.wait_for_calls(calls + 2);
+    assert_eq!(harness.remaining_after("/chat", &BOB).await, 600);
     let rich = [("x-tenant", "acme"), ("x-tenant-limit", "5")];
-    assert_eq!(rig.remaining_after("/tenant", &rich).await, 4);
+    assert_eq!(harness.remaining_after("/tenant", &rich).await, 4);
 }

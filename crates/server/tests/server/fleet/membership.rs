@@ -1,4 +1,4 @@
-//! Several servers with one Redis: they see each other, and what operators say on one holds on all.
+//! Several servers with one Redis: they see each other, and operator changes on one apply to all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tollgate_server::admin::{AdminApi, AdminTokens};
 use tollgate_server::fleet::{LocalNode as _, Membership, MembershipSettings};
 use tollgate_server::grpc::GrpcServer;
 use tollgate_server::listen::{ListenAddress, ShutdownTrigger};
-use tollgate_server::{App, HttpLimits, Secret};
+use tollgate_server::{HttpApi, HttpLimits, Secret};
 use tollgate_store::ManualClock;
 use tollgate_store::register::{FleetName, Register};
 use tollgate_testkit::redis::{RedisNode, RedisServer, ServerProgram};
@@ -21,12 +21,12 @@ use crate::running_server::RunningServer;
 
 const POLICY: &str = "limits: [{ name: api, key: header.x-api-key, rate: 2/h }]";
 const SECRET: &str = "the secret of this fleet";
-/// Far above what anything here takes; only what never happens reaches it.
+/// Far above any duration here; only a hang reaches it.
 const PATIENT: Duration = Duration::from_secs(60);
 
 /// A server whose task can be killed.
 struct FleetMember {
-    app: Arc<App<Arc<ManualClock>>>,
+    app: Arc<HttpApi<Arc<ManualClock>>>,
     membership: Arc<Membership>,
     address: std::net::SocketAddr,
     stop: ShutdownTrigger,
@@ -42,11 +42,11 @@ impl FleetMember {
     async fn start_with(url: &str, secret: &str) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
         let secret = Secret::from_shared_text(secret.as_bytes()).unwrap();
-        let app = App::new_with_secret(&policy(POLICY), 1_000, clock, secret).unwrap();
+        let app = HttpApi::new_with_secret(&policy(POLICY), 1_000, clock, secret).unwrap();
         Self::start_app(url, secret, app).await
     }
 
-    async fn start_app(url: &str, secret: Secret, app: App<Arc<ManualClock>>) -> Self {
+    async fn start_app(url: &str, secret: Secret, app: HttpApi<Arc<ManualClock>>) -> Self {
         let app = Arc::new(app);
         let mut options = RedisOptions::new(url, RedisSecret::new(*b"names of keys..."));
         options.connect_deadline = Duration::from_secs(5);
@@ -115,8 +115,8 @@ impl FleetMember {
     }
 }
 
-/// Asks until it is so, and fails after a long time.
-async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+/// Polls until the condition holds, and fails after a long time.
+async fn wait_until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let mut looks = tokio::time::interval(Duration::from_millis(20));
     let waiting = async {
         while !condition().await {
@@ -128,7 +128,7 @@ async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all() {
+async fn three_servers_see_each_other_and_operator_changes_apply_to_all() {
     let redis = RedisServer::start(ServerProgram::Redis);
     let url = redis.url();
     let one = FleetMember::start(&url).await;
@@ -137,7 +137,7 @@ async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all
         FleetMember::start(&url).await,
     );
     for member in [&one, &two, &three] {
-        until("three are there", || async { member.count().await == 3 }).await;
+        wait_until("three are there", || async { member.count().await == 3 }).await;
     }
     assert_eq!(one.metric("tollgate_fleet_nodes").await, "3");
     let fleet = one.get("/fleet").await;
@@ -153,7 +153,7 @@ async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all
     two.change("PUT", "/v1/switches", r#""limit": "*", "to": "shadow""#)
         .await;
     for member in [&one, &two, &three] {
-        until("it holds everywhere", || async {
+        wait_until("it holds everywhere", || async {
             let blocks = member.get("/v1/blocks").await;
             let switches = member.get("/v1/switches").await;
             blocks["blocks"].as_array().unwrap().len() == 1
@@ -170,13 +170,13 @@ async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all
         "{audit}"
     );
 
-    // Taken back on a node that does not know it by name.
+    // Revoked on a node that does not know the limit by name.
     three.change("DELETE", "/v1/blocks", block).await;
-    until("it is gone where it was said", || async {
+    wait_until("it is gone where it was said", || async {
         one.get("/v1/blocks").await["blocks"] == json!([])
     })
     .await;
-    until("all have the same version", || async {
+    wait_until("all have the same version", || async {
         let name = "tollgate_fleet_controls_version";
         let versions = (one.metric(name).await, two.metric(name).await);
         versions.0 == versions.1 && versions.0 != "0"
@@ -184,18 +184,18 @@ async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all
     .await;
 
     two.stop().await;
-    until("one has said goodbye", || async { one.count().await == 2 }).await;
+    wait_until("one node has left", || async { one.count().await == 2 }).await;
     drop(three);
-    until("one has died", || async { one.count().await == 1 }).await;
+    wait_until("one has died", || async { one.count().await == 1 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_ready() {
+async fn operator_changes_outlive_all_servers_and_apply_before_the_next_is_ready() {
     let redis = RedisServer::start(ServerProgram::Redis);
     let first = FleetMember::start(&redis.url()).await;
     let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
     first.change("PUT", "/v1/overrides", body).await;
-    until("it is told", || async {
+    wait_until("the change is registered", || async {
         first.app.envoy().pending_counts().0 == 0
     })
     .await;
@@ -206,20 +206,20 @@ async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_r
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
+async fn the_kill_switch_over_envoy_files_applies_to_all_servers() {
     let redis = RedisServer::start(ServerProgram::Redis);
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 1 } }]";
     let mut members = Vec::new();
     for _ in 0..2 {
         let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-        let app = App::from_envoy_policy(files, 1_000, clock).unwrap();
+        let app = HttpApi::from_envoy_policy(files, 1_000, clock).unwrap();
         let secret = Secret::from_shared_text(SECRET.as_bytes()).unwrap();
         members.push(FleetMember::start_app(&redis.url(), secret, app).await);
     }
     let (one, two) = (&members[0], &members[1]);
     let grpc = GrpcServer::new(Arc::clone(two.app.envoy()));
-    // A RateLimitRequest: the domain, and one descriptor with one entry. The first field of the answer is the code.
+    // A RateLimitRequest: the domain and one descriptor with one entry. The first field of the response is the code.
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let is_admitted = async || {
         let mut out = Vec::new();
@@ -230,17 +230,17 @@ async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
     for (to, expected) in [("shadow", true), ("on", false)] {
         let body = format!(r#""limit": "*", "to": "{to}""#);
         one.change("PUT", "/v1/switches", &body).await;
-        until(to, async || is_admitted().await == expected).await;
+        wait_until(to, async || is_admitted().await == expected).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_another_secret_is_seen_and_told_of() {
+async fn a_server_with_another_secret_is_seen_and_reported() {
     let redis = RedisServer::start(ServerProgram::Redis);
     let one = FleetMember::start(&redis.url()).await;
     let stray = FleetMember::start_with(&redis.url(), "not the secret at all").await;
     for member in [&one, &stray] {
-        until("it alarms", || async {
+        wait_until("it alarms", || async {
             member
                 .metric("tollgate_fleet_mismatch{what=\"secret\"}")
                 .await
@@ -255,14 +255,14 @@ async fn a_server_with_another_secret_is_seen_and_told_of() {
     assert_eq!(list.iter().filter(differs).count(), 1);
     assert!(!fleet.to_string().contains(SECRET));
     stray.stop().await;
-    until("all is well again", || async {
+    wait_until("all is well again", || async {
         one.metric("tollgate_fleet_mismatch{what=\"secret\"}").await == "0"
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_back_empty() {
+async fn s_02_operator_changes_without_redis_apply_locally_and_everywhere_after_an_empty_restart() {
     let mut redis = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let (one, two) = (
         FleetMember::start(&redis.url()).await,
@@ -274,12 +274,12 @@ async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_ba
         let blocks = member.get("/v1/blocks").await;
         blocks["blocks"].as_array().unwrap().len()
     };
-    until("it gets round", || async { blocks(&two).await == 1 }).await;
+    wait_until("it gets round", || async { blocks(&two).await == 1 }).await;
     redis.kill();
     one.change("PUT", "/v1/blocks", &block("192.0.2.2")).await;
     two.change("PUT", "/v1/blocks", &block("192.0.2.3")).await;
     assert_eq!((blocks(&one).await, blocks(&two).await), (2, 2));
-    until("it is known to be gone", || async {
+    wait_until("it is known to be gone", || async {
         let fleet = one.get("/fleet").await;
         fleet["register"]["trouble"].is_string() && fleet["controls"]["waiting"] == 1
     })
@@ -287,13 +287,13 @@ async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_ba
     assert_eq!(one.metric("tollgate_fleet_controls_waiting").await, "1");
     redis.restart();
     for member in [&one, &two] {
-        until("all of it holds on both", || async {
+        wait_until("all of it holds on both", || async {
             blocks(member).await == 3 && member.get("/fleet").await["register"]["trouble"].is_null()
         })
         .await;
     }
     let late = FleetMember::start(&redis.url()).await;
-    assert_eq!(blocks(&late).await, 3, "what was lost was told again");
+    assert_eq!(blocks(&late).await, 3, "lost changes were registered again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -305,7 +305,7 @@ async fn s_03_a_server_that_starts_without_redis_is_ready_and_joins_when_it_can(
     assert_eq!(fleet["nodes"]["known"], "unknown");
     assert_eq!(fleet["nodes"]["count"], 1);
     redis.restart();
-    until("it has joined", || async {
+    wait_until("it has joined", || async {
         one.get("/fleet").await["nodes"]["known"] == "seen"
     })
     .await;

@@ -1,6 +1,6 @@
-//! Several servers on one Redis: whoever asks which of them, and by which protocol, there is one quota.
+//! Several servers on one Redis: one quota for all servers and protocols.
 //!
-//! Real servers are given seconds to answer, so that a busy machine changes nothing that is decided here.
+//! Timeouts are seconds long, so that a busy machine changes no decision.
 
 mod membership;
 mod shared_quota;
@@ -20,7 +20,7 @@ use tollgate_server::fleet::{FleetConnection, StoreMonitor};
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::listen::ListenAddress;
 use tollgate_server::resp::{Checker, RespLimits, RespServer};
-use tollgate_server::{App, HttpLimits, Secret};
+use tollgate_server::{HttpApi, HttpLimits, Secret};
 use tollgate_service::RateLimitService;
 use tollgate_store::{Clock as _, MemoryStore, SystemClock};
 
@@ -28,28 +28,32 @@ use crate::grpc::client::{Client, Descriptor, RlsResponse, request};
 use crate::harness::{HttpClient, HttpReply, policy};
 use crate::running_server::RunningServer;
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Far above any duration here; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// One server of a fleet, with all it speaks.
+/// One server of a fleet with all its listeners.
 struct FleetServer {
-    app: Arc<App<SystemClock>>,
+    app: Arc<HttpApi<SystemClock>>,
     http: RunningServer,
     grpc: RunningServer,
     resp: RunningServer,
-    /// Looks after the store until the instance is dropped.
+    /// Monitors the store until the server is dropped.
     _tending: JoinSet<()>,
 }
 
-/// A server that shares the Redis at this address.
+/// Starts a server that shares the Redis at this address.
 async fn start_server(url: &str, text: &str) -> FleetServer {
     let policy = policy(text);
-    let app = |secret| App::new_with_secret(&policy, 1_000, SystemClock::new(), secret).unwrap();
+    let app =
+        |secret| HttpApi::new_with_secret(&policy, 1_000, SystemClock::new(), secret).unwrap();
     start_server_of(url, app).await
 }
 
-/// The same of any app.
-async fn start_server_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) -> FleetServer {
+/// The same for any API.
+async fn start_server_of(
+    url: &str,
+    app: impl FnOnce(Secret) -> HttpApi<SystemClock>,
+) -> FleetServer {
     let secret = Secret::from_shared_text(b"the fleet's own secret").unwrap();
     let mut options = RedisOptions::new(
         url,
@@ -90,7 +94,7 @@ async fn start_server_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>
 }
 
 impl FleetServer {
-    /// Asks about a key over HTTP.
+    /// Checks a key over HTTP.
     async fn check(&self, key: &str) -> HttpReply {
         let body = format!(r#"{{"key": "{key}"}}"#);
         self.post("/v1/check", &body).await
@@ -101,7 +105,7 @@ impl FleetServer {
         connection.post(target, body).await
     }
 
-    /// Asks about a key as Envoy does.
+    /// Checks a key over gRPC.
     async fn should_rate_limit(&self, key: &str) -> Result<RlsResponse, i32> {
         let descriptors = [Descriptor::new(&[("header.x-api-key", key)])];
         let request = request("edge", &descriptors, 0);
@@ -115,7 +119,7 @@ impl FleetServer {
         }
     }
 
-    /// What an operator asks on the admin listener.
+    /// Sends a request to the admin listener.
     async fn operate(&self, method: &str, target: &str, body: &str) -> HttpReply {
         let place = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
         let admin = AdminApi::new(Arc::clone(&self.app), &place, AdminTokens::default()).unwrap();
@@ -132,32 +136,32 @@ impl FleetServer {
         connection.read_response(false).await
     }
 
-    /// Sends commands in one write, and answers all that is said until `QUIT`.
+    /// Sends commands in one write and returns all replies before `QUIT`.
     async fn send_commands(&self, commands: &[&str]) -> String {
-        say(self.resp.address, &commands.join("\r\n")).await
+        send_to(self.resp.address, &commands.join("\r\n")).await
     }
 }
 
-async fn say(address: SocketAddr, commands: &str) -> String {
-    let said = say_until_closed(address, commands).await;
-    said.strip_suffix("+OK\r\n").unwrap().to_owned()
+async fn send_to(address: SocketAddr, commands: &str) -> String {
+    let replies = send_until_closed(address, commands).await;
+    replies.strip_suffix("+OK\r\n").unwrap().to_owned()
 }
 
-/// The same, with the answer to `QUIT`, or the error that the connection was closed with before.
-async fn say_until_closed(address: SocketAddr, commands: &str) -> String {
+/// The same, including the reply to `QUIT` or the error before the close.
+async fn send_until_closed(address: SocketAddr, commands: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let bytes = format!("{commands}\r\nQUIT\r\n");
     stream.write_all(bytes.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    let read = stream.read_to_string(&mut said);
+    let mut replies = String::new();
+    let read = stream.read_to_string(&mut replies);
     timeout(DEADLINE, read)
         .await
         .expect("the end before the deadline")
         .unwrap();
-    said
+    replies
 }
 
-/// Asks again and again until something has happened.
+/// Polls until the condition holds.
 async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !is_so().await {
@@ -168,11 +172,11 @@ async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     assert!(waited.is_ok(), "it never came to pass that {what}");
 }
 
-/// What an answer over HTTP says that it was decided without.
+/// The `degraded` list of a response.
 fn degraded(answer: &HttpReply) -> Vec<String> {
-    let said = answer.json()["degraded"].as_array().cloned();
-    let words = said.unwrap_or_default().into_iter();
-    words
+    let replies = answer.json()["degraded"].as_array().cloned();
+    let names = replies.unwrap_or_default().into_iter();
+    names
         .map(|word| word.as_str().unwrap().to_owned())
         .collect()
 }

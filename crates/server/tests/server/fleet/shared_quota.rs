@@ -1,16 +1,16 @@
-//! While the store is there: one quota, whichever server is asked and however.
+//! With the store available: one quota, for all servers and protocols.
 
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_store::SystemClock;
 use tollgate_testkit::redis::{RedisNode, ServerProgram};
 
-use super::{degraded, say_until_closed, start_server, start_server_of};
+use super::{degraded, send_until_closed, start_server, start_server_of};
 use crate::grpc::OK;
 
 const TEN: &str = "limits: [{ name: ten, key: header.x-api-key, rate: 10/h }]";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
+async fn two_servers_share_one_quota_over_every_protocol() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -30,19 +30,19 @@ async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
         let answer = other.should_rate_limit("alice").await.unwrap();
         assert_eq!((answer.overall, answer.statuses[0].remaining), (OK, left));
     }
-    let said = one
+    let replies = one
         .send_commands(&["TG.CHECK header.x-api-key alice"; 3])
         .await;
-    assert_eq!(said.matches("allowed\r\n:1").count(), 3, "{said}");
-    assert!(said.contains("remaining\r\n:0\r\n"), "{said}");
-    for instance in [&one, &other] {
-        assert_eq!(instance.check("alice").await.status, 429);
-        let answer = instance.should_rate_limit("alice").await.unwrap();
+    assert_eq!(replies.matches("allowed\r\n:1").count(), 3, "{replies}");
+    assert!(replies.contains("remaining\r\n:0\r\n"), "{replies}");
+    for server in [&one, &other] {
+        assert_eq!(server.check("alice").await.status, 429);
+        let answer = server.should_rate_limit("alice").await.unwrap();
         assert_ne!(answer.overall, OK);
-        let said = instance
+        let replies = server
             .send_commands(&["TG.CHECK header.x-api-key alice"])
             .await;
-        assert!(said.contains("allowed\r\n:0"), "{said}");
+        assert!(replies.contains("allowed\r\n:0"), "{replies}");
     }
     assert_eq!(
         other.check("bob").await.status,
@@ -52,7 +52,7 @@ async fn two_servers_have_one_quota_whatever_protocol_they_are_asked_by() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_policy_counts() {
+async fn throttle_commands_are_shared_and_never_spend_policy_quota() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -72,15 +72,15 @@ async fn commands_that_bring_their_quota_are_shared_and_never_spend_what_a_polic
         "{}",
         answer.body
     );
-    // A key that is not told apart by more than the letter before it.
-    let said = one
+    // A key that differs from a policy's key only in the prefix.
+    let replies = one
         .send_commands(&["CL.THROTTLE t 0 1 3600", "CL.THROTTLE tt 0 1 3600"])
         .await;
-    assert_eq!(said.matches("*5\r\n:0\r\n").count(), 2, "{said}");
+    assert_eq!(replies.matches("*5\r\n:0\r\n").count(), 2, "{replies}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pipelined_commands_are_answered_in_order_however_many_are_decided_together() {
+async fn pipelined_commands_are_answered_in_order() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
     let mut commands = Vec::new();
@@ -100,9 +100,9 @@ async fn pipelined_commands_are_answered_in_order_however_many_are_decided_toget
         }
     }
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let said = one.send_commands(&commands).await;
-    // The last number of each is when the bucket is full, which the server's clock moves.
-    let without_reset = said
+    let replies = one.send_commands(&commands).await;
+    // The last number of each reply is the reset time, which depends on the server's clock.
+    let without_reset = replies
         .replace("\r\n:-1\r\n:", "\r\n:-1\r\n~")
         .split("\r\n")
         .filter(|line| !line.starts_with('~'))
@@ -116,40 +116,43 @@ async fn pipelined_commands_are_answered_in_order_however_many_are_decided_toget
     );
 }
 
-/// Found in review: reading a quoted inline command rewrites it in place, and one that had to wait for a decision before it was
-/// read twice, the second time as nonsense.
+/// Found in review: parsing a quoted inline command rewrites it in place. A command that waited for an earlier decision was
+/// parsed twice, the second time as garbage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quoted_command_behind_a_decision_is_read_once() {
+async fn a_quoted_command_after_a_decision_is_parsed_once() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), TEN).await;
-    let said = one
+    let replies = one
         .send_commands(&["CL.THROTTLE quoted 9 1 3600", r#"ECHO "a b""#, "PING"])
         .await;
-    assert!(said.ends_with("$3\r\na b\r\n+PONG\r\n"), "{said}");
+    assert!(replies.ends_with("$3\r\na b\r\n+PONG\r\n"), "{replies}");
     let wrong = "CL.THROTTLE quoted 9 1 3600\r\n\"x\"y\"";
-    let said = say_until_closed(one.resp.address, wrong).await;
+    let replies = send_until_closed(one.resp.address, wrong).await;
     let error = "-ERR Protocol error: unbalanced quotes in request\r\n";
-    assert!(said.ends_with(error), "{said}");
+    assert!(replies.ends_with(error), "{replies}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_is_shared_and_its_ticket_is_released_by_another_protocol_of_the_same_server() {
+async fn a_lease_is_shared_and_its_ticket_can_be_released_by_another_protocol() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let policy = "limits: [{ name: one, key: header.x-api-key, concurrency: 1 }]";
     let (one, other) = (
         start_server(&redis.url(), policy).await,
         start_server(&redis.url(), policy).await,
     );
-    let said = one
+    let replies = one
         .send_commands(&["TG.ACQUIRE header.x-api-key alice"])
         .await;
-    let (_, ticket) = said.split_once("ticket\r\n$32\r\n").unwrap();
+    let (_, ticket) = replies.split_once("ticket\r\n$32\r\n").unwrap();
     let ticket = ticket.trim_end();
-    assert_eq!(other.check("alice").await.status, 429, "the place is taken");
+    assert_eq!(other.check("alice").await.status, 429, "the lease is held");
     let body = format!(r#"{{"ticket": "{ticket}"}}"#);
     assert_eq!(one.post("/v1/renew", &body).await.json()["held"], true);
     let unknown = other.post("/v1/release", &body).await;
-    assert_eq!(unknown.status, 404, "tickets stay where they were given");
+    assert_eq!(
+        unknown.status, 404,
+        "a ticket is valid only on the server that issued it"
+    );
     assert_eq!(one.post("/v1/release", &body).await.json()["settled"], true);
     assert_eq!(
         one.send_commands(&[&format!("TG.RELEASE {ticket}")]).await,
@@ -160,7 +163,7 @@ async fn a_place_is_shared_and_its_ticket_is_released_by_another_protocol_of_the
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_estimated_and_settled_is_shared() {
+async fn estimates_and_settlements_are_shared() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -184,7 +187,7 @@ async fn what_is_estimated_and_settled_is_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store() {
+async fn a_reset_on_one_server_applies_to_all_and_metrics_show_the_store() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let (one, other) = (
         start_server(&redis.url(), TEN).await,
@@ -213,21 +216,21 @@ async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_of_envoy_count_together_too() {
+async fn envoy_files_share_their_counters_too() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let folder = std::env::temp_dir().join(format!("tollgate-fleet-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = "domain: edge\ndescriptors: [{ key: header.x-api-key, rate_limit: { unit: year, requests_per_unit: 5 } }]";
     std::fs::write(folder.join("edge.yaml"), file).unwrap();
-    let open = |secret| App::from_file(&folder, 1_000, SystemClock::new(), secret).unwrap();
+    let open = |secret| HttpApi::from_file(&folder, 1_000, SystemClock::new(), secret).unwrap();
     let (one, other) = (
         start_server_of(&redis.url(), open).await,
         start_server_of(&redis.url(), open).await,
     );
     let mut admitted = 0;
     for _ in 0..4 {
-        for instance in [&one, &other] {
-            let answer = instance.should_rate_limit("alice").await.unwrap();
+        for server in [&one, &other] {
+            let answer = server.should_rate_limit("alice").await.unwrap();
             admitted += usize::from(answer.overall == OK);
         }
     }

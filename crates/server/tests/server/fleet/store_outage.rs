@@ -1,4 +1,4 @@
-//! While the store is away: nobody is answered with an error for it, and once it is back it decides again.
+//! While the store is unavailable no client gets an error, and afterwards the store decides again.
 
 use tokio::net::TcpListener;
 use tollgate_testkit::redis::{RedisNode, RedisServer, ServerProgram};
@@ -14,7 +14,7 @@ limits:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_killed_costs_nobody_an_answer_and_decides_again_when_it_is_back() {
+async fn a_killed_store_causes_no_errors_and_decides_again_after_its_restart() {
     let mut redis = RedisNode::start(
         ServerProgram::Redis,
         &["--appendonly", "yes", "--appendfsync", "always"],
@@ -35,16 +35,16 @@ async fn a_store_that_is_killed_costs_nobody_an_answer_and_decides_again_when_it
             other => panic!("{other}: {}", answer.body),
         }
     }
-    // Half of a hundred, of which thirty are spent, as far as this node knows.
+    // Half of a hundred, thirty of which are spent as far as this node knows.
     assert!(statuses[0] > 0 && statuses[1] > 0, "{statuses:?}");
     assert!(statuses[0] <= 50, "{statuses:?}");
     let answer = one.should_rate_limit("carol").await.unwrap();
     assert_eq!(answer.overall, OK);
-    let said = one
+    let replies = one
         .send_commands(&["TG.CHECK header.x-api-key dora", "CL.THROTTLE k 9 1 60"])
         .await;
-    assert!(said.contains("allowed\r\n:1"), "{said}");
-    assert!(said.contains("*5\r\n:0\r\n"), "{said}");
+    assert!(replies.contains("allowed\r\n:1"), "{replies}");
+    assert!(replies.contains("*5\r\n:0\r\n"), "{replies}");
     assert!(one.app.service().fleet().unwrap().is_degraded());
     redis.restart();
     wait_until("the store decides again", async || {
@@ -59,7 +59,7 @@ async fn a_store_that_is_killed_costs_nobody_an_answer_and_decides_again_when_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_limit_that_is_closed_refuses_for_want_of_a_store_and_says_when_to_come_back() {
+async fn only_a_limit_that_fails_closed_refuses_without_a_store_and_sends_retry_after() {
     let mut redis = RedisNode::start(ServerProgram::Redis, &[]);
     let one = start_server(&redis.url(), LIMITS).await;
     redis.kill();
@@ -80,23 +80,23 @@ async fn only_a_limit_that_is_closed_refuses_for_want_of_a_store_and_says_when_t
     );
     assert_eq!(one.check("alice").await.status, 200);
 
-    let asked = |key| {
+    let request_for = |key| {
         let entry = crate::grpc::client::Descriptor::new(&[(key, "a")]);
         crate::grpc::client::request("edge", &[entry], 0)
     };
     let mut client = crate::grpc::client::Client::connect(one.grpc.address).await;
-    let (code, message) = client.expect_error(&asked("header.x-shut")).await;
+    let (code, message) = client.expect_error(&request_for("header.x-shut")).await;
     assert_eq!(code, 14, "unavailable: {message}");
     assert_eq!(
         client
-            .should_rate_limit(&asked("header.x-free"))
+            .should_rate_limit(&request_for("header.x-free"))
             .await
             .overall,
         OK
     );
     assert_eq!(
         client
-            .should_rate_limit(&asked("header.x-api-key"))
+            .should_rate_limit(&request_for("header.x-api-key"))
             .await
             .overall,
         OK
@@ -110,7 +110,7 @@ async fn only_a_limit_that_is_closed_refuses_for_want_of_a_store_and_says_when_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_starts_without_its_store_is_ready_and_heals_by_itself() {
+async fn a_server_that_starts_without_its_store_is_ready_and_recovers() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);

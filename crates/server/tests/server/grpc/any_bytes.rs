@@ -1,5 +1,5 @@
-//! Any bytes as what Envoy asks: nothing panics, and what is answered is an answer. Run by the fuzz target `envoy` on
-//! whatever it finds, and here on fixed inputs.
+//! Arbitrary bytes as Envoy's request: nothing panics, and every reply is valid. The fuzz target `envoy` runs this on random
+//! inputs, the test here on fixed ones.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 
 use tollgate_core::Timestamp;
 use tollgate_policy::source::SourceFormat;
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::grpc::GrpcServer;
 use tollgate_store::ManualClock;
 
-/// What random bytes hardly ever are: pieces that mean something.
+/// Fragments that random bytes rarely contain.
 const PIECES: [&[u8]; 20] = [
     b"\x0a\x01d",                                                    // domain: d
     b"\x0a\x00",                                                     // domain, empty
@@ -35,7 +35,7 @@ const PIECES: [&[u8]; 20] = [
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 ];
 
-/// The same app for every input: what was decided before must not matter either.
+/// One API for all inputs: earlier decisions must not matter.
 pub(crate) struct Both {
     by_files: GrpcServer<Arc<ManualClock>>,
     by_policy: GrpcServer<Arc<ManualClock>>,
@@ -50,18 +50,17 @@ impl Both {
         let text = "limits: [{ name: a, key: descriptor.a, rate: 9/m }, { name: in-flight, concurrency: 2 }, \
                     { name: later, key: descriptor.e, rate: 9/m, charge: always, overdraft: 9 }]";
         let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
-        let by_files = App::from_envoy_policy(files, 64, clock()).unwrap();
-        let by_policy = App::new(&policy, 64, clock()).unwrap();
+        let by_files = HttpApi::from_envoy_policy(files, 64, clock()).unwrap();
+        let by_policy = HttpApi::new(&policy, 64, clock()).unwrap();
         Self {
             by_files: GrpcServer::new(Arc::clone(by_files.envoy())),
             by_policy: GrpcServer::new(Arc::clone(by_policy.envoy())),
         }
     }
 
-    /// Asks the bytes, as they are and as choices of pieces.
+    /// Sends the bytes as they are and as indices of fragments.
     ///
-    /// # Panics
-    /// If what is answered is no answer.
+    /// If a reply is invalid.
     pub(crate) fn ask(&self, bytes: &[u8]) {
         self.check(bytes);
         let pieces: Vec<u8> = bytes
@@ -94,14 +93,14 @@ impl Both {
             );
             Some(statuses.len())
         });
-        // Both read the same question.
+        // Both parse the same request.
         let [by_files, by_policy] = answers;
         assert_eq!(by_files, by_policy);
         assert_ne!(by_files, Some(0));
     }
 }
 
-/// The overall code and the codes of statuses, read by other means than they were written.
+/// The overall code and the codes of the statuses, parsed independently of the writer.
 fn read(mut bytes: &[u8]) -> (u8, Vec<u8>) {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut number = 0;
@@ -152,20 +151,20 @@ fn i13_no_bytes_that_envoy_may_send_break_a_promise() {
 }
 
 #[test]
-fn every_piece_is_what_it_says() {
+fn every_fragment_is_valid() {
     let both = Both::new();
     for piece in PIECES {
         both.check(&[PIECES[0], piece].concat());
     }
-    // Most of them are questions if there is a domain before and a descriptor behind.
+    // Most fragments are a request after a domain and before a descriptor.
     let whole = |piece: &&&[u8]| {
-        let question = [PIECES[0], piece, PIECES[2]].concat();
-        at_once(both.by_files.answer_bytes(&question, &mut Vec::new())).is_ok()
+        let request = [PIECES[0], piece, PIECES[2]].concat();
+        at_once(both.by_files.answer_bytes(&request, &mut Vec::new())).is_ok()
     };
     assert_eq!(PIECES.iter().filter(whole).count(), 15);
 }
 
-/// What is there when it is first looked at. Here and not with the others' because fuzzing takes this file alone.
+/// The value of a future that is ready at the first poll. Defined here, because the fuzz target includes only this file.
 fn at_once<T>(answer: impl Future<Output = T>) -> T {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,

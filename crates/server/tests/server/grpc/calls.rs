@@ -1,4 +1,4 @@
-//! What Envoy asks and is answered by files of envoyproxy/ratelimit.
+//! Rate limit calls with envoyproxy/ratelimit configuration.
 
 use tollgate_core::Nanos;
 
@@ -46,10 +46,10 @@ async fn one_status_for_each_descriptor_in_order() {
         ip("10.0.0.1"),
         Descriptor::new(&[("plan", "free")]),
     ];
-    let question = request("edge", &descriptors, 0);
-    let response = client.should_rate_limit(&question).await;
+    let message = request("edge", &descriptors, 0);
+    let response = client.should_rate_limit(&message).await;
     assert_eq!(response.overall, OK);
-    // The clock stands at 20 seconds past a minute.
+    // The clock is 20 seconds past a minute.
     let counted = RlsDescriptorResult {
         code: OK,
         limit: Some((2, MINUTE, "per-address".to_owned())),
@@ -71,10 +71,10 @@ async fn one_status_for_each_descriptor_in_order() {
         Some("\"per-address\";q=2;w=60")
     );
     assert_eq!(response.header("retry-after"), None);
-    client.should_rate_limit(&question).await;
-    // Half a second before the end there is still a second to wait.
+    client.should_rate_limit(&message).await;
+    // Half a second before the end the reply still says one second.
     serving.clock.advance(Nanos::from_millis(39_500));
-    let response = client.should_rate_limit(&question).await;
+    let response = client.should_rate_limit(&message).await;
     assert_eq!(
         (response.overall, response.codes()),
         (OVER, vec![OK, OVER, OK])
@@ -94,7 +94,7 @@ async fn one_status_for_each_descriptor_in_order() {
 }
 
 #[tokio::test]
-async fn hits_are_the_descriptors_own_or_the_requests_and_at_least_one() {
+async fn hits_come_from_the_descriptor_or_the_request_and_are_at_least_one() {
     let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let tokens = Descriptor::new(&[("tokens", "bob")]);
@@ -115,9 +115,9 @@ async fn hits_are_the_descriptors_own_or_the_requests_and_at_least_one() {
     }
 }
 
-/// What was done is charged when it is over, however much it is, and whoever looks is told.
+/// Costs known after the response are charged in full, and a peek shows them.
 #[tokio::test]
-async fn work_that_is_paid_for_later_is_charged_beyond_the_limit_and_given_back_by_refunds() {
+async fn costs_known_later_are_charged_beyond_the_limit_and_refunded() {
     let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let tokens = Descriptor::new(&[("tokens", "bob")]);
@@ -142,18 +142,18 @@ async fn work_that_is_paid_for_later_is_charged_beyond_the_limit_and_given_back_
 }
 
 #[tokio::test]
-async fn a_limit_that_comes_with_a_descriptor_takes_the_place_of_the_files() {
+async fn a_limit_in_a_descriptor_replaces_the_limit_of_the_files() {
     let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let own = ip("10.0.0.9").limit(1, HOUR);
-    let question = request("edge", std::slice::from_ref(&own), 0);
-    let response = client.should_rate_limit(&question).await;
+    let message = request("edge", std::slice::from_ref(&own), 0);
+    let response = client.should_rate_limit(&message).await;
     assert_eq!(
         response.statuses[0].limit,
         Some((1, HOUR, String::new())),
         "{response:?}"
     );
-    assert_eq!(client.should_rate_limit(&question).await.overall, OVER);
+    assert_eq!(client.should_rate_limit(&message).await.overall, OVER);
     assert_eq!(
         client
             .should_rate_limit(&request("edge", &[ip("10.0.0.9")], 0))
@@ -171,7 +171,7 @@ async fn a_limit_that_comes_with_a_descriptor_takes_the_place_of_the_files() {
 }
 
 #[tokio::test]
-async fn shadows_quotas_and_metadata_are_as_in_the_files() {
+async fn shadow_mode_quota_mode_and_metadata_follow_the_files() {
     let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let quiet = request("edge", &[Descriptor::new(&[("quiet", "a")])], 0);
@@ -179,7 +179,7 @@ async fn shadows_quotas_and_metadata_are_as_in_the_files() {
         let response = client.should_rate_limit(&quiet).await;
         assert_eq!((response.overall, response.codes()), (OK, vec![OK]));
     }
-    // Quotas deny only all together.
+    // Quota-mode limits deny only all together.
     let both = [
         Descriptor::new(&[("first", "a")]),
         Descriptor::new(&[("second", "a")]),
@@ -213,7 +213,7 @@ async fn shadows_quotas_and_metadata_are_as_in_the_files() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_is_admitted_and_what_makes_no_sense_is_refused() {
+async fn unknown_descriptors_are_admitted_and_invalid_requests_refused() {
     let serving = serve_file(FILE).await;
     let mut client = serving.connect().await;
     let unknown = client
@@ -251,8 +251,8 @@ async fn what_is_not_known_is_admitted_and_what_makes_no_sense_is_refused() {
         ),
         (vec![0x0f], "the message has a field of no known type"),
     ];
-    for (question, reason) in cases {
-        let (code, message) = client.expect_error(&question).await;
+    for (message, reason) in cases {
+        let (code, message) = client.expect_error(&message).await;
         assert_eq!(code, 3, "{message}");
         assert!(message.starts_with(reason), "{message}");
     }

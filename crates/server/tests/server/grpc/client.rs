@@ -1,4 +1,4 @@
-//! A client of gRPC as small as can be, and messages written and read by hand.
+//! A minimal gRPC client, with messages encoded and decoded by hand.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Far above any duration here; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) const SHOULD_RATE_LIMIT: &str =
@@ -21,7 +21,7 @@ pub(crate) struct Client {
     connection: JoinHandle<Result<(), h2::Error>>,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct CallResult {
     pub(crate) http: u16,
@@ -42,14 +42,14 @@ impl Client {
         Self { send, connection }
     }
 
-    /// One message to a method, and everything that is answered.
+    /// Sends one message to a method and returns everything until the end.
     pub(crate) async fn call(&mut self, path: &str, message: &[u8]) -> CallResult {
         self.call_with(path, framed(message).into(), "application/grpc", true)
             .await
             .unwrap()
     }
 
-    /// Bytes to a path, as they are.
+    /// Sends raw bytes to a path.
     pub(crate) async fn call_with(
         &mut self,
         path: &str,
@@ -70,7 +70,7 @@ impl Client {
             .expect("an answer")
     }
 
-    /// Begins a call and leaves it open.
+    /// Starts a call and leaves it open.
     pub(crate) async fn open(
         &mut self,
         path: &str,
@@ -83,7 +83,7 @@ impl Client {
         ready.send_request(request, false).unwrap()
     }
 
-    /// What a `RateLimitRequest` is answered with.
+    /// Sends a `RateLimitRequest` and returns its response.
     pub(crate) async fn should_rate_limit(&mut self, request: &[u8]) -> RlsResponse {
         let ending = self.call(SHOULD_RATE_LIMIT, request).await;
         assert_eq!((ending.http, ending.status), (200, Some(0)), "{ending:?}");
@@ -91,7 +91,7 @@ impl Client {
         RlsResponse::read(&ending.answers[0])
     }
 
-    /// The code and the sentence that a `RateLimitRequest` is refused with.
+    /// Sends a `RateLimitRequest` and returns the code and message of its error.
     pub(crate) async fn expect_error(&mut self, request: &[u8]) -> (i32, String) {
         let ending = self.call(SHOULD_RATE_LIMIT, request).await;
         assert_eq!((ending.http, ending.answers.len()), (200, 0), "{ending:?}");
@@ -129,7 +129,7 @@ fn field(fields: &HeaderMap, name: &str) -> Option<String> {
         .map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// A message behind its prefix.
+/// A message with its prefix.
 pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     let mut out = vec![0];
     out.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
@@ -157,7 +157,7 @@ pub(crate) fn varint(mut number: u64) -> Vec<u8> {
     out
 }
 
-/// A field with bytes in it.
+/// A length-delimited field.
 pub(crate) fn bytes_field(number: u64, bytes: &[u8]) -> Vec<u8> {
     let mut out = varint(number << 3 | 2);
     out.extend(varint(bytes.len() as u64));
@@ -165,14 +165,14 @@ pub(crate) fn bytes_field(number: u64, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field with a number in it.
+/// A varint field.
 pub(crate) fn number_field(number: u64, value: u64) -> Vec<u8> {
     let mut out = varint(number << 3);
     out.extend(varint(value));
     out
 }
 
-/// A descriptor in the making.
+/// A descriptor under construction.
 #[derive(Clone, Default)]
 pub(crate) struct Descriptor(Vec<u8>);
 
@@ -189,7 +189,7 @@ impl Descriptor {
     }
 
     pub(crate) fn hits(mut self, hits: u64) -> Self {
-        // Present and empty is zero.
+        // Present and empty means zero.
         let value = if hits == 0 {
             Vec::new()
         } else {
@@ -291,7 +291,7 @@ impl RlsResponse {
             match field {
                 (1, FieldValue::Number(code)) => response.overall = code,
                 (2, FieldValue::Bytes(bytes)) => {
-                    response.statuses.push(RlsDescriptorResult::read(bytes))
+                    response.statuses.push(RlsDescriptorResult::read(bytes));
                 }
                 (3, FieldValue::Bytes(bytes)) => {
                     let parts = read(bytes);

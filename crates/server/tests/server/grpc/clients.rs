@@ -1,4 +1,4 @@
-//! grpcio, the client that Python programs use, against a listening server.
+//! grpcio, the usual gRPC client of Python programs, against a real server.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use tollgate_testkit::redis::python_packages;
 use super::serve_policy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn grpcio_asks_watches_reflects_and_is_admitted_exactly_to_the_limit() {
+async fn grpcio_checks_watches_reflects_and_is_admitted_exactly_to_the_limit() {
     let text = "limits: [{ name: per-user, key: descriptor.user, rate: 10/h }]";
     let serving = serve_policy(text).await;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/grpc/grpcio.py");
@@ -17,8 +17,8 @@ async fn grpcio_asks_watches_reflects_and_is_admitted_exactly_to_the_limit() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{error}");
-    assert_eq!(said, "fine\n");
+    assert!(output.status.success(), "{output_text}{error}");
+    assert_eq!(output_text, "fine\n");
 }

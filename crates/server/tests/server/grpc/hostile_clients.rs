@@ -1,4 +1,4 @@
-//! Clients that send what nobody should (S-37): each is answered or cut off, and everybody else is served.
+//! Hostile clients (S-37): each is answered or disconnected, and all other clients are served.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The head of a call, without compression.
+/// The head of a call, without header compression.
 fn head(path: &str) -> Vec<u8> {
     let mut out = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     out.extend(path.as_bytes());
@@ -44,11 +44,11 @@ fn head(path: &str) -> Vec<u8> {
     out
 }
 
-fn question() -> Vec<u8> {
+fn request_frame() -> Vec<u8> {
     framed(&request("d", &[Descriptor::new(&[("a", "b")])], 0))
 }
 
-/// Sends bytes after a proper beginning, and reads until the server closes or has nothing more to say for now.
+/// Sends bytes after the connection preface, and reads until the server closes or is idle.
 async fn send(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut all = PREFACE.to_vec();
     all.extend(frame(SETTINGS, 0, 0, &[]));
@@ -59,11 +59,11 @@ async fn send(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
 async fn send_raw(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
     let stream = TcpStream::connect(serving.address).await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let sending = async {
-        // The server may have heard enough before all is said.
+        // The server may close before all bytes are sent.
         let _sent = writer.write_all(bytes).await;
-        // A ping that is answered means that all before it was seen.
+        // The reply to a ping means that the server has processed everything before it.
         let _sent = writer.write_all(&frame(PING, 0, 0, b"the end!")).await;
     };
     let reading = async {
@@ -71,23 +71,26 @@ async fn send_raw(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
         loop {
             match reader.read(&mut buffer).await {
                 Ok(0) | Err(_) => return true,
-                Ok(count) => said.extend(&buffer[..count]),
+                Ok(count) => received.extend(&buffer[..count]),
             }
             let answered = frame(PING, 1, 0, b"the end!");
-            if said.windows(answered.len()).any(|part| part == answered) {
+            if received
+                .windows(answered.len())
+                .any(|part| part == answered)
+            {
                 return false;
             }
         }
     };
     let both = async { tokio::join!(sending, reading) };
     let ((), is_closed) = timeout(DEADLINE, both).await.expect("an end");
-    (said, is_closed)
+    (received, is_closed)
 }
 
-/// The kinds of frames that were sent, and what the last goodbye said.
-fn goodbye(mut said: &[u8]) -> Option<u32> {
+/// The error code of the last GOAWAY frame.
+fn goaway_code(mut received: &[u8]) -> Option<u32> {
     let mut reason = None;
-    while let Some((head, rest)) = said.split_at_checked(9) {
+    while let Some((head, rest)) = received.split_at_checked(9) {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let Some((payload, rest)) = rest.split_at_checked(length) else {
             break;
@@ -95,15 +98,15 @@ fn goodbye(mut said: &[u8]) -> Option<u32> {
         if head[3] == 7 {
             reason = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
         }
-        said = rest;
+        received = rest;
     }
     reason
 }
 
 async fn still_answers(serving: &TestGrpcServer) {
     let mut client = serving.connect().await;
-    let question = request("d", &[Descriptor::new(&[("a", "b")])], 0);
-    assert_eq!(client.should_rate_limit(&question).await.overall, OK);
+    let message = request("d", &[Descriptor::new(&[("a", "b")])], 0);
+    assert_eq!(client.should_rate_limit(&message).await.overall, OK);
 }
 
 #[tokio::test]
@@ -149,16 +152,19 @@ async fn s37_malformed_frames_end_their_connection_with_a_reason_and_no_other() 
         ),
     ];
     for (what, bytes) in cases {
-        let (said, is_closed) = send(&serving, &bytes).await;
+        let (received, is_closed) = send(&serving, &bytes).await;
         assert!(is_closed, "{what}: it goes on");
-        assert!(goodbye(&said).is_some_and(|reason| reason != 0), "{what}");
+        assert!(
+            goaway_code(&received).is_some_and(|reason| reason != 0),
+            "{what}"
+        );
         still_answers(&serving).await;
     }
-    // A head within a head.
+    // A HEADERS frame inside a header block.
     let mut within = frame(HEADERS, 0, 1, &path);
     within.extend(frame(DATA, 0, 1, b"x"));
     assert!(send(&serving, &within).await.1);
-    // A stream that depends on itself concerns only itself.
+    // A stream that depends on itself affects only itself.
     send(&serving, &frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 9])).await;
     for garbage in [
         &b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..],
@@ -171,7 +177,7 @@ async fn s37_malformed_frames_end_their_connection_with_a_reason_and_no_other() 
 }
 
 #[tokio::test]
-async fn s37_a_flood_of_calls_that_are_given_up_at_once_ends_the_connection() {
+async fn s37_a_flood_of_cancelled_calls_ends_the_connection() {
     let serving = serve_policy(POLICY).await;
     let path = head(SHOULD_RATE_LIMIT);
     let mut flood = Vec::new();
@@ -180,9 +186,9 @@ async fn s37_a_flood_of_calls_that_are_given_up_at_once_ends_the_connection() {
         flood.extend(frame(HEADERS, END_HEADERS, stream, &path));
         flood.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
     }
-    let (said, is_closed) = send(&serving, &flood).await;
+    let (received, is_closed) = send(&serving, &flood).await;
     assert!(is_closed);
-    assert_eq!(goodbye(&said), Some(11), "enhance your calm");
+    assert_eq!(goaway_code(&received), Some(11), "enhance your calm");
     still_answers(&serving).await;
 }
 
@@ -190,19 +196,19 @@ async fn s37_a_flood_of_calls_that_are_given_up_at_once_ends_the_connection() {
 async fn s37_floods_of_other_frames_are_survived() {
     let serving = serve_policy(POLICY).await;
     let path = head(SHOULD_RATE_LIMIT);
-    // A head that goes on and on.
+    // An endless header block.
     let mut endless = frame(HEADERS, 0, 1, &path);
     for _ in 0..2_000 {
         endless.extend(frame(CONTINUATION, 0, 1, &[0x40, 1, b'x', 1, b'y']));
     }
     assert!(send(&serving, &endless).await.1);
-    // A body of nothing, again and again.
+    // Endless empty DATA frames.
     let mut empty = frame(HEADERS, END_HEADERS, 1, &path);
     for _ in 0..20_000 {
         empty.extend(frame(DATA, 0, 1, &[]));
     }
     send(&serving, &empty).await;
-    // Pings, settings and priorities.
+    // Floods of PING, SETTINGS and PRIORITY.
     let mut noise = Vec::new();
     for _ in 0..5_000 {
         noise.extend(frame(PING, 0, 0, &[7; 8]));
@@ -212,7 +218,7 @@ async fn s37_floods_of_other_frames_are_survived() {
     send(&serving, &noise).await;
     // Trailers in the middle, and data after the end.
     let mut late = frame(HEADERS, END_HEADERS | END_STREAM, 1, &path);
-    late.extend(frame(DATA, END_STREAM, 1, &question()));
+    late.extend(frame(DATA, END_STREAM, 1, &request_frame()));
     send(&serving, &late).await;
     still_answers(&serving).await;
 }
@@ -222,16 +228,16 @@ async fn s37_a_head_that_is_too_large_costs_its_call() {
     let serving = serve_policy(POLICY).await;
     let mut large = head(SHOULD_RATE_LIMIT);
     for _ in 0..20 {
-        // A field of a name of one byte and a value of a thousand: lengths above 126 take three bytes.
+        // A field with a name of one byte and a value of a thousand bytes. Lengths above 126 take three bytes.
         large.extend([0x00, 1, b'x', 0x7f, 0xe9, 0x06]);
         large.extend([b'y'; 1_000]);
     }
     let mut bytes = frame(HEADERS, 0, 1, &large[..16_000]);
     bytes.extend(frame(CONTINUATION, END_HEADERS, 1, &large[16_000..]));
     bytes.extend(frame(HEADERS, END_HEADERS, 3, &head(SHOULD_RATE_LIMIT)));
-    bytes.extend(frame(DATA, END_STREAM, 3, &question()));
-    let (said, is_closed) = send(&serving, &bytes).await;
-    assert!(!is_closed && !said.is_empty());
+    bytes.extend(frame(DATA, END_STREAM, 3, &request_frame()));
+    let (received, is_closed) = send(&serving, &bytes).await;
+    assert!(!is_closed && !received.is_empty());
     still_answers(&serving).await;
 }
 
@@ -242,11 +248,11 @@ async fn s37_more_calls_at_once_than_allowed_are_refused_and_the_others_answered
     let serving = super::serve_policy_with(POLICY, limits).await;
     let path = head(SHOULD_RATE_LIMIT);
     let mut bytes = Vec::new();
-    // Whoever has not seen the settings yet may open more; these are refused one by one.
+    // A client that has not seen the settings yet may open more streams. These are refused one by one.
     for number in 0..200_u32 {
         bytes.extend(frame(HEADERS, END_HEADERS, number * 2 + 1, &path));
     }
-    let (said, is_closed) = send(&serving, &bytes).await;
-    assert!(is_closed || said.len() > 9 * 100, "refused or cut off");
+    let (received, is_closed) = send(&serving, &bytes).await;
+    assert!(is_closed || received.len() > 9 * 100, "refused or cut off");
     still_answers(&serving).await;
 }

@@ -1,4 +1,4 @@
-//! gRPC over real sockets: the answers that Envoy gets, what others ask, and what nobody should send.
+//! gRPC over real sockets: replies to Envoy, other services, and hostile clients.
 
 mod any_bytes;
 mod calls;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tollgate_core::Timestamp;
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::listen::DrainOutcome;
 use tollgate_store::ManualClock;
@@ -26,34 +26,34 @@ pub(crate) const OVER: u64 = 2;
 
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// A server that speaks gRPC on a free port, on a clock that stands still.
+/// A gRPC server on a free port with a manual clock.
 pub(crate) struct TestGrpcServer {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) clock: Arc<ManualClock>,
     running: RunningServer,
 }
 
-/// By a policy of ours.
+/// With a policy.
 pub(crate) async fn serve_policy(text: &str) -> TestGrpcServer {
     serve_policy_with(text, GrpcLimits::default()).await
 }
 
 pub(crate) async fn serve_policy_with(text: &str, limits: GrpcLimits) -> TestGrpcServer {
     let clock = Arc::new(ManualClock::at(START));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     serve(app, clock, limits).await
 }
 
-/// By a file of envoyproxy/ratelimit.
+/// With a file of envoyproxy/ratelimit.
 pub(crate) async fn serve_file(text: &str) -> TestGrpcServer {
     let clock = Arc::new(ManualClock::at(START));
     let files = tollgate_envoy::config::load(&[("edge.yaml", text)]).unwrap();
-    let app = App::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::from_envoy_policy(files, 1_000, Arc::clone(&clock)).unwrap();
     serve(app, clock, GrpcLimits::default()).await
 }
 
 async fn serve(
-    app: App<Arc<ManualClock>>,
+    app: HttpApi<Arc<ManualClock>>,
     clock: Arc<ManualClock>,
     limits: GrpcLimits,
 ) -> TestGrpcServer {
@@ -72,7 +72,7 @@ impl TestGrpcServer {
         Client::connect(self.address).await
     }
 
-    /// Tells the server to stop.
+    /// Starts the shutdown of the server.
     pub(crate) fn start_stopping(self) -> JoinHandle<DrainOutcome> {
         self.running.start_stopping()
     }

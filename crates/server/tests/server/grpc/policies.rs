@@ -1,4 +1,4 @@
-//! What Envoy asks and is answered by a policy of ours.
+//! Rate limit calls with a policy.
 
 use tollgate_core::Nanos;
 
@@ -13,15 +13,15 @@ fn user(name: &str) -> Descriptor {
 }
 
 #[tokio::test]
-async fn a_policy_of_ours_answers_too() {
+async fn a_policy_answers_rls_calls() {
     let serving = serve_policy(
         "limits: [{ name: per-user, key: descriptor.user, rate: 2/s, match: { domain: edge } }]",
     )
     .await;
     let mut client = serving.connect().await;
-    let question = request("edge", &[user("alice")], 0);
+    let message = request("edge", &[user("alice")], 0);
     for remaining in [1, 0] {
-        let response = client.should_rate_limit(&question).await;
+        let response = client.should_rate_limit(&message).await;
         let limit = Some((2, SECOND, "per-user".to_owned()));
         assert_eq!(
             (response.overall, response.statuses[0].remaining),
@@ -29,7 +29,7 @@ async fn a_policy_of_ours_answers_too() {
         );
         assert_eq!(response.statuses[0].limit, limit);
     }
-    let response = client.should_rate_limit(&question).await;
+    let response = client.should_rate_limit(&message).await;
     assert_eq!((response.overall, response.codes()), (OVER, vec![OVER]));
     assert_eq!(response.statuses[0].reset, Some(1));
     assert_eq!(response.header("retry-after"), Some("1"));
@@ -54,7 +54,7 @@ async fn a_policy_of_ours_answers_too() {
     }
 }
 
-/// Counters of several descriptors are charged together or not at all: a broad limit does not pay for what a narrow one
+/// The limits of several descriptors are charged together or not at all: a broad limit is not charged for what a narrow one
 /// refuses.
 #[tokio::test]
 async fn i11_all_descriptors_of_a_request_are_charged_or_none() {
@@ -91,7 +91,7 @@ async fn i11_all_descriptors_of_a_request_are_charged_or_none() {
         let policies = response.header("ratelimit-policy").unwrap();
         assert!(policies.contains("broad") && policies.contains("narrow"));
     }
-    // Each counts what it says.
+    // Each descriptor has its own hits.
     let hits = [all.clone().hits(7), user("carl").hits(2)];
     let response = client.should_rate_limit(&request("d", &hits, 0)).await;
     let remaining: Vec<u64> = response.statuses.iter().map(|it| it.remaining).collect();
@@ -99,7 +99,7 @@ async fn i11_all_descriptors_of_a_request_are_charged_or_none() {
 }
 
 #[tokio::test]
-async fn who_only_looks_is_told_and_work_that_is_paid_for_later_is_charged_into_debt() {
+async fn a_peek_reports_the_status_and_costs_known_later_may_cause_debt() {
     let serving = serve_policy(
         "limits: [{ name: tokens, key: descriptor.user, rate: 60/h, charge: always, overdraft: 600 }]",
     )
@@ -108,7 +108,7 @@ async fn who_only_looks_is_told_and_work_that_is_paid_for_later_is_charged_into_
     let look = request("d", &[user("bob").hits(0)], 0);
     let first = client.should_rate_limit(&look).await;
     assert_eq!((first.overall, first.statuses[0].remaining), (OK, 60));
-    // Twice as much as there is: it has happened, so it is charged.
+    // Twice the remaining quota: it has been used, so it is charged.
     let done = client
         .should_rate_limit(&request("d", &[user("bob").hits(120)], 0))
         .await;
@@ -122,7 +122,7 @@ async fn who_only_looks_is_told_and_work_that_is_paid_for_later_is_charged_into_
     assert_eq!(client.should_rate_limit(&look).await.overall, OVER);
     serving.clock.advance(Nanos::SECOND);
     assert_eq!(client.should_rate_limit(&look).await.overall, OK);
-    // Beside another descriptor it is the same.
+    // Together with another descriptor it is the same.
     let both = [user("bob").hits(0), user("carl").hits(0)];
     assert_eq!(
         client
@@ -134,7 +134,7 @@ async fn who_only_looks_is_told_and_work_that_is_paid_for_later_is_charged_into_
 }
 
 #[tokio::test]
-async fn refunds_give_back_and_never_more_than_there_was() {
+async fn refunds_never_exceed_the_limit() {
     let serving =
         serve_policy("limits: [{ name: per-user, key: descriptor.user, rate: 10/h }]").await;
     let mut client = serving.connect().await;
@@ -155,7 +155,7 @@ async fn refunds_give_back_and_never_more_than_there_was() {
         (OK, 10)
     );
     assert_eq!(remaining(&mut client, user("bob")).await, (OK, 9));
-    // A refund beside a charge is given when the charge is admitted.
+    // A refund together with a charge is given if the charge is admitted.
     let both = [user("bob").hits(1).refund(), user("carl").hits(11)];
     assert_eq!(
         client
@@ -177,7 +177,7 @@ async fn refunds_give_back_and_never_more_than_there_was() {
 }
 
 #[tokio::test]
-async fn a_limit_that_comes_with_a_descriptor_is_counted_beside_the_policy() {
+async fn a_limit_in_a_descriptor_is_counted_besides_the_policy() {
     let serving =
         serve_policy("limits: [{ name: per-user, key: descriptor.user, rate: 1/h }]").await;
     let mut client = serving.connect().await;
@@ -194,7 +194,7 @@ async fn a_limit_that_comes_with_a_descriptor_is_counted_beside_the_policy() {
     assert_eq!(client.should_rate_limit(&elsewhere).await.overall, OK);
     let mine = request("d", &[user("bob")], 0);
     assert_eq!(client.should_rate_limit(&mine).await.overall, OK);
-    // What such a limit refuses is not charged elsewhere.
+    // If such a limit refuses, no other limit is charged.
     let both = [user("carl"), user("bob").limit(2, MINUTE)];
     let response = client.should_rate_limit(&request("d", &both, 0)).await;
     assert_eq!((response.overall, response.codes()), (OVER, vec![OK, OVER]));
@@ -202,7 +202,7 @@ async fn a_limit_that_comes_with_a_descriptor_is_counted_beside_the_policy() {
 }
 
 #[tokio::test]
-async fn entries_that_are_called_like_attributes_are_those() {
+async fn entries_named_like_attributes_set_those_attributes() {
     let serving = serve_policy(
         "limits:
   - { name: by-address, key: ip, rate: 1/h, match: { ip: { present: true } } }
@@ -220,8 +220,8 @@ async fn entries_that_are_called_like_attributes_are_those() {
         ),
         (&[("header.x-api-key", "a"), ("method", "GET")], None),
     ] {
-        let question = request("d", &[Descriptor::new(entries)], 0);
-        let response = client.should_rate_limit(&question).await;
+        let message = request("d", &[Descriptor::new(entries)], 0);
+        let response = client.should_rate_limit(&message).await;
         let named = response.statuses[0].limit.as_ref().map(|it| &*it.2);
         assert_eq!((response.overall, named), (OK, limit), "{entries:?}");
     }
@@ -234,7 +234,7 @@ async fn entries_that_are_called_like_attributes_are_those() {
 }
 
 #[tokio::test]
-async fn places_are_given_back_at_once_because_nobody_says_when_a_request_ends() {
+async fn leases_are_released_immediately_because_envoy_does_not_report_the_end() {
     let serving = serve_policy("limits: [{ name: at-once, concurrency: 1 }]").await;
     let mut client = serving.connect().await;
     for _ in 0..3 {

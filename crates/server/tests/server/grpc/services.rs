@@ -1,4 +1,4 @@
-//! Health and reflection, calls that are no calls, and the end.
+//! Health, reflection, invalid calls, and shutdown.
 
 use bytes::Bytes;
 
@@ -19,10 +19,10 @@ async fn health_is_checked_listed_and_unknown_where_there_is_no_such_service() {
         "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
         "ratelimit",
     ] {
-        let question = bytes_field(1, service.as_bytes());
-        let ending = client.call(CHECK, &question).await;
-        assert_eq!(ending.status, Some(0));
-        assert_eq!(ending.answers, [&[8, 1][..]], "serving");
+        let message = bytes_field(1, service.as_bytes());
+        let result = client.call(CHECK, &message).await;
+        assert_eq!(result.status, Some(0));
+        assert_eq!(result.answers, [&[8, 1][..]], "serving");
     }
     let nobody = client.call(CHECK, &bytes_field(1, b"nobody")).await;
     assert_eq!(nobody.status, Some(5));
@@ -31,14 +31,14 @@ async fn health_is_checked_listed_and_unknown_where_there_is_no_such_service() {
 }
 
 #[tokio::test]
-async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finish() {
+async fn a_health_watch_reports_the_shutdown_and_calls_in_progress_finish() {
     let serving = serve_policy(POLICY).await;
     let mut client = serving.connect().await;
-    let (watched, mut question) = client.open(WATCH).await;
-    question.send_data(framed(b"").into(), true).unwrap();
+    let (watched, mut message) = client.open(WATCH).await;
+    message.send_data(framed(b"").into(), true).unwrap();
     let mut watched = watched.await.unwrap().into_body();
     assert_eq!(watched.data().await.unwrap().unwrap(), framed(&[8, 1]));
-    // A call that has begun before the end and is completed after it.
+    // A call that starts before the shutdown and is completed after it.
     let (response, mut slow) = client.open(SHOULD_RATE_LIMIT).await;
     let message = framed(&request(
         "d",
@@ -47,7 +47,7 @@ async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finis
     ));
     slow.send_data(Bytes::copy_from_slice(&message[..7]), false)
         .unwrap();
-    // The answer to a later call means that the server has seen the earlier one.
+    // The reply to a later call means that the server has seen the earlier one.
     client.call(CHECK, b"").await;
     let run = serving.start_stopping();
     assert_eq!(watched.data().await.unwrap().unwrap(), framed(&[8, 2]));
@@ -56,10 +56,10 @@ async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finis
     assert_eq!(trailers["grpc-status"], "14");
     slow.send_data(Bytes::copy_from_slice(&message[7..]), true)
         .unwrap();
-    let ending = ending(response).await.unwrap();
-    assert_eq!(ending.status, Some(0));
+    let result = ending(response).await.unwrap();
+    assert_eq!(result.status, Some(0));
     assert_eq!(
-        super::client::RlsResponse::read(&ending.answers[0]).overall,
+        super::client::RlsResponse::read(&result.answers[0]).overall,
         OK
     );
     client.wait_closed().await.unwrap();
@@ -67,43 +67,41 @@ async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finis
 }
 
 #[tokio::test]
-async fn reflection_answers_question_after_question_in_both_versions() {
+async fn reflection_answers_several_requests_on_a_stream_in_both_versions() {
     let serving = serve_policy(POLICY).await;
     let mut client = serving.connect().await;
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
-        let (response, mut questions) = client.open(&path).await;
-        for question in [
+        let (response, mut requests) = client.open(&path).await;
+        for message in [
             bytes_field(7, b""),
             bytes_field(4, b"envoy.service.ratelimit.v3.RateLimitService"),
             bytes_field(3, b"nowhere.proto"),
         ] {
-            questions
-                .send_data(framed(&question).into(), false)
-                .unwrap();
+            requests.send_data(framed(&message).into(), false).unwrap();
         }
-        questions.send_data(Bytes::new(), true).unwrap();
-        let ending = ending(response).await.unwrap();
-        assert_eq!((ending.status, ending.answers.len()), (Some(0), 3));
-        let kinds: Vec<u64> = ending
+        requests.send_data(Bytes::new(), true).unwrap();
+        let result = ending(response).await.unwrap();
+        assert_eq!((result.status, result.answers.len()), (Some(0), 3));
+        let kinds: Vec<u64> = result
             .answers
             .into_iter()
             .map(|answer| read(answer).last().unwrap().0)
             .collect();
         assert_eq!(kinds, [6, 4, 7]);
     }
-    // Nobody keeps more streams open than there is room for.
+    // Streaming calls on one connection are bounded.
     let mut open = Vec::new();
     for _ in 0..16 {
-        let (response, questions) = client.open(WATCH).await;
-        open.push((response, questions));
+        let (response, requests) = client.open(WATCH).await;
+        open.push((response, requests));
     }
     let (response, _questions) = client.open(WATCH).await;
     assert_eq!(ending(response).await.unwrap().status, Some(8));
 }
 
 #[tokio::test]
-async fn what_is_no_call_is_refused_as_http_and_grpc_say() {
+async fn invalid_calls_are_refused_with_http_or_grpc_status() {
     let serving = serve_policy(POLICY).await;
     let mut client = serving.connect().await;
     let unknown = client.call("/nowhere.Service/Method", b"").await;
@@ -134,10 +132,10 @@ async fn what_is_no_call_is_refused_as_http_and_grpc_say() {
         let call = client.call_with(SHOULD_RATE_LIMIT, body.into(), "application/grpc", true);
         assert_eq!(call.await.unwrap().status, Some(status));
     }
-    // The longest message there may be is read, whatever it says.
+    // The longest allowed message is read, whatever it contains.
     let longest = framed(&bytes_field(9, &vec![0; 65_532]));
     assert_eq!(longest.len(), 65_541);
     let call = client.call_with(SHOULD_RATE_LIMIT, longest.into(), "application/grpc", true);
-    let ending = call.await.unwrap();
-    assert_eq!(ending.message, "domain: must not be empty");
+    let result = call.await.unwrap();
+    assert_eq!(result.message, "domain: must not be empty");
 }

@@ -1,5 +1,5 @@
-//! Wording a warm answer allocates nothing: counted by the allocator of this binary, which `resp/allocation.rs` installs
-//! and shows to count.
+//! Rendering header fields allocates nothing in steady state. The allocator of this binary, installed by `resp/allocation.rs`,
+//! counts.
 
 use tollgate_core::Nanos;
 use tollgate_http::{Dialect, HeaderFields};
@@ -17,7 +17,7 @@ limits:
 ";
 
 #[test]
-fn a_warm_decision_is_put_into_the_words_of_every_dialect_without_allocating() {
+fn rendering_every_dialect_allocates_nothing_in_steady_state() {
     let says = [
         ("header.user", "carol"),
         ("header.plan", "pro"),
@@ -34,7 +34,7 @@ fn a_warm_decision_is_put_into_the_words_of_every_dialect_without_allocating() {
             app.service().fields(&decided, &mut words);
             decided.is_admitted()
         };
-        // The first admission and the first denial make room.
+        // The first admission and the first denial allocate their buffers.
         let mut outcomes = Vec::with_capacity(16);
         assert!(calls(|| outcomes.push(round())) > 0);
         for _ in 0..5 {

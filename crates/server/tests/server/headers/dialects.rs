@@ -1,23 +1,22 @@
-//! Each dialect, byte for byte, on answers to questions and to gateways.
+//! Every dialect, byte for byte, on responses to checks and to gateways.
 
 use std::sync::Arc;
 
-use tollgate_core::Nanos;
 use tollgate_http::Dialect;
-use tollgate_server::{App, Dialects, HttpLimits};
+use tollgate_server::{Dialects, HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
-use super::{NOW, app, check, field, header_fields};
+use super::NOW;
 use crate::harness::{HttpReply, TestServer, policy, serve_app};
 
-/// Of the first, two are there and one is back after half a minute; the second is everybody's, and has a unit.
+/// The first limit has two requests and refills one after half a minute. The second is shared by all clients and has a unit.
 const TWO: &str = "
 limits:
   - { name: per-key, key: header.x-api-key, rate: 2/m }
   - { name: bytes, rate: 1MB/h, unit: bytes, algorithm: fixed_window }
 ";
 
-/// What a dialect says of the first request, and of the third, which is refused.
+/// The fields of a dialect for the first request, and for the third, which is refused.
 type Golden = (
     &'static str,
     &'static [(&'static str, &'static str)],
@@ -220,12 +219,12 @@ const GOLDEN: [Golden; 12] = [
 
 async fn speaking(text: &str, dialects: &str) -> TestServer<ManualClock> {
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let app = app.with_dialects(dialects.parse::<Dialects>().unwrap());
     serve_app(app, clock, HttpLimits::default()).await
 }
 
-/// The fields about limits, without what is keyed by the process's secret.
+/// The rate limit fields, without values that depend on the secret of the process.
 fn about_limits(answer: &HttpReply) -> Vec<(String, String)> {
     let is_about = |name: &str| name.contains("ratelimit") || name == "retry-after";
     let mut fields: Vec<(String, String)> = answer
@@ -261,7 +260,7 @@ fn every_dialect_is_shown_here() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_in_every_dialect() {
+async fn a_check_is_answered_in_every_dialect() {
     for (dialect, admitted, refused) in GOLDEN {
         let server = speaking(TWO, dialect).await;
         let mut client = server.connect().await;
@@ -283,7 +282,7 @@ async fn a_question_is_answered_in_every_dialect() {
     }
 }
 
-/// The same words as anyone gets, beside what only gateways read.
+/// The same fields as for other clients, plus those that only gateways read.
 #[tokio::test]
 async fn gateways_are_answered_in_every_dialect_admitted_or_not() {
     let asks = [
@@ -329,7 +328,7 @@ async fn gateways_are_answered_in_every_dialect_admitted_or_not() {
 }
 
 #[tokio::test]
-async fn several_dialects_are_spoken_at_once() {
+async fn several_dialects_are_sent_together() {
     let server = speaking(TWO, "github,draft-03,draft-11").await;
     let answer = server.get("/v1/check?key=carol").await;
     let names: Vec<String> = about_limits(&answer)
@@ -351,9 +350,9 @@ async fn several_dialects_are_spoken_at_once() {
     assert_eq!(names, expected);
 }
 
-/// Whoever only looks is told where they stand, and not to come back.
+/// A status request gets the fields without `Retry-After`.
 #[tokio::test]
-async fn a_look_at_where_one_stands_has_the_fields_and_no_retry_after() {
+async fn a_status_request_has_the_fields_and_no_retry_after() {
     let server = speaking(TWO, "x-ratelimit").await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?key=carol&cost=2").await.status, 200);
@@ -364,93 +363,4 @@ async fn a_look_at_where_one_stands_has_the_fields_and_no_retry_after() {
         ("x-ratelimit-reset", "30"),
     ]);
     assert_eq!((status.status, about_limits(&status)), (200, fields));
-}
-
-#[test]
-fn discord_is_told_whose_limit_it_is_and_shared_buckets_have_one_name() {
-    let (app, _clock) = app("
-limits:
-  - { name: mine, match: { path: /mine }, key: header.user, rate: 1/h }
-  - { name: everywhere, match: { path: /all }, key: [header.user, route], rate: 1/h }
-  - { name: ours, match: { path: /ours }, rate: 1/h }
-  - { name: read, match: { path: /read }, key: header.user, rate: 1/h, bucket: files }
-  - { name: write, match: { path: /write }, key: header.user, rate: 1/h, bucket: files }
-");
-    let app = app.with_dialects(Dialect::Discord.into());
-    let refused = |user: &str, path: &str| {
-        let says = [("header.user", user), ("path", path)];
-        check(&app, &says, 1);
-        let decided = check(&app, &says, 1);
-        assert!(!decided.is_admitted(), "{path}");
-        header_fields(&app, &decided)
-    };
-    for (path, scope) in [("/mine", "user"), ("/all", "user"), ("/ours", "shared")] {
-        let fields = refused("a", path);
-        assert_eq!(
-            field(&fields, "x-ratelimit-scope").as_deref(),
-            Some(scope),
-            "{path}"
-        );
-        assert_eq!(field(&fields, "x-ratelimit-global"), None);
-    }
-    let buckets = ["/read", "/write"].map(|path| field(&refused("b", path), "x-ratelimit-bucket"));
-    assert_eq!(buckets[0].as_ref().unwrap().len(), 16);
-    assert_eq!(buckets[0], buckets[1], "one bucket, one name");
-    assert_ne!(
-        buckets[0],
-        field(&refused("c", "/mine"), "x-ratelimit-bucket")
-    );
-}
-
-/// The same caller has one key under every limit that counts by the same, another caller another, everybody none.
-#[test]
-fn partitions_are_told_apart_by_digests_and_nobody_is_named() {
-    let (app, _clock) = app("
-limits:
-  - { name: all, rate: 100/s }
-  - { name: user, key: header.user, rate: 100/s }
-  - { name: day, key: header.user, rate: 1000/d }
-");
-    let keys = |user: &str| -> Vec<Option<String>> {
-        let fields = header_fields(&app, &check(&app, &[("header.user", user)], 1));
-        let policy = field(&fields, "ratelimit-policy").unwrap();
-        assert!(!policy.contains(user), "{policy}");
-        let key = |item: &str| item.split_once(";pk=").map(|(_, key)| key.to_owned());
-        let of = |name: &str| -> Vec<Option<String>> {
-            field(&fields, name).unwrap().split(", ").map(key).collect()
-        };
-        assert_eq!(of("ratelimit"), of("ratelimit-policy"));
-        of("ratelimit")
-    };
-    let (alice, bob) = (keys("alice-the-first"), keys("bob-the-second"));
-    assert_eq!(alice[0], None);
-    assert!(alice[1].is_some() && alice[1] == alice[2]);
-    assert_eq!(alice, keys("alice-the-first"));
-    assert_ne!(alice[1], bob[1]);
-}
-
-/// Jitter only ever adds, as much as was said at most, and differently for those who are denied one after another.
-#[test]
-fn jitter_spreads_those_who_are_denied_and_nobody_comes_early() {
-    let (app, _clock) = app("limits: [{ name: all, rate: 1/m }]");
-    let app = app.with_retry_jitter(Nanos::from_secs(20));
-    let admitted = header_fields(&app, &check(&app, &[], 1));
-    assert_eq!(
-        field(&admitted, "ratelimit").as_deref(),
-        Some(r#""all";r=0;t=60"#)
-    );
-    let mut waits = Vec::new();
-    for _ in 0..50 {
-        let fields = header_fields(&app, &check(&app, &[], 1));
-        let retry: u64 = field(&fields, "retry-after").unwrap().parse().unwrap();
-        assert_eq!(
-            field(&fields, "ratelimit"),
-            Some(format!(r#""all";r=0;t={retry}"#))
-        );
-        assert!((60..=80).contains(&retry), "{retry}");
-        waits.push(retry);
-    }
-    waits.sort_unstable();
-    waits.dedup();
-    assert!(waits.len() > 10, "{waits:?}");
 }

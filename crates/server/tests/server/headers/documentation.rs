@@ -1,19 +1,19 @@
-//! `docs/headers.md` shows what a policy comes to, and every setting of its words.
+//! `docs/headers.md` shows the fields of a policy, and every setting of header fields.
 
 use super::{app, check, header_fields};
 
 const PAGE: &str = include_str!("../../../../../docs/headers.md");
 
-/// The first block of this kind in the section about settings.
+/// The first code block of this kind in the section about settings.
 fn block(kind: &str) -> &'static str {
     let mut sections = PAGE.split("\n## ");
-    let section = sections.find(|section| section.starts_with("What the operator sets"));
+    let section = sections.find(|section| section.starts_with("How do I choose the fields?"));
     let mut blocks = section.unwrap().split("```").skip(1).step_by(2);
     let block = blocks.find_map(|block| block.strip_prefix(kind)?.strip_prefix('\n'));
     block.unwrap_or_else(|| panic!("there is no block of {kind}"))
 }
 
-/// Every digest as one sign, after checking that it has the length that the page says.
+/// Replaces every digest by one character, after checking its documented length.
 fn without_digests(value: &str) -> String {
     let mut parts = value.split("pk=:");
     let first = parts.next().unwrap().to_owned();
@@ -25,7 +25,7 @@ fn without_digests(value: &str) -> String {
 }
 
 #[test]
-fn the_policy_on_the_page_comes_to_the_fields_on_the_page() {
+fn the_documented_policy_gives_the_documented_fields() {
     let (app, _clock) = app(block("yaml"));
     let says = [
         ("header.x-api-key", "carol"),

@@ -1,6 +1,7 @@
-//! What clients are told of their limits: each dialect over real sockets, and what holds for every policy.
+//! Header fields: every dialect over real sockets, and properties that hold for every policy.
 
 mod allocation;
+mod client_specific_values;
 mod dialects;
 mod documentation;
 mod problem_details;
@@ -13,23 +14,23 @@ use tollgate_core::Timestamp;
 use tollgate_engine::{CheckOptions, Verdict};
 use tollgate_http::HeaderFields;
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_server::{App, Transport};
+use tollgate_server::{HttpApi, Transport};
 use tollgate_store::ManualClock;
 
 use crate::harness::{policy, ready_now};
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-type TestApp = App<Arc<ManualClock>>;
+type TestApp = HttpApi<Arc<ManualClock>>;
 
-/// An app on a clock that stands still.
+/// An API with a manual clock.
 fn app(text: &str) -> (TestApp, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(NOW));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     (app, clock)
 }
 
-/// A request that says these attributes.
+/// A request with these attributes.
 struct TestAttributes<'a>(&'a [(&'a str, &'a str)]);
 
 impl Attributes for TestAttributes<'_> {
@@ -55,7 +56,7 @@ fn check(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> 
     )
 }
 
-/// The fields of a decision as text.
+/// The header fields of a decision as text.
 fn header_fields(app: &TestApp, verdict: &Verdict) -> Vec<(&'static str, String)> {
     let mut words = HeaderFields::new();
     app.service().fields(verdict, &mut words);

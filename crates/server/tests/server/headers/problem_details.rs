@@ -1,4 +1,4 @@
-//! The types of problems that the draft registers, and the fields beside them.
+//! The problem types that the draft registers, and their fields.
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
@@ -25,7 +25,7 @@ fn registered(name: &str) -> Value {
     json!(format!("{TYPES}{name}"))
 }
 
-/// By the names that `RateLimit-Policy` gives them: two windows of one limit are two policies.
+/// Two windows of one limit are two policies, by their names in `RateLimit-Policy`.
 #[tokio::test]
 async fn every_policy_that_refuses_is_named() {
     let text = "
@@ -57,7 +57,7 @@ limits:
 }
 
 #[tokio::test]
-async fn whoever_is_kept_out_for_a_while_is_told_that_usage_was_abnormal() {
+async fn a_penalty_is_an_abnormal_usage_problem() {
     let text = "limits: [{ name: login, key: header.x-api-key, rate: 1/s, penalty: block 10m }]";
     let server = serve_policy(text).await;
     let mut client = server.connect().await;
@@ -78,9 +78,9 @@ async fn whoever_is_kept_out_for_a_while_is_told_that_usage_was_abnormal() {
     }
 }
 
-/// Nobody was asked how much is left, so there is only the wait to tell; and whose block it is.
+/// Blocked clients are not charged, so only the wait and the limit of the block are reported.
 #[tokio::test]
-async fn whoever_an_operator_blocked_is_told_for_how_long_and_by_which_limit() {
+async fn a_blocked_client_gets_the_duration_and_the_limit() {
     let server = serve_policy("limits: [{ name: api, key: header.x-api-key, rate: 1/s }]").await;
     let by = Attribution {
         who: "ada",
@@ -105,9 +105,9 @@ async fn whoever_an_operator_blocked_is_told_for_how_long_and_by_which_limit() {
     assert_eq!(blocked.field("retry-after"), None, "nobody knows");
 }
 
-/// Nothing can be said of any limit, so nothing is; the problem has no registered type.
+/// No limit was checked, so there are no rate limit fields, and the problem has no registered type.
 #[tokio::test]
-async fn a_refusal_by_no_limit_has_no_fields_of_limits() {
+async fn a_refusal_without_a_limit_has_no_rate_limit_fields() {
     let text = "
 deny: [{ match: { path: /secret } }]
 limits: [{ name: per-user, key: { attribute: header.user, missing: deny }, rate: 1/s }]
@@ -129,7 +129,7 @@ limits: [{ name: per-user, key: { attribute: header.user, missing: deny }, rate:
     }
 }
 
-/// A batch has many answers and one response, so all that is said is in the body.
+/// A batch has many verdicts and one response, so the fields are in the body.
 #[tokio::test]
 async fn each_answer_of_a_batch_is_a_verdict_or_its_problem() {
     let server = serve_policy("limits: [{ name: all, rate: 1/m }]").await;

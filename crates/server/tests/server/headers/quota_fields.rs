@@ -1,4 +1,4 @@
-//! The words follow the quota that decided, whoever asks.
+//! Header fields follow the quota that decided.
 
 use tollgate_engine::control::Attribution;
 
@@ -10,8 +10,8 @@ fn policy_of(says: &[(&str, &str)], text: &str) -> String {
     field(&fields, "ratelimit-policy").unwrap()
 }
 
-/// Quotas were told apart by what they admit at most, so the slow tier was told the window of the limit's own quota: twenty
-/// in two seconds, while it gets twenty in twenty.
+/// Quotas were once identified by their largest admission, so the slow tier reported the window of the limit's own quota:
+/// twenty in two seconds instead of twenty in twenty.
 #[test]
 fn tiers_with_one_burst_and_different_rates_have_windows_of_their_own() {
     let text = "
@@ -30,7 +30,7 @@ limits:
     }
 }
 
-/// Computed quotas stand in no list, so their window and their unit were left out.
+/// Computed quotas are in no list, so their window and unit were once missing.
 #[test]
 fn a_computed_quota_has_its_window_and_its_unit() {
     let text = "
@@ -43,9 +43,9 @@ limits:
     }
 }
 
-/// One after another on one app: what was written for the first must not be told to the second.
+/// One after another on one API: the fields of the first client must not be sent to the second.
 #[test]
-fn callers_with_different_quotas_take_turns_and_each_hears_their_own() {
+fn clients_with_different_quotas_each_get_their_own_fields() {
     let (app, _clock) = app("
 limits:
   - name: api
@@ -75,15 +75,15 @@ limits:
     }
 }
 
-/// A wait makes the bucket that decides larger, and that is nobody's business.
+/// Waiting enlarges the internal bucket, which must not be visible.
 #[test]
-fn a_limit_that_makes_wait_tells_its_own_quota() {
+fn a_limit_that_delays_reports_its_own_quota() {
     let text = "limits: [{ name: api, rate: 2/s, wait: 1m }]";
     assert_eq!(policy_of(&[], text), r#""api";q=2;w=1"#);
 }
 
 #[test]
-fn places_have_neither_window_nor_time_and_months_no_window() {
+fn concurrency_has_neither_window_nor_reset_and_months_have_no_window() {
     let (app, _clock) = app("
 limits:
   - { name: in-flight, concurrency: 2 }
@@ -101,7 +101,7 @@ limits:
 
 /// The longest names that a policy may have.
 #[test]
-fn a_level_with_the_longest_names_is_told_too() {
+fn a_level_with_the_longest_names_is_reported_too() {
     let (name, level) = ("n".repeat(64), "l".repeat(64));
     let text = format!(
         "
@@ -117,9 +117,9 @@ limits:
     );
 }
 
-/// A verdict that was reached before a reload is worded by the policy that it was reached by.
+/// A verdict from before a reload is rendered with the policy that it was decided by.
 #[test]
-fn a_reload_between_the_decision_and_its_words_changes_no_word() {
+fn a_reload_between_decision_and_rendering_changes_no_field() {
     let (app, _clock) = app("limits: [{ name: before, rate: 5/s }]");
     let early = check(&app, &[], 1);
     let other =
@@ -134,7 +134,7 @@ fn a_reload_between_the_decision_and_its_words_changes_no_word() {
 }
 
 #[test]
-fn a_quota_that_an_operator_gave_is_told_with_its_window() {
+fn a_quota_override_is_reported_with_its_window() {
     let (app, _clock) = app("limits: [{ name: api, key: header.user, rate: 10/s, unit: tokens }]");
     let by = Attribution {
         who: "ada",

@@ -1,8 +1,7 @@
-//! What holds whatever the policy says, from the file to the field: an independent parser reads every field, and whoever
-//! is denied is told a time that is late enough.
+//! Properties that hold for every policy, from the file to the field: an independent parser reads every field, and the wait of
+//! every denial is long enough.
 //!
-//! Policies and requests are drawn by seeds. The checkers are also shown something wrong, in tests whose names begin with
-//! `control_`.
+//! Policies and requests are generated from seeds. Tests whose names start with `control_` give the checkers wrong input.
 
 use sfv::{Dictionary, FieldType as _, Item, List, ListEntry, Parser};
 use tollgate_core::{Nanos, Outcome};
@@ -13,7 +12,7 @@ use tollgate_policy::source::SourceFormat;
 
 use super::{app, check, field, header_fields};
 
-/// Random numbers that a seed repeats (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct TestRng(u64);
 
 impl TestRng {
@@ -36,7 +35,7 @@ fn rate(dice: &mut TestRng) -> String {
     format!("{}/{}", 1 + dice.below(9), dice.pick(&SPANS))
 }
 
-/// The text of a limit. Not every combination is a policy; those that are not are drawn again.
+/// The text of a limit. Invalid combinations are generated again.
 fn limit(dice: &mut TestRng, name: u64) -> String {
     let mut text = format!("  - name: limit-{name}\n");
     let mut say = |line: String| text.push_str(&format!("    {line}\n"));
@@ -120,7 +119,7 @@ fn integer(item: &Item, key: &str) -> Option<u64> {
     u64::try_from(i64::from(item.params.get(key)?.as_integer()?)).ok()
 }
 
-/// Whether a structured-field parser understands a field, as its dialect means it.
+/// Whether a structured-field parser accepts a field, as its dialect defines it.
 fn check_syntax(dialect: Dialect, name: &str, value: &str) -> Result<(), String> {
     let failed = |error: sfv::Error| format!("{name}: {value}: {error}");
     match (name, dialect) {
@@ -131,7 +130,7 @@ fn check_syntax(dialect: Dialect, name: &str, value: &str) -> Result<(), String>
         | ("ratelimit-limit" | "x-ratelimit-limit", _) => {
             items(value)?;
         }
-        // A name and sixteen digits in hexadecimal, which are no structured fields.
+        // A name and sixteen hexadecimal digits, which are not structured fields.
         ("x-ratelimit-resource" | "x-ratelimit-bucket", _) => {
             if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(format!("{name}: {value}"));
@@ -144,7 +143,7 @@ fn check_syntax(dialect: Dialect, name: &str, value: &str) -> Result<(), String>
     Ok(())
 }
 
-/// What is told of waits against what was decided: never nothing, never early, never before `t` of a limit that refuses.
+/// Checks the reported waits against the decision: never absent, never early, never before `t` of a limit that refuses.
 fn check_wait(
     outcome: Outcome,
     refuses: &[bool],
@@ -178,17 +177,19 @@ fn check_wait(
     Ok(())
 }
 
-/// Which of the limits that clients are told about refuse.
+/// Which of the reported limits refuse.
 fn refusing(verdict: &Verdict) -> Vec<bool> {
     let states = verdict.limits().iter();
     let enforced = states.filter(|state| state.enforcement == EnforcementMode::Enforced);
-    let told =
+    let ratelimit_field =
         enforced.filter(|state| state.role() == MeterRole::Main || !state.outcome.is_admitted());
-    told.map(|state| !state.outcome.is_admitted()).collect()
+    ratelimit_field
+        .map(|state| !state.outcome.is_admitted())
+        .collect()
 }
 
 #[test]
-fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
+fn a_denied_request_is_admitted_after_its_retry_after() {
     let (mut denials, mut returned) = (0, 0);
     for seed in 0..200 {
         let mut dice = TestRng(seed);
@@ -268,9 +269,9 @@ fn control_a_wait_that_is_too_short_is_noticed() {
     let denied = Outcome::Deny {
         retry_after: Nanos::from_millis(2_001),
     };
-    let told = r#""a";r=0;t=4, "b";r=5;t=60"#;
+    let ratelimit_field = r#""a";r=0;t=4, "b";r=5;t=60"#;
     assert_eq!(
-        check_wait(denied, &[true, false], Some(told), Some(4)),
+        check_wait(denied, &[true, false], Some(ratelimit_field), Some(4)),
         Ok(())
     );
     for (outcome, refuses, retry) in [
@@ -281,8 +282,8 @@ fn control_a_wait_that_is_too_short_is_noticed() {
         (denied, [true, true], Some(4)),
         (Outcome::Allow, [false, false], Some(1)),
     ] {
-        let checked = check_wait(outcome, &refuses, Some(told), retry);
+        let checked = check_wait(outcome, &refuses, Some(ratelimit_field), retry);
         assert!(checked.is_err(), "{outcome:?} {retry:?}");
     }
-    assert!(check_wait(denied, &[true], Some(told), Some(4)).is_err());
+    assert!(check_wait(denied, &[true], Some(ratelimit_field), Some(4)).is_err());
 }

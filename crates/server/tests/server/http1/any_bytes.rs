@@ -1,7 +1,7 @@
-//! Any bytes as what an HTTP client sends: the fast path answers as hyper does, byte for byte, however packets are cut. Run by
-//! the fuzz target `http1` on whatever it finds, and here on fixed inputs.
+//! Arbitrary bytes from an HTTP client: the fast path answers as hyper does, byte for byte, however packets are split. The fuzz
+//! target `http1` runs this on random inputs, the test here on fixed ones.
 //!
-//! Nothing listens and nothing waits: a connection is a pipe in memory, and its future is polled until it asks for more bytes.
+//! Nothing listens and nothing waits: a connection is an in-memory pipe, and its future is polled until it needs more input.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -14,13 +14,13 @@ use tokio::runtime::Runtime;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::source::SourceFormat;
 use tollgate_server::listen::{LocalEndpoint, Peer, ShutdownTrigger};
-use tollgate_server::{App, HttpLimits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_store::ManualClock;
 
-/// Large enough for everything that one input sends and is answered.
+/// Large enough for all requests and responses of one input.
 const PIPE_LEN: usize = 256 << 10;
 
-/// What random bytes hardly ever are: pieces that mean something to a reader of HTTP/1.
+/// Fragments of HTTP/1 that random bytes rarely contain.
 const PIECES: [&[u8]; 32] = [
     b"GET /healthz HTTP/1.1\r\n",
     b"GET /v1/check?key=a HTTP/1.1\r\n",
@@ -56,10 +56,9 @@ const PIECES: [&[u8]; 32] = [
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ];
 
-/// Sends the bytes, as they are and as choices of pieces, in one packet and cut into several.
+/// Sends the bytes as they are and as indices of fragments, in one packet and split into several.
 ///
-/// # Panics
-/// If the fast path answers other than hyper.
+/// If the fast path answers differently from hyper.
 pub(crate) fn any_bytes(bytes: &[u8]) {
     compare(bytes);
     let pieces: Vec<u8> = bytes
@@ -85,22 +84,22 @@ fn compare(bytes: &[u8]) {
     }
 }
 
-/// What the server answers to these packets on the fast path, and by hyper alone. To be compared as text.
+/// The responses to these packets with the fast path and with hyper alone, as comparable text.
 pub(crate) fn both(packets: &[&[u8]]) -> (String, String) {
     (run(true, packets), run(false, packets))
 }
 
-/// What the server answers to these packets, with its fast path or by hyper alone.
+/// The responses to these packets, with the fast path or with hyper alone.
 pub(crate) fn run(fast_path: bool, packets: &[&[u8]]) -> String {
     let mut limits = HttpLimits::default();
     limits.fast_path = fast_path;
     comparable(&answers(&app(), limits, packets))
 }
 
-/// A server that knows of nobody: a day has passed since it answered the last request, and every limit is forgotten by then.
-pub(crate) fn app() -> Arc<App<Arc<ManualClock>>> {
+/// A server without state: a day has passed since its last request, so every limit has reset.
+pub(crate) fn app() -> Arc<HttpApi<Arc<ManualClock>>> {
     thread_local! {
-        static ONE: (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) = new_app();
+        static ONE: (Arc<ManualClock>, Arc<HttpApi<Arc<ManualClock>>>) = new_app();
     }
     ONE.with(|(clock, app)| {
         clock.advance(Nanos::from_secs(24 * 3_600));
@@ -108,16 +107,16 @@ pub(crate) fn app() -> Arc<App<Arc<ManualClock>>> {
     })
 }
 
-fn new_app() -> (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) {
+fn new_app() -> (Arc<ManualClock>, Arc<HttpApi<Arc<ManualClock>>>) {
     let text = "limits: [{ name: per-key, key: header.x-api-key, rate: 2/m, missing: skip }, \
                 { name: per-ip, key: ip, rate: 3/m, missing: skip }, { name: in-flight, key: ip, concurrency: 3, missing: skip }]";
     let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::new(&policy, 64, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy, 64, Arc::clone(&clock)).unwrap();
     (clock, Arc::new(app))
 }
 
-/// Who is connected.
+/// The peer of the connection.
 pub(crate) fn peer() -> Peer {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     Peer {
@@ -126,10 +125,10 @@ pub(crate) fn peer() -> Peer {
     }
 }
 
-/// Everything that one connection is answered. Each packet is answered as far as it can be before the next arrives, then the
-/// client leaves.
+/// All responses of one connection. Each packet is processed as far as possible before the next one; then the client
+/// disconnects.
 pub(crate) fn answers(
-    app: &Arc<App<Arc<ManualClock>>>,
+    app: &Arc<HttpApi<Arc<ManualClock>>>,
     limits: HttpLimits,
     packets: &[&[u8]],
 ) -> Vec<u8> {
@@ -138,7 +137,7 @@ pub(crate) fn answers(
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().build().unwrap()
     });
-    // Timers can be made and never run out: nobody runs the runtime.
+    // Timers can be created but never fire, because the runtime is not running.
     let _entered = runtime.enter();
     let (mut client, server) = duplex(PIPE_LEN);
     let (_stop, stopping) = ShutdownTrigger::new();
@@ -170,7 +169,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls as long as somebody wakes it. Whether it is done.
+/// Polls as long as the future is woken. Returns whether it is done.
 fn poll_until_idle(mut work: Pin<&mut impl Future<Output = ()>>) -> bool {
     let woken = Arc::new(Woken(AtomicBool::new(true)));
     let waker = Waker::from(Arc::clone(&woken));
@@ -187,7 +186,7 @@ fn write(client: &mut DuplexStream, mut bytes: &[u8]) {
         let mut context = Context::from_waker(Waker::noop());
         match Pin::new(&mut *client).poll_write(&mut context, bytes) {
             Poll::Ready(Ok(count)) => bytes = &bytes[count..],
-            // The server has closed: what follows is lost, as on any connection.
+            // The server has closed the connection, so the rest is lost, as on any connection.
             Poll::Ready(Err(_)) => return,
             Poll::Pending => panic!("the pipe is too small"),
         }
@@ -208,7 +207,7 @@ fn read(client: &mut DuplexStream, answers: &mut Vec<u8>) {
     }
 }
 
-/// Answers without their dates and without the ids of tickets, which are drawn at random.
+/// The responses without dates and ticket ids, which vary.
 pub(crate) fn comparable(answers: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(answers).into_owned();
     for (before, len) in [
@@ -237,7 +236,7 @@ mod tests {
         for seed in 0..64 {
             let bytes = pseudo_random_bytes(seed, 48);
             any_bytes(&bytes);
-            // Small numbers choose pieces.
+            // Small numbers select fragments.
             let pieces: Vec<u8> = bytes.iter().map(|byte| byte % 34).collect();
             any_bytes(&pieces);
         }

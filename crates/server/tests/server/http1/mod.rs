@@ -1,7 +1,7 @@
-//! The fast path of HTTP/1 beside hyper: the same bytes get the same answers, or are handed to hyper.
+//! The HTTP/1 fast path compared with hyper: the same bytes get the same responses, or go to hyper.
 //!
-//! A server with its fast path is compared with one whose every request hyper reads: on shapes that smuggle requests past other
-//! servers, on random pipelines, and on any bytes. `controls.rs` shows that the comparison notices a wrong parser.
+//! A server with the fast path is compared with one where hyper parses every request: on known request smuggling shapes, on
+//! random pipelines, and on arbitrary bytes. `negative_controls.rs` shows that the comparison detects a wrong parser.
 
 mod any_bytes;
 mod negative_controls;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use self::any_bytes::both;
 
-/// Shapes in which two readers of one connection have disagreed about where a request ends, or what it asks.
+/// Shapes on which two HTTP parsers have disagreed about where a request ends or what it asks.
 pub(crate) const SHAPES: &[(&str, &str)] = &[
     (
         "CL.TE",
@@ -74,7 +74,7 @@ pub(crate) const SHAPES: &[(&str, &str)] = &[
         "GET /healthz HTTP/1.1\r\ncontent-length: 29\r\n\r\nGET /v1/check?key=a HTTP/1.1\r\nGET /healthz HTTP/1.1\r\n\r\n",
     ),
     (
-        "a POST whose body nobody reads, and that is a request",
+        "a POST whose unread body is a request",
         "POST /healthz HTTP/1.1\r\ncontent-length: 33\r\n\r\nGET /v1/check?key=a HTTP/1.1\r\n\r\n\r\n",
     ),
     (
@@ -173,10 +173,10 @@ fn shapes_that_smuggle_requests_are_answered_as_by_hyper_wherever_they_are_cut()
     }
 }
 
-/// What is too long for the fast path, or for anybody.
+/// Requests that are too long for the fast path, or for any parser.
 ///
-/// Nothing stands before a long head: how much longer than its bound hyper lets a head be depends on where the head lies in
-/// hyper's buffer, so on whether hyper or the fast path has read the request before it.
+/// Nothing precedes a long head: how far hyper lets a head exceed its limit depends on the position of the head in hyper's
+/// buffer, so on which parser has read the request before it.
 #[test]
 fn long_requests_are_answered_as_by_hyper() {
     let plain = "GET /healthz HTTP/1.1\r\n\r\n";

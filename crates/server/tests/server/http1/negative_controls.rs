@@ -1,7 +1,7 @@
-//! Wrong fast paths that the comparison with hyper must notice, and how many random requests are plain at all.
+//! Defective fast paths that the comparison with hyper must detect, and the share of random requests that are plain.
 //!
-//! The fast path here is a small one of its own: httparse, the app's answer, and hyper for everything behind the first request
-//! that is not plain. Without a defect it passes every comparison; with any of them it must not.
+//! The fast path here is a small separate one: httparse, the handler, and hyper from the first request on that is not plain.
+//! Without a defect it passes every comparison; with any defect it must fail.
 
 use http_body_util::BodyExt as _;
 use hyper::Request;
@@ -14,7 +14,7 @@ use super::any_bytes::{answers, app, comparable, peer, run};
 use super::requests::pipelined_requests;
 use crate::harness::ready_now;
 
-/// What a reader of HTTP/1 may get wrong.
+/// The defects of a parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     None,
@@ -37,7 +37,7 @@ const DEFECTS: [Defect; 7] = [
     Defect::KeepsHttp10Open,
 ];
 
-/// A request that is plain, or seems so: its method, its target, its body, and how many bytes it has.
+/// A request that is plain or seems so: its method, target, body and length.
 fn parse(input: &[u8], defect: Defect) -> Option<(&str, String, &[u8], usize)> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
@@ -79,7 +79,7 @@ fn parse(input: &[u8], defect: Defect) -> Option<(&str, String, &[u8], usize)> {
     let length = match (method, length.unwrap_or(0)) {
         ("GET", 1..) if defect == Defect::IgnoresBodiesOfGet => 0,
         ("GET", 1..) | (_, 4_096..) => return None,
-        // What nobody reads is hyper's.
+        // hyper handles everything that is not plain.
         ("POST", 1..) if !target.starts_with("/v1/check") => return None,
         (_, length) => length,
     };
@@ -87,14 +87,14 @@ fn parse(input: &[u8], defect: Defect) -> Option<(&str, String, &[u8], usize)> {
     Some((method, target, body, head + length))
 }
 
-/// What is answered by a fast path with this defect, and how many requests it took.
+/// The responses of a fast path with this defect, and how many requests it parsed.
 fn with_defect(packets: &[&[u8]], defect: Defect) -> (String, usize) {
     let (app, mut out, mut taken) = (app(), Vec::new(), 0);
     for (index, packet) in packets.iter().enumerate() {
         let mut rest = *packet;
         while let Some((method, target, body, len)) = parse(rest, defect) {
             let mut request = Request::builder().method(method).uri(target);
-            // Only what is plain comes here, and of that httparse finds the same fields again.
+            // Only plain requests come here, and httparse finds the same fields again.
             let mut fields = [httparse::EMPTY_HEADER; 64];
             let mut again = httparse::Request::new(&mut fields);
             assert!(again.parse(rest).is_ok());

@@ -1,12 +1,12 @@
-//! Random pipelines of HTTP/1 requests: mostly plain ones, with every spelling that a client or an attacker may choose.
+//! Random pipelines of HTTP/1 requests: mostly plain ones, with spellings that a client or an attacker may choose.
 //!
-//! Must not know: which server reads them.
+//! Must not know: which server parses them.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What a client sends on one connection, in packets.
+/// The packets that a client sends on one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct PipelinedRequests {
     pub(crate) bytes: Vec<u8>,
@@ -27,7 +27,7 @@ impl PipelinedRequests {
     }
 }
 
-/// A few requests one behind another, cut anywhere, and at times with a byte changed.
+/// A few pipelined requests, split anywhere, sometimes with one byte changed.
 pub(crate) fn pipelined_requests() -> impl Strategy<Value = PipelinedRequests> {
     let damage = prop_oneof![
         8 => Just(None),
@@ -77,7 +77,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(method, target, version, fields, end, body, form)| {
             let mut head = format!("{method} {target} {version}{end}");
             let mut fields = fields;
-            // A GET hardly ever has a body.
+            // A GET rarely has a body.
             let body = if method == "GET" && form > 40 {
                 ""
             } else {
@@ -100,7 +100,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
-/// How long the body is said to be: usually the truth, in the usual words.
+/// The declared length of the body: usually correct, in the usual form.
 fn length(form: u8, len: usize) -> String {
     match form % 80 {
         0..=2 => String::new(),

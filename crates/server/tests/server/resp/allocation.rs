@@ -1,4 +1,4 @@
-//! Warm commands allocate nothing, fed or over a socket: counted by the allocator of this binary, thread by thread.
+//! In steady state commands allocate nothing, fed or over a socket. The allocator of this binary counts per thread.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate_server::resp::{Pipeline, RespLimits};
@@ -14,7 +14,7 @@ fn control_the_allocator_counts() {
     assert!(calls(|| drop(std::hint::black_box(vec![1]))) >= 2);
 }
 
-/// Sixteen commands, of every family, some admitted and some not.
+/// Sixteen commands of every family, some admitted and some denied.
 fn pipeline() -> Vec<u8> {
     let commands: [&[&str]; 4] = [
         &["CL.THROTTLE", "alice", "15", "30", "60", "1"],
@@ -50,7 +50,7 @@ fn warm_pipelined_commands_allocate_nothing() {
     assert_eq!(calls(|| (0..100).for_each(|_| feed())), 0);
 }
 
-/// The whole way: the runtime, the connection and the client are all on this thread.
+/// The whole path: the runtime, the connection and the client are on this thread.
 #[test]
 fn warm_pipelined_commands_allocate_nothing_over_a_socket_either() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -59,7 +59,7 @@ fn warm_pipelined_commands_allocate_nothing_over_a_socket_either() {
         .unwrap();
     let pipeline = pipeline();
     let mut answer = vec![0; 4_096];
-    // The server stops when its handle is dropped, so it is kept.
+    // Keep the handle, because dropping it stops the server.
     let (_listening, mut client) = runtime.block_on(async {
         let listening = listen(server().0, RespLimits::default()).await;
         let client = listening.connect().await.0;
@@ -68,7 +68,7 @@ fn warm_pipelined_commands_allocate_nothing_over_a_socket_either() {
     let mut rounds = |count: usize| {
         runtime.block_on(async {
             for _ in 0..count {
-                // One cut in the middle of a command, so that its beginning has to be kept.
+                // One split in the middle of a command, so that its start has to be kept.
                 let (first, second) = pipeline.split_at(100);
                 client.write_all(first).await.unwrap();
                 tokio::task::yield_now().await;
@@ -82,9 +82,9 @@ fn warm_pipelined_commands_allocate_nothing_over_a_socket_either() {
             }
         });
     };
-    // The bucket runs empty on the way: long answers and short ones.
+    // The bucket runs empty on the way: long replies and short ones.
     rounds(20);
-    // What it costs to enter the runtime is the same however much is asked.
+    // Entering the runtime costs the same for any number of commands.
     let entering = calls(|| rounds(1));
     assert_eq!(calls(|| rounds(100)), entering);
 }

@@ -1,5 +1,5 @@
-//! Any bytes as what a client sends: nothing panics, nothing grows, and how they are cut into packets changes nothing. Run
-//! by the fuzz target `resp` on whatever it finds, and here on fixed inputs.
+//! Arbitrary bytes from a client: nothing panics, buffers stay bounded, and splitting into packets changes no reply. The fuzz
+//! target `resp` runs this on random inputs, the test here on fixed ones.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tollgate_core::Timestamp;
 use tollgate_server::resp::{NextAction, Pipeline, RespServer, RespSession};
 use tollgate_store::{ManualClock, MemoryStore};
 
-/// What random bytes hardly ever are: pieces that mean something.
+/// Fragments that random bytes rarely contain.
 const PIECES: [&[u8]; 24] = [
     b"*5\r\n",
     b"*1\r\n",
@@ -35,10 +35,9 @@ const PIECES: [&[u8]; 24] = [
     b"PING \"a\\\"b\" 'c d'\n",
 ];
 
-/// Feeds the bytes, as they are and as choices of pieces, in one go and cut up.
+/// Feeds the bytes as they are and as indices of fragments, whole and split.
 ///
-/// # Panics
-/// If the answers differ, or what is kept grows beyond its bound.
+/// If the replies differ, or a buffer exceeds its limit.
 pub(crate) fn any_bytes(bytes: &[u8]) {
     check(bytes);
     let pieces: Vec<u8> = bytes
@@ -103,7 +102,7 @@ mod tests {
         for seed in 0..64 {
             let bytes = pseudo_random_bytes(seed, 96);
             any_bytes(&bytes);
-            // Small numbers choose pieces.
+            // Small numbers select fragments.
             let pieces: Vec<u8> = bytes.iter().map(|byte| byte % 28).collect();
             any_bytes(&pieces);
         }

@@ -1,4 +1,4 @@
-//! `TG.CHECK` on a policy of its own, and on the engine of the HTTP API.
+//! `TG.CHECK` with its own policy, and with the engine of the HTTP API.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tollgate_engine::Engine;
 use tollgate_policy::load;
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::SourceFormat;
-use tollgate_server::App;
+use tollgate_server::HttpApi;
 use tollgate_server::resp::{Checker, RespServer};
 use tollgate_service::RateLimitService;
 use tollgate_store::{ManualClock, MemoryStore};
@@ -38,7 +38,7 @@ fn by_policy(policy: &str) -> (RespServer<Manual>, Manual) {
     (server.with_checker(Arc::new(engine)), clock)
 }
 
-/// The answer of version 2 as words.
+/// The RESP2 reply as a list.
 fn words(answer: &str) -> Vec<&str> {
     let lines = answer.split("\r\n").filter(|line| !line.is_empty());
     lines
@@ -50,7 +50,7 @@ fn words(answer: &str) -> Vec<&str> {
 fn verdict(answer: &str) -> [&str; 6] {
     let words = words(answer);
     let names: Vec<&str> = words.iter().step_by(2).copied().collect();
-    let told = [
+    let expected = [
         "allowed",
         "limit",
         "remaining",
@@ -58,7 +58,7 @@ fn verdict(answer: &str) -> [&str; 6] {
         "reset_after_ms",
         "wait_ms",
     ];
-    assert_eq!(names, told, "{answer}");
+    assert_eq!(names, expected, "{answer}");
     let values: Vec<&str> = words.iter().skip(1).step_by(2).copied().collect();
     values.try_into().unwrap()
 }
@@ -95,7 +95,7 @@ fn a_policy_decides_by_the_attributes_that_are_sent() {
 }
 
 #[test]
-fn costs_are_what_the_caller_says_and_headers_do_not_mind_their_case() {
+fn costs_come_from_the_client_and_header_names_ignore_case() {
     let (server, _clock) = by_policy(POLICY);
     let mut line = InMemoryClient::new(&server);
     let answer = line.line("TG.CHECK COST 7 header.X-Api-Key alice");
@@ -107,7 +107,7 @@ fn costs_are_what_the_caller_says_and_headers_do_not_mind_their_case() {
 }
 
 #[test]
-fn version_3_says_it_as_a_map_with_a_truth() {
+fn resp3_replies_with_a_map_and_a_boolean() {
     let (server, _clock) = by_policy(POLICY);
     let mut line = InMemoryClient::new(&server);
     line.line("HELLO 3");
@@ -125,7 +125,7 @@ fn version_3_says_it_as_a_map_with_a_truth() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_named() {
+fn invalid_arguments_are_named() {
     let (server, _clock) = by_policy(POLICY);
     let mut line = InMemoryClient::new(&server);
     let cases = [
@@ -142,11 +142,11 @@ fn what_cannot_be_understood_is_named() {
         ),
         (
             "TG.CHECK ip nowhere",
-            "-ERR attribute 'ip': it is not an address",
+            "-ERR attribute 'ip': it is not an IP address",
         ),
         (
             "TG.CHECK weather fine",
-            "-ERR attribute 'weather': there is no such one; there are ip, method,",
+            "-ERR attribute 'weather': there is no such attribute; there are ip, method,",
         ),
         (
             "TG.CHECK ip ::1 ip ::1",
@@ -169,13 +169,13 @@ fn what_cannot_be_understood_is_named() {
     );
 }
 
-/// One engine decides for both listeners, so a key has one quota whichever way it is asked for.
+/// One engine decides for both listeners, so a key has one quota for both.
 #[test]
 fn the_engine_of_the_http_api_answers_too() {
     let (server, _clock) = server();
     let text = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
     let policy = load(text, "demo.yaml", SourceFormat::Yaml).unwrap();
-    let app = App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap();
+    let app = HttpApi::new(&policy, 1_000, ManualClock::at(NOW)).unwrap();
     let engine: Arc<dyn Checker> = Arc::<Engine<_>>::clone(app.engine());
     let server = server.with_checker(engine);
     let mut line = InMemoryClient::new(&server);
@@ -193,14 +193,13 @@ fn the_engine_of_the_http_api_answers_too() {
     );
 }
 
-/// A place that a Redis client has taken is given back by its ticket, on this connection or another, and over HTTP too: the
-/// tickets are the same.
+/// A lease of a Redis client can be released by its ticket on any connection and over HTTP: all listeners share tickets.
 #[test]
-fn places_are_acquired_renewed_and_released_under_a_ticket() {
+fn leases_are_acquired_renewed_and_released_by_ticket() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
-    let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
+    let app = Arc::new(HttpApi::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
     let mut line = InMemoryClient::new(&server);
@@ -226,7 +225,7 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
         "once"
     );
     let gone =
-        format!("-ERR ticket: '{ticket}' is not open: it has expired, or was never given\r\n");
+        format!("-ERR ticket: '{ticket}' is not open: it has expired or was never issued\r\n");
     assert_eq!(line.line(&format!("TG.RENEW {ticket}")), gone);
     let again = line.line("TG.ACQUIRE header.x-api-key alice");
     assert!(
@@ -248,16 +247,16 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
     let released = crate::harness::ready_now(app.respond(&request, &peer));
     assert_eq!(released.status(), 200);
     let answer = line.line("TG.CHECK header.x-api-key alice");
-    assert_eq!(verdict(&answer)[0], "1", "the place was free");
+    assert_eq!(verdict(&answer)[0], "1", "the lease was free");
 }
 
-/// A report is carried out before the next command is, also where both arrive in one packet.
+/// A ticket command takes effect before the next command, even in the same packet.
 #[test]
-fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
+fn a_released_lease_is_free_for_the_next_command_of_the_same_packet() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
-    let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
+    let app = Arc::new(HttpApi::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
     let mut line = InMemoryClient::new(&server);
@@ -281,7 +280,7 @@ fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
 }
 
 #[test]
-fn wrong_reports_about_tickets_are_named() {
+fn invalid_ticket_commands_are_named() {
     let (server, _clock) = server();
     let unknown = "0".repeat(32);
     let release = format!("TG.RELEASE {unknown}");
@@ -303,7 +302,7 @@ fn wrong_reports_about_tickets_are_named() {
         (&release, &not_open),
         (
             "TG.ACQUIRE PEEK ip ::1",
-            "-ERR what is only looked at cannot be held; see TG.CHECK",
+            "-ERR a peek cannot hold a lease; use TG.CHECK",
         ),
         (
             "TG.ACQUIRE ip",

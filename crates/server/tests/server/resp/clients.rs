@@ -1,4 +1,4 @@
-//! The clients that people really use, against a listening server: redis-cli, redis-benchmark, redis-py.
+//! Common clients against a real server: redis-cli, redis-benchmark, redis-py.
 
 use std::process::{Command, Stdio};
 
@@ -12,13 +12,13 @@ async fn listening() -> TestRespServer<Manual> {
     listen(server().0, RespLimits::default()).await
 }
 
-/// What a program says on standard output; it must end well.
+/// The standard output of a program, which must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{error}");
-    said
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output_text}{error}");
+    output_text
 }
 
 fn redis_cli(listening: &TestRespServer<Manual>, arguments: &[&str]) -> String {
@@ -30,20 +30,23 @@ fn redis_cli(listening: &TestRespServer<Manual>, arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_cli_asks_in_both_versions() {
+async fn redis_cli_works_in_both_protocol_versions() {
     let listening = listening().await;
     for (index, version) in ["-2", "-3"].into_iter().enumerate() {
         let key = format!("user{index}");
-        let said = redis_cli(
+        let output_text = redis_cli(
             &listening,
             &[version, "CL.THROTTLE", &key, "15", "30", "60", "1"],
         );
-        assert_eq!(said, "0\n16\n15\n-1\n2\n");
+        assert_eq!(output_text, "0\n16\n15\n-1\n2\n");
         assert_eq!(redis_cli(&listening, &[version, "PING"]), "PONG\n");
-        let said = redis_cli(&listening, &[version, "COMMAND", "DOCS"]);
-        assert!(said.contains("cl.throttle"), "{said}");
-        let said = redis_cli(&listening, &[version, "NOPE"]);
-        assert!(said.starts_with("ERR unknown command 'NOPE'"), "{said}");
+        let output_text = redis_cli(&listening, &[version, "COMMAND", "DOCS"]);
+        assert!(output_text.contains("cl.throttle"), "{output_text}");
+        let output_text = redis_cli(&listening, &[version, "NOPE"]);
+        assert!(
+            output_text.starts_with("ERR unknown command 'NOPE'"),
+            "{output_text}"
+        );
     }
     assert!(redis_cli(&listening, &["-3", "HELLO"]).contains("proto 3"));
 }
@@ -56,12 +59,15 @@ async fn redis_benchmark_measures_without_a_complaint() {
         .args(["-p", &listening.address.port().to_string()])
         .args(["-n", "2000", "-c", "8", "-P", "16", "-r", "100", "--csv"])
         .args(["CL.THROTTLE", "key:__rand_int__", "15", "30", "60"]);
-    let said = output(&mut command);
+    let output_text = output(&mut command);
     assert!(
-        said.contains("CL.THROTTLE key:__rand_int__ 15 30 60"),
-        "{said}"
+        output_text.contains("CL.THROTTLE key:__rand_int__ 15 30 60"),
+        "{output_text}"
     );
-    assert!(!said.contains("WARN") && !said.contains("rror"), "{said}");
+    assert!(
+        !output_text.contains("WARN") && !output_text.contains("rror"),
+        "{output_text}"
+    );
     assert!(redis_cli(&listening, &["INFO", "stats"]).contains("total_commands_processed:2"));
 }
 

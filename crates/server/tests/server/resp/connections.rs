@@ -1,4 +1,4 @@
-//! Connections of Redis clients: many, too many, idle, and at the end.
+//! Connections of Redis clients: many, too many, idle, and at shutdown.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tollgate_store::{Clock, MemoryStore};
 use super::{NOW, listen, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_connections_together_are_admitted_exactly_the_limit() {
+async fn concurrent_connections_are_admitted_exactly_the_limit() {
     let listening = listen(server().0, RespLimits::default()).await;
     let mut clients = JoinSet::new();
     for _ in 0..64 {
@@ -35,7 +35,7 @@ async fn many_connections_together_are_admitted_exactly_the_limit() {
 }
 
 #[tokio::test]
-async fn connections_above_the_limit_are_told_so_and_the_others_served() {
+async fn connections_above_the_limit_get_an_error_and_the_others_are_served() {
     let mut limits = RespLimits::default();
     limits.listener.max_connections = 2;
     let listening = listen(server().0, limits).await;
@@ -52,7 +52,7 @@ async fn connections_above_the_limit_are_told_so_and_the_others_served() {
     assert_eq!(one.read_until_closed().await, "+OK\r\n");
     drop(one);
     loop {
-        // The client may see the end before the server's own bookkeeping does.
+        // The client may see the close before the server has counted it.
         let mut three = listening.connect().await;
         three.send(b"QUIT\r\n").await;
         if three.read_until_closed().await == "+OK\r\n" {
@@ -62,7 +62,7 @@ async fn connections_above_the_limit_are_told_so_and_the_others_served() {
     two.pong().await;
 }
 
-/// With the runtime's time paused, waiting for a silent client moves it on to the next timer at once.
+/// With tokio's time paused, waiting for a silent client jumps to the next timer.
 #[tokio::test]
 async fn a_silent_connection_is_closed_after_its_time_and_not_before() {
     let mut limits = RespLimits::default();
@@ -70,7 +70,7 @@ async fn a_silent_connection_is_closed_after_its_time_and_not_before() {
     let listening = listen(server().0, limits).await;
     let mut silent = listening.connect().await;
     silent.pong().await;
-    // In the middle of a command is silent too.
+    // A connection in the middle of a command is idle too.
     silent.send(b"*1\r\n$4\r\nPI").await;
     pause();
     let begun = Instant::now();
@@ -81,7 +81,7 @@ async fn a_silent_connection_is_closed_after_its_time_and_not_before() {
 }
 
 #[tokio::test]
-async fn stopping_answers_what_was_asked_and_does_not_wait_for_idle_connections() {
+async fn stopping_answers_received_commands_and_does_not_wait_for_idle_connections() {
     let listening = listen(server().0, RespLimits::default()).await;
     let (mut idle, mut half) = (listening.connect().await, listening.connect().await);
     idle.pong().await;

@@ -1,12 +1,12 @@
-//! Every command's answer, byte for byte, in both versions of the protocol.
+//! The replies of connection and introspection commands, byte for byte, in both protocol versions.
 
 use super::{InMemoryClient, server};
-use tollgate_core::Nanos;
 
-/// A command and what it answers.
-type Said = (&'static str, &'static str);
+/// A command and its reply.
+pub(super) type Exchange = (&'static str, &'static str);
 
-fn hold(script: &[Said]) {
+/// Runs the commands on one connection and compares every reply.
+pub(super) fn assert_replies(script: &[Exchange]) {
     let (server, _clock) = server();
     let mut line = InMemoryClient::new(&server);
     for (words, answer) in script {
@@ -15,219 +15,8 @@ fn hold(script: &[Said]) {
 }
 
 #[test]
-fn cl_throttle_answers_as_redis_cell() {
-    hold(&[
-        (
-            "CL.THROTTLE user123 15 30 60",
-            "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n",
-        ),
-        (
-            "cl.throttle user123 15 30 60 15",
-            "*5\r\n:0\r\n:16\r\n:0\r\n:-1\r\n:32\r\n",
-        ),
-        (
-            "Cl.Throttle user123 15 30 60 1",
-            "*5\r\n:1\r\n:16\r\n:0\r\n:2\r\n:32\r\n",
-        ),
-        // More than will ever fit: limited, and nothing to wait for.
-        (
-            "CL.THROTTLE new 4 5 5 6",
-            "*5\r\n:1\r\n:5\r\n:5\r\n:-1\r\n:0\r\n",
-        ),
-        // A look.
-        (
-            "CL.THROTTLE new 4 5 5 0",
-            "*5\r\n:0\r\n:5\r\n:5\r\n:-1\r\n:0\r\n",
-        ),
-        // A rate that does not divide, and seconds that are not whole.
-        (
-            "CL.THROTTLE thirds 2 3 1 3",
-            "*5\r\n:0\r\n:3\r\n:0\r\n:-1\r\n:1\r\n",
-        ),
-        (
-            "CL.THROTTLE thirds 2 3 1",
-            "*5\r\n:1\r\n:3\r\n:0\r\n:1\r\n:1\r\n",
-        ),
-        // Rates that our own quotas would refuse.
-        (
-            "CL.THROTTLE fine 9 700000000 1",
-            "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:0\r\n",
-        ),
-        // What is put back.
-        (
-            "CL.THROTTLE user123 15 30 60 -10",
-            "*5\r\n:0\r\n:16\r\n:10\r\n:-1\r\n:12\r\n",
-        ),
-        // A burst below nothing admits nothing.
-        (
-            "CL.THROTTLE none -1 1 1",
-            "*5\r\n:1\r\n:0\r\n:0\r\n:-1\r\n:0\r\n",
-        ),
-        (
-            "CL.THROTTLE a 9223372036854775807 9223372036854775807 9223372036854775807",
-            "*5\r\n:0\r\n:9223372036854775807\r\n:4611686017\r\n:-1\r\n:1\r\n",
-        ),
-    ]);
-}
-
-#[test]
-fn cl_throttle_refuses_in_the_words_of_redis_cell() {
-    hold(&[
-        (
-            "CL.THROTTLE k 1 1",
-            "-Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]\r\n",
-        ),
-        (
-            "CL.THROTTLE k 1 1 1 1 1",
-            "-Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]\r\n",
-        ),
-        (
-            "CL.THROTTLE k x 1 1",
-            "-Cell error: Store error: Couldn't parse as integer: x\r\n",
-        ),
-        (
-            "CL.THROTTLE k 1 1.5 1",
-            "-Cell error: Store error: Couldn't parse as integer: 1.5\r\n",
-        ),
-        (
-            "CL.THROTTLE k 1 0 1",
-            "-Cell error: Store error: Zero rates are not supported\r\n",
-        ),
-        (
-            "CL.THROTTLE k 1 1 0",
-            "-Cell error: Store error: Zero rates are not supported\r\n",
-        ),
-        (
-            "CL.THROTTLE k 1 -1 1",
-            "-Cell error: Store error: Negative rates are not supported\r\n",
-        ),
-        (
-            "CL.THROTTLE k 1 9223372036854775808 1",
-            "-Cell error: Store error: Couldn't parse as integer: 9223372036854775808\r\n",
-        ),
-    ]);
-}
-
-#[test]
-fn throttle_answers_in_the_order_of_throttlecrab() {
-    hold(&[
-        // Allowed, limit, remaining, reset, retry.
-        ("THROTTLE k 2 1 10", "*5\r\n:1\r\n:2\r\n:1\r\n:10\r\n:0\r\n"),
-        (
-            "THROTTLE k 2 1 10 1",
-            "*5\r\n:1\r\n:2\r\n:0\r\n:20\r\n:0\r\n",
-        ),
-        (
-            "THROTTLE k 2 1 10",
-            "*5\r\n:0\r\n:2\r\n:0\r\n:20\r\n:10\r\n",
-        ),
-        (
-            "THROTTLE k 2 1 10 3",
-            "*5\r\n:0\r\n:2\r\n:0\r\n:20\r\n:-1\r\n",
-        ),
-        (
-            "THROTTLE fast 1 3 1",
-            "*5\r\n:1\r\n:1\r\n:0\r\n:1\r\n:0\r\n",
-        ),
-        (
-            "THROTTLE fast 1 3 1",
-            "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n:1\r\n",
-        ),
-        (
-            "THROTTLE k 1 1",
-            "-ERR wrong number of arguments for 'throttle' command\r\n",
-        ),
-        ("THROTTLE k x 1 1", "-ERR invalid max_burst\r\n"),
-        ("THROTTLE k 1 x 1", "-ERR invalid count_per_period\r\n"),
-        ("THROTTLE k 1 1 x", "-ERR invalid period\r\n"),
-        ("THROTTLE k 1 1 1 x", "-ERR invalid quantity\r\n"),
-        ("THROTTLE k 1 1 1 -3", "-ERR negative quantity: -3\r\n"),
-        ("THROTTLE k 0 1 1", "-ERR invalid rate limit parameters\r\n"),
-        ("THROTTLE k 1 0 1", "-ERR invalid rate limit parameters\r\n"),
-        (
-            "THROTTLE k 1 1 -1",
-            "-ERR invalid rate limit parameters\r\n",
-        ),
-        // Said to end the original for everybody.
-        (
-            "THROTTLE k2 4294967296 1 9223372036854775807",
-            "*5\r\n:1\r\n:4294967296\r\n:0\r\n:4611686019\r\n:0\r\n",
-        ),
-    ]);
-}
-
-#[test]
-fn gcra_answers_as_the_command_that_redis_has_not_released() {
-    hold(&[
-        (
-            "GCRA api:user:123 5 10 60",
-            "*5\r\n:0\r\n:6\r\n:5\r\n:-1\r\n:6\r\n",
-        ),
-        (
-            "GCRA api:user:123 5 10 60 TOKENS 3",
-            "*5\r\n:0\r\n:6\r\n:2\r\n:-1\r\n:24\r\n",
-        ),
-        (
-            "gcra api:user:123 5 10 60 tokens 3",
-            "*5\r\n:1\r\n:6\r\n:2\r\n:6\r\n:24\r\n",
-        ),
-        (
-            "GCRA api:user:123 5 10 60 TOKENS 7",
-            "*5\r\n:1\r\n:6\r\n:2\r\n:-1\r\n:24\r\n",
-        ),
-        ("GCRA half 0 1 0.5", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:1\r\n"),
-        ("GCRA half 0 1 0.5", "*5\r\n:1\r\n:1\r\n:0\r\n:1\r\n:1\r\n"),
-        (
-            "GCRA k 1 1",
-            "-ERR wrong number of arguments for 'gcra' command\r\n",
-        ),
-        (
-            "GCRA k -1 1 1",
-            "-ERR value is out of range, must be positive\r\n",
-        ),
-        (
-            "GCRA k x 1 1",
-            "-ERR value is not an integer or out of range\r\n",
-        ),
-        (
-            "GCRA k 1 0 1",
-            "-ERR value is out of range, value must between 1 and 9223372036854775807\r\n",
-        ),
-        ("GCRA k 1 1 0", "-ERR period must be > 0 and < 1e12\r\n"),
-        ("GCRA k 1 1 1e12", "-ERR period must be > 0 and < 1e12\r\n"),
-        ("GCRA k 1 1 x", "-ERR value is not a valid float\r\n"),
-        ("GCRA k 1 1 1 COUNT 1", "-ERR syntax error\r\n"),
-        ("GCRA k 1 1 1 TOKENS", "-ERR Missing TOKENS value\r\n"),
-        (
-            "GCRA k 1 1 1 TOKENS 0",
-            "-ERR value is out of range, value must between 1 and 9223372036854775807\r\n",
-        ),
-    ]);
-}
-
-#[test]
-fn a_wait_that_was_told_is_enough_and_a_second_less_is_not() {
-    let (server, clock) = server();
-    let mut line = InMemoryClient::new(&server);
-    for (ask, retry) in [
-        ("CL.THROTTLE k 1 1 10", 3),
-        ("THROTTLE k 2 1 10", 4),
-        ("GCRA k 1 1 10", 3),
-    ] {
-        line.numbers(ask);
-        line.numbers(ask);
-        let wait = line.numbers(ask)[retry];
-        assert_eq!(wait, 10, "{ask}");
-        clock.advance(Nanos::from_secs(9));
-        assert_eq!(line.numbers(ask)[retry], 1, "{ask}");
-        clock.advance(Nanos::SECOND);
-        assert!(line.numbers(ask)[retry] <= 0, "{ask}");
-    }
-}
-
-#[test]
-fn what_clients_say_on_connect_is_answered_in_version_2() {
-    hold(&[
+fn connection_commands_are_answered_in_resp2() {
+    assert_replies(&[
         ("PING", "+PONG\r\n"),
         ("ping hi", "$2\r\nhi\r\n"),
         (
@@ -295,8 +84,8 @@ fn what_clients_say_on_connect_is_answered_in_version_2() {
 }
 
 #[test]
-fn what_tools_ask_is_answered_in_version_2() {
-    hold(&[
+fn introspection_commands_are_answered_in_resp2() {
+    assert_replies(&[
         (
             "CLIENT",
             "-ERR wrong number of arguments for 'client' command\r\n",
@@ -315,7 +104,7 @@ fn what_tools_ask_is_answered_in_version_2() {
         ("COMMAND GETKEYS GCRA k 1 1 1", "*1\r\n$1\r\nk\r\n"),
         (
             "COMMAND DOCS echo",
-            "*2\r\n$4\r\necho\r\n*8\r\n$7\r\nsummary\r\n$14\r\nSays the same.\r\n$5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n$9\r\narguments\r\n*1\r\n*4\r\n$4\r\nname\r\n$7\r\nmessage\r\n$4\r\ntype\r\n$6\r\nstring\r\n",
+            "*2\r\n$4\r\necho\r\n*8\r\n$7\r\nsummary\r\n$21\r\nReturns its argument.\r\n$5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n$9\r\narguments\r\n*1\r\n*4\r\n$4\r\nname\r\n$7\r\nmessage\r\n$4\r\ntype\r\n$6\r\nstring\r\n",
         ),
         (
             "INFO replication",
@@ -325,8 +114,8 @@ fn what_tools_ask_is_answered_in_version_2() {
 }
 
 #[test]
-fn version_3_has_maps_truths_and_nulls_of_its_own() {
-    hold(&[
+fn resp3_has_its_own_maps_booleans_and_nulls() {
+    assert_replies(&[
         (
             "HELLO 3 AUTH default any SETNAME me",
             "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
@@ -353,7 +142,7 @@ fn version_3_has_maps_truths_and_nulls_of_its_own() {
 }
 
 #[test]
-fn a_password_is_asked_for_before_anything_else() {
+fn a_password_is_required_before_any_command() {
     let (server, _clock) = server();
     let server = server.with_password("secret");
     let mut line = InMemoryClient::new(&server);
@@ -384,25 +173,4 @@ fn a_password_is_asked_for_before_anything_else() {
             .starts_with("%7\r\n")
     );
     assert!(!format!("{server:?}").contains("secret"));
-}
-
-#[test]
-fn keys_are_any_bytes_up_to_the_bound() {
-    let (server, _clock) = server();
-    let mut line = InMemoryClient::new(&server);
-    let long = "k".repeat(1_024);
-    assert!(
-        line.command(&["GCRA", &long, "1", "1", "1"])
-            .starts_with("*5\r\n:0")
-    );
-    let error = "-ERR key: it has 1025 bytes, the most is 1024\r\n";
-    assert_eq!(line.command(&["GCRA", &(long + "k"), "1", "1", "1"]), error);
-    let binary = b"*5\r\n$4\r\nGCRA\r\n$3\r\n\0\r\xff\r\n$1\r\n0\r\n$1\r\n1\r\n$1\r\n1\r\n";
-    assert!(line.send(binary).starts_with(b"*5\r\n:0"));
-    assert!(line.send(binary).starts_with(b"*5\r\n:1"));
-    assert!(
-        line.command(&["GCRA", "", "0", "1", "1"])
-            .starts_with("*5\r\n:0"),
-        "an empty key is a key"
-    );
 }

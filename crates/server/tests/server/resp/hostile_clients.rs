@@ -1,11 +1,11 @@
-//! Clients that send what nobody should: every one is answered or cut off, and nothing grows.
+//! Hostile clients: each is answered or disconnected, and buffers stay bounded.
 
 use tollgate_server::resp::{MAX_INLINE_LEN, RespLimits};
 
 use super::{InMemoryClient, command, listen, server};
 
 #[tokio::test]
-async fn what_is_not_the_protocol_is_answered_with_its_name_and_ends_the_connection() {
+async fn protocol_errors_are_named_and_close_the_connection() {
     let listening = listen(server().0, RespLimits::default()).await;
     let endless = "x".repeat(MAX_INLINE_LEN);
     let large = format!(
@@ -37,7 +37,7 @@ async fn what_is_not_the_protocol_is_answered_with_its_name_and_ends_the_connect
 }
 
 #[tokio::test]
-async fn what_came_before_the_nonsense_is_answered() {
+async fn commands_before_a_protocol_error_are_answered() {
     let listening = listen(server().0, RespLimits::default()).await;
     let mut client = listening.connect().await;
     client.send(b"PING\r\nPING\r\n*x\r\nPING\r\n").await;
@@ -45,7 +45,7 @@ async fn what_came_before_the_nonsense_is_answered() {
     assert_eq!(client.read_until_closed().await, expected);
 }
 
-/// A page in a browser can post to any port of its machine. Nothing after the first line may be taken for a command.
+/// A web page can post to any local port. Nothing after the first line may be run as a command.
 #[test]
 fn requests_of_browsers_end_the_connection() {
     for request in [
@@ -64,22 +64,22 @@ fn requests_of_browsers_end_the_connection() {
     }
 }
 
-/// Short questions with long answers, from somebody who does not read them: the server stops reading instead of piling
-/// answers up, and goes on where it stopped.
+/// Short commands with long replies from a client that does not read: the server stops reading instead of buffering replies,
+/// and continues later.
 #[tokio::test]
-async fn who_does_not_read_is_not_read_from_and_misses_nothing() {
+async fn a_client_that_does_not_read_is_not_read_from_and_misses_no_reply() {
     let listening = listen(server().0, RespLimits::default()).await;
     let mut client = listening.connect().await;
     let one = {
         let (server, _clock) = server();
         String::from_utf8(InMemoryClient::new(&server).send(b"COMMAND\r\n")).unwrap()
     };
-    // Some 30 MB of answers.
+    // About 30 MB of replies.
     let count = 20_000;
-    let questions = b"COMMAND\r\n".repeat(count);
+    let commands = b"COMMAND\r\n".repeat(count);
     let (mut reader, mut writer) = client.0.split();
     let write = async {
-        tokio::io::AsyncWriteExt::write_all(&mut writer, &questions)
+        tokio::io::AsyncWriteExt::write_all(&mut writer, &commands)
             .await
             .unwrap();
     };
@@ -97,7 +97,7 @@ async fn who_does_not_read_is_not_read_from_and_misses_nothing() {
 }
 
 #[tokio::test]
-async fn words_up_to_the_bound_are_served() {
+async fn arguments_up_to_the_limit_are_served() {
     let listening = listen(server().0, RespLimits::default()).await;
     let mut client = listening.connect().await;
     let word = "w".repeat(65_536);
@@ -118,13 +118,13 @@ async fn words_up_to_the_bound_are_served() {
     );
 }
 
-/// Every one of them is within its own bounds; together they are not.
+/// Each connection is within its limits; all together are not.
 #[tokio::test]
-async fn what_is_held_for_all_connections_together_is_bounded() {
+async fn the_buffers_of_all_connections_together_are_bounded() {
     let mut limits = RespLimits::default();
     limits.max_buffered_bytes = 100_000;
     let listening = listen(server().0, limits).await;
-    // The whole command, but for its end.
+    // The whole command but its end.
     let whole = command(&["ECHO", &"w".repeat(40_000)]);
     let (begun, rest) = whole.split_at(39_000);
     let (mut one, mut two) = (listening.connect().await, listening.connect().await);
@@ -153,7 +153,7 @@ async fn what_is_held_for_all_connections_together_is_bounded() {
         three.read_until_closed().await,
         "-ERR too many unfinished commands\r\n"
     );
-    // The others are not to blame, and what they finish is answered.
+    // Other connections are not closed, and their completed commands are answered.
     one.send(rest).await;
     one.expect("$40000\r\n").await;
     drop(two);

@@ -1,5 +1,4 @@
-//! The server for Redis clients: fed with bytes where that is enough, over sockets where connections matter, and asked by the
-//! clients that people really use.
+//! The RESP server: fed with bytes where that suffices, over sockets where connections matter, and with real clients.
 
 mod allocation;
 mod any_bytes;
@@ -7,6 +6,7 @@ mod checks;
 mod clients;
 mod connections;
 mod golden_replies;
+mod golden_throttle;
 mod hostile_clients;
 mod random_traces;
 mod split_packets;
@@ -28,12 +28,12 @@ use crate::running_server::RunningServer;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Far above any duration here; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 type Manual = Arc<ManualClock>;
 
-/// A server on a clock that stands still.
+/// A server with a manual clock.
 fn server() -> (RespServer<Manual>, Manual) {
     let clock = Arc::new(ManualClock::at(NOW));
     let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
@@ -60,7 +60,7 @@ impl<'a, C: Clock> InMemoryClient<'a, C> {
         }
     }
 
-    /// Sends bytes and returns what is answered to them.
+    /// Sends bytes and returns the replies.
     fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut answers = Vec::new();
         self.pending.extend_from_slice(bytes);
@@ -84,18 +84,18 @@ impl<'a, C: Clock> InMemoryClient<'a, C> {
         answers
     }
 
-    /// Sends one command as words and returns the answer as text.
+    /// Sends one command and returns the reply as text.
     fn command(&mut self, words: &[&str]) -> String {
         String::from_utf8(self.send(&command(words))).unwrap()
     }
 
-    /// The same for a line of words.
+    /// The same, with the command as a line.
     fn line(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         self.command(&words)
     }
 
-    /// Five numbers.
+    /// Sends a throttle command and returns the five numbers of its reply.
     fn numbers(&mut self, line: &str) -> [i64; 5] {
         let answer = self.line(line);
         let rest = answer
@@ -110,7 +110,7 @@ impl<'a, C: Clock> InMemoryClient<'a, C> {
     }
 }
 
-/// A command as clients send it.
+/// A command as an array of bulk strings.
 fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {
@@ -158,7 +158,7 @@ impl SocketClient {
         self.0.write_all(bytes).await.unwrap();
     }
 
-    /// Waits for exactly this answer.
+    /// Waits for exactly this reply.
     async fn expect(&mut self, answer: &str) {
         let mut bytes = vec![0; answer.len()];
         let read = timeout(DEADLINE, self.0.read_exact(&mut bytes)).await;
@@ -171,7 +171,7 @@ impl SocketClient {
         self.expect("+PONG\r\n").await;
     }
 
-    /// Everything until the server closes, whichever way.
+    /// Everything until the server closes the connection, by FIN or RST.
     async fn read_until_closed(&mut self) -> String {
         let mut rest = Vec::new();
         match timeout(DEADLINE, self.0.read_to_end(&mut rest)).await {

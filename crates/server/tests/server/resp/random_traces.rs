@@ -1,4 +1,4 @@
-//! Random traces of all three commands beside the arithmetic of the originals, step by step, on a clock that the test moves.
+//! Random traces of all three commands compared with the arithmetic of the originals, on a clock that the test moves.
 
 use tollgate_core::Nanos;
 use tollgate_testkit::fuzzing::pseudo_random_bytes;
@@ -7,7 +7,7 @@ use super::{InMemoryClient, NOW, server};
 
 const SECOND: i128 = 1_000_000_000;
 
-/// A key's theoretical arrival time, and the steps that redis-cell takes with it, in whole nanoseconds without a bound.
+/// The theoretical arrival time of a key, and redis-cell's arithmetic in unbounded nanoseconds.
 #[derive(Default)]
 struct Model {
     tat: i128,
@@ -22,7 +22,7 @@ struct Step {
 
 impl Model {
     fn step(&mut self, now: i128, burst: i128, count: i128, period: i128, quantity: i128) -> Step {
-        // Rounded up where redis-cell rounds down: the rate in force is never above the asked one.
+        // Rounded up where redis-cell rounds down, so that the effective rate is never above the requested one.
         let interval = (period + count - 1) / count;
         let tolerance = interval * burst;
         let tat = self.tat.max(now);
@@ -70,8 +70,8 @@ fn expected(command: &str, limit: i128, step: &Step) -> [i64; 5] {
     }
 }
 
-/// Quotas: bursts and rates, some that do not divide. Keys are asked with all of them in turn, so states are shared
-/// between quotas in either direction.
+/// Bursts and rates, some of which do not divide evenly. Keys are used with all of them in turn, so quotas share states in both
+/// directions.
 const QUOTAS: [(i128, i128, i128); 8] = [
     (1, 1, 1),
     (16, 30, 60),
@@ -83,7 +83,7 @@ const QUOTAS: [(i128, i128, i128); 8] = [
     (1, 1, 3_600),
 ];
 
-/// Runs a trace of one command and returns how many calls were limited, of how many.
+/// Runs a trace of one command. Returns how many calls were limited, and of how many.
 fn trace(command: &str, seed: u64) -> (u32, u32) {
     let (server, clock) = server();
     let mut line = InMemoryClient::new(&server);
@@ -92,7 +92,7 @@ fn trace(command: &str, seed: u64) -> (u32, u32) {
     let (mut limited, mut calls) = (0, 0);
     for step in pseudo_random_bytes(seed, 40_000).chunks_exact(4) {
         let [time, key, quota, quantity] = [step[0], step[1], step[2], step[3]];
-        // Mostly moments, now and then an hour or a day.
+        // Mostly short steps, now and then an hour or a day.
         let passed = match time {
             0..100 => 0,
             100..250 => u64::from(time) * 7_654_321,
@@ -101,7 +101,7 @@ fn trace(command: &str, seed: u64) -> (u32, u32) {
         };
         clock.advance(Nanos::from_nanos(passed));
         now += i128::from(passed);
-        // A key keeps to its quotas most of the time.
+        // A key mostly keeps its quota.
         let key = usize::from(key % 4);
         let quota = if quota < 200 {
             key * 2
@@ -134,7 +134,7 @@ fn trace(command: &str, seed: u64) -> (u32, u32) {
 }
 
 #[test]
-fn every_answer_is_what_the_originals_would_compute() {
+fn every_reply_is_what_the_originals_would_compute() {
     for command in ["CL.THROTTLE", "THROTTLE", "GCRA"] {
         for seed in 1..=3 {
             let (limited, calls) = trace(command, seed);
@@ -147,7 +147,7 @@ fn every_answer_is_what_the_originals_would_compute() {
     }
 }
 
-/// A model that forgives what it is owed must not agree.
+/// A model that forgives debt must disagree.
 #[test]
 fn control_a_model_that_cuts_debts_to_the_capacity_disagrees() {
     let (server, _clock) = server();

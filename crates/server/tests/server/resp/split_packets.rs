@@ -1,8 +1,8 @@
-//! How bytes are cut into packets changes no answer, and many commands in one packet are answered like one after another.
+//! Splitting bytes into packets changes no reply, and pipelined commands get the same replies as sequential ones.
 
 use super::{InMemoryClient, command, server};
 
-/// A bit of everything: both forms, both versions, errors, nothing, and keys that hold line ends.
+/// A mix: both forms, both protocol versions, errors, empty commands, and keys with line breaks.
 fn script() -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(command(&["PING"]));
@@ -32,7 +32,7 @@ fn answers<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> String {
 }
 
 #[test]
-fn a_cut_at_any_byte_changes_no_answer() {
+fn a_split_at_any_byte_changes_no_reply() {
     let script = script();
     let whole = answers([&*script]);
     assert!(whole.ends_with("$1\r\nx\r\n+OK\r\n"), "{whole}");
@@ -55,9 +55,9 @@ fn a_pipeline_is_answered_like_its_commands_one_after_another() {
     assert_eq!(one_by_one.matches("*5\r\n:1\r\n").count(), 900);
 }
 
-/// A test that could not fail would prove nothing.
+/// A test that cannot fail proves nothing.
 #[test]
-fn control_other_bytes_have_other_answers() {
+fn control_other_bytes_have_other_replies() {
     let script = script();
     assert_ne!(answers([&script[1..]]), answers([&*script]));
 }

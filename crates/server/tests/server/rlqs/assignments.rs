@@ -1,4 +1,4 @@
-//! What clients are told, as their limits and the others have it.
+//! Quota assignments: by the policy, and by the demand of other clients.
 
 use tollgate_core::Nanos;
 use tollgate_server::QuotaBounds;
@@ -21,15 +21,15 @@ limits:
 const API: &[(&str, &str)] = &[("name", "api")];
 const FIVE: Nanos = Nanos::from_secs(5);
 
-fn tokens(name: &str, said: [u64; 3]) -> QuotaAction {
-    QuotaAction::Tokens(name.to_owned(), said, 15)
+fn tokens(name: &str, action: [u64; 3]) -> QuotaAction {
+    QuotaAction::Tokens(name.to_owned(), action, 15)
 }
 
 #[tokio::test]
-async fn a_bucket_is_under_the_limits_that_its_pairs_match() {
+async fn the_limits_that_match_the_pairs_apply_to_a_bucket() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut client = server.client().await;
-    for (pairs, said) in [
+    for (pairs, action) in [
         (API, tokens("api", [100, 100, 60])),
         (&[("user", "bob")], tokens("bob", [10, 10, 1])),
         (&[("name", "dear")], tokens("dear", [10, 10, 60])),
@@ -51,7 +51,7 @@ async fn a_bucket_is_under_the_limits_that_its_pairs_match() {
         ),
     ] {
         client.report("edge", &[(pairs, 0, 1, 0)]);
-        assert_eq!(client.next_action().await, said);
+        assert_eq!(client.next_action().await, action);
     }
     // In another domain there is no such limit.
     let mut other = server.client().await;
@@ -67,26 +67,27 @@ async fn an_assignment_is_repeated_as_it_is_with_every_report() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut client = server.client().await;
     client.report("edge", &[(API, 0, 1, 0)]);
-    let said = client.next_action().await;
+    let action = client.next_action().await;
     for requests in [500, 3, 0, 40] {
         server.clock.advance(FIVE);
         client.report("", &[(API, 5, requests, requests)]);
-        assert_eq!(client.next_action().await, said);
+        assert_eq!(client.next_action().await, action);
     }
 }
 
-/// Reports and is told at once, so many seconds after the others.
+/// Reports and returns the assignment, this many seconds after the others.
 async fn round(client: &mut RlqsClient, requests: u64) -> u64 {
     client.report("edge", &[(API, 5, requests, 0)]);
     client.next_action().await.share()
 }
 
 #[tokio::test]
-async fn who_wants_more_is_raised_only_after_the_others_were_seen_lower() {
+async fn a_share_is_raised_only_after_other_clients_have_reported_their_lower_one() {
     let server = serve_policy(POLICY, first_start()).await;
     let (mut busy, mut idle) = (server.client().await, server.client().await);
     assert_eq!(round(&mut idle, 0).await, 100);
-    // The second finds nothing free. The first is lowered at once, and until it reports nobody else has anything.
+    // The second client finds nothing free. The first is lowered immediately, and until it reports no other client gets
+    // anything.
     busy.report("edge", &[(API, 0, 1, 0)]);
     let lowered = idle.next_action().await.share();
     assert!(lowered <= 50, "{lowered}");
@@ -100,7 +101,7 @@ async fn who_wants_more_is_raised_only_after_the_others_were_seen_lower() {
             shares.0 + before.max(shares.1) <= 100,
             "{shares:?} after {before}"
         );
-        // What was pushed in between is said first.
+        // Assignments that were pushed in between come first.
         while shares.0 + shares.1 < 100 && shares.0 < 80 {
             server.clock.advance(FIVE);
             shares.1 = round(&mut idle, 0).await;
@@ -112,14 +113,14 @@ async fn who_wants_more_is_raised_only_after_the_others_were_seen_lower() {
 }
 
 #[tokio::test]
-async fn what_somebody_held_who_is_gone_is_free_when_it_has_expired() {
+async fn the_share_of_a_disconnected_client_is_free_when_it_has_expired() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut gone = server.client().await;
     assert_eq!(round(&mut gone, 0).await, 100);
     drop(gone);
     let mut next = server.client().await;
     next.report("edge", &[(API, 0, 1, 0)]);
-    // Something that is answered at once shows that the report before it was heard and got nothing.
+    // The immediate reply to this report shows that the one before it was processed and got nothing.
     let probe: &[(&str, &str)] = &[("name", "unknown")];
     next.report("edge", &[(probe, 0, 1, 0)]);
     assert_eq!(
@@ -133,19 +134,19 @@ async fn what_somebody_held_who_is_gone_is_free_when_it_has_expired() {
         QuotaAction::Allow("unknown".to_owned())
     );
     server.clock.advance(Nanos::from_secs(1));
-    // Nobody has to report for this.
+    // This needs no report.
     assert_eq!(next.next_action().await, tokens("api", [100, 100, 60]));
 }
 
 #[tokio::test]
-async fn after_a_start_nothing_is_given_out_until_what_others_gave_out_has_expired() {
+async fn after_a_start_nothing_is_assigned_until_earlier_assignments_have_expired() {
     let server = serve_policy(POLICY, QuotaBounds::default()).await;
     let (mut busy, mut idle) = (server.client().await, server.client().await);
     let probe: &[(&str, &str)] = &[("name", "unknown")];
     for _ in 0..3 {
         busy.report("edge", &[(API, 5, 9_000, 0), (probe, 0, 1, 0)]);
         idle.report("edge", &[(API, 5, 1, 0), (probe, 0, 1, 0)]);
-        // What is not shared is told at once.
+        // A limit that is not shared is assigned immediately.
         assert_eq!(
             busy.next_action().await,
             QuotaAction::Allow("unknown".to_owned())
@@ -169,7 +170,7 @@ async fn after_a_start_nothing_is_given_out_until_what_others_gave_out_has_expir
 }
 
 #[tokio::test]
-async fn a_bucket_that_nobody_uses_is_abandoned_and_can_come_back() {
+async fn an_unused_bucket_is_abandoned_and_can_come_back() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut client = server.client().await;
     client.report("edge", &[(API, 0, 1, 0)]);
@@ -184,7 +185,7 @@ async fn a_bucket_that_nobody_uses_is_abandoned_and_can_come_back() {
         client.next_action().await,
         QuotaAction::Abandon("api".to_owned())
     );
-    // What it held is held until it has expired; then it is as if it had never been.
+    // Its share stays reserved until it has expired; then the bucket is new.
     client.report("edge", &[(API, 5, 0, 0)]);
     server.clock.advance(Nanos::from_secs(13));
     client.report("edge", &[(API, 0, 1, 0)]);
@@ -192,7 +193,7 @@ async fn a_bucket_that_nobody_uses_is_abandoned_and_can_come_back() {
 }
 
 #[tokio::test]
-async fn users_are_limited_each_and_together() {
+async fn limits_per_user_and_shared_limits_both_apply() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -205,13 +206,13 @@ async fn users_are_limited_each_and_together() {
             assert_eq!(client.next_action().await.share(), share);
         }
     }
-    // Bob is at two Envoys, so each gets half of what is his.
+    // Bob is at two Envoys, so each gets half of his limit.
     assert_eq!(clients[0].next_action().await.share(), 5);
     server.clock.advance(FIVE);
     clients[0].report("edge", &[(bob, 5, 1, 0)]);
     assert_eq!(clients[0].next_action().await.share(), 5);
     assert_eq!(clients[1].next_action().await.share(), 5);
-    // Another user has a limit of his own.
+    // Another user has his own limit.
     clients[1].report("edge", &[(&[("user", "eve")], 0, 1, 0)]);
     assert_eq!(clients[1].next_action().await, tokens("eve", [10, 10, 1]));
 }
@@ -222,7 +223,7 @@ async fn a_policy_that_changes_is_followed_with_the_next_report() {
     let mut client = server.client().await;
     client.report("edge", &[(API, 0, 1, 0)]);
     assert_eq!(client.next_action().await, tokens("api", [100, 100, 60]));
-    // As many, but in an hour: for Envoy another bucket all the same.
+    // The same amount per hour: for Envoy it is another bucket.
     let slower = crate::harness::policy(&POLICY.replace("100/m }", "100/h }"));
     server.app.service().replace(&slower).unwrap();
     server.clock.advance(FIVE);

@@ -1,4 +1,4 @@
-//! A client of quotas as small as can be: reports out, actions in, each read and written by hand.
+//! A minimal RLQS client: sends reports and receives actions, encoded and decoded by hand.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use tokio::time::timeout;
 
 use crate::grpc::client::{self, FieldValue, bytes_field, framed, number_field, read};
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Far above any duration here; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const PATH: &str =
     "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
 
-/// One stream on a connection of its own.
+/// One stream on its own connection.
 pub(super) struct RlqsClient {
     pub(super) connection: client::Client,
     sending: SendStream<Bytes>,
@@ -24,17 +24,17 @@ pub(super) struct RlqsClient {
     actions: VecDeque<QuotaAction>,
 }
 
-/// What is said about a bucket, named by its values.
+/// The action for a bucket, which is named by its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum QuotaAction {
     Allow(String),
     Deny(String),
-    /// The most, how many in how many seconds, and for how long.
+    /// The bucket size, the fill amount and seconds, and the lifetime.
     Tokens(String, [u64; 3], u64),
     Abandon(String),
 }
 
-/// A report: its pairs, the seconds since the last one, allowed and denied.
+/// A report: the bucket's pairs, the seconds since the last report, allowed and denied.
 pub(super) type UsageReport<'a> = (&'a [(&'a str, &'a str)], u64, u64, u64);
 
 pub(super) fn reports(domain: &str, reports: &[UsageReport<'_>]) -> Vec<u8> {
@@ -80,7 +80,7 @@ impl RlqsClient {
 
     pub(super) fn send(&mut self, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
-        // It fails if the server has heard enough.
+        // It fails if the server has ended the stream.
         let _sent = self.sending.send_data(bytes, false);
     }
 
@@ -96,14 +96,14 @@ impl RlqsClient {
         }
     }
 
-    /// The first thing that is said; nothing if the stream ends first.
+    /// The first action, or `None` if the stream ends first.
     pub(super) async fn next_action_or_end(&mut self) -> Option<QuotaAction> {
         let more = timeout(DEADLINE, self.receiving.data()).await.unwrap();
         self.take(&more?.ok()?);
         self.actions.pop_front()
     }
 
-    /// Everything that was said until the stream's end, and its status.
+    /// All actions until the stream ends, and its status.
     pub(super) async fn read_to_end(mut self) -> (Vec<QuotaAction>, Option<i32>) {
         while let Some(Ok(bytes)) = timeout(DEADLINE, self.receiving.data()).await.unwrap() {
             self.take(&bytes);
@@ -112,7 +112,7 @@ impl RlqsClient {
         (self.actions.into(), status)
     }
 
-    /// The status of the stream's end, of which nothing was let go that came before.
+    /// The status of the stream, without releasing flow-control window.
     pub(super) async fn status_without_window(mut self) -> Option<i32> {
         while let Some(Ok(_)) = timeout(DEADLINE, self.receiving.data()).await.unwrap() {}
         self.status().await
@@ -194,7 +194,7 @@ impl QuotaAction {
         Self::Tokens(name, [number(&tokens, 1).unwrap(), fill, seconds], life)
     }
 
-    /// The size of the bucket; 0 if nothing is let through.
+    /// The size of the bucket; 0 if everything is denied.
     pub(super) fn share(&self) -> u64 {
         match self {
             Self::Tokens(_, [most, ..], _) => *most,

@@ -1,4 +1,5 @@
-//! A server on the machine's clock, Envoys that share its limits, and load on each of them whose admissions are kept.
+//! A test setup: a server with the system clock, Envoys that share its limits, and load on each Envoy whose admissions are
+//! recorded.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,21 +9,21 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::{App, QuotaBounds};
+use tollgate_server::{HttpApi, QuotaBounds};
 use tollgate_store::SystemClock;
 use tollgate_testkit::envoy::{Envoy, Upstream, UpstreamReply, Version, with_ports};
 
 use crate::harness::{HttpClient, policy};
 use crate::running_server::RunningServer;
 
-/// What people copy.
+/// The files of the examples.
 const ENVOY: &str = include_str!("../../../../../examples/envoy/quotas.yaml");
 const LIMITS: &str = include_str!("../../../../../examples/envoy/quotas-policy.yaml");
-/// What the example allows.
+/// The limit of the example.
 pub(super) const RATE: f64 = 20.0;
 pub(super) const BURST: f64 = 20.0;
 
-/// Several reports of Envoy's, and far more than anything here takes.
+/// Several report intervals of Envoy, and far above any duration here.
 const DEADLINE: Duration = Duration::from_secs(90);
 const STEP: Duration = Duration::from_millis(10);
 
@@ -32,15 +33,15 @@ pub(super) struct RlqsHarness {
     _upstream: Upstream,
 }
 
-/// One life of the server.
+/// A server that can be restarted.
 pub(super) struct RestartableServer {
-    pub(super) app: Arc<App<SystemClock>>,
+    pub(super) app: Arc<HttpApi<SystemClock>>,
     running: RunningServer,
 }
 
 impl RestartableServer {
     async fn start(at: SocketAddr, bounds: QuotaBounds) -> Self {
-        let app = App::new(&policy(LIMITS), 1_000, SystemClock::new()).unwrap();
+        let app = HttpApi::new(&policy(LIMITS), 1_000, SystemClock::new()).unwrap();
         let app = Arc::new(app.with_quota_bounds(bounds));
         let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
         let limits = GrpcLimits::default();
@@ -49,12 +50,12 @@ impl RestartableServer {
         Self { app, running }
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub(super) async fn stop(self) {
         self.running.stop().await;
     }
 
-    /// Ends it and starts another in its place.
+    /// Stops the server and starts another at the same address.
     pub(super) async fn restart(self, bounds: QuotaBounds) -> Self {
         let address = self.running.address;
         self.running.stop().await;
@@ -63,7 +64,7 @@ impl RestartableServer {
 }
 
 impl RlqsHarness {
-    /// The example before so many Envoys, which let nothing through that they were not assigned.
+    /// The example with these Envoys, which deny everything without an assignment.
     pub(super) async fn strict(versions: &[Version], bounds: QuotaBounds) -> Self {
         let tokens = "fallback_rate_limit: { token_bucket: { max_tokens: 5, tokens_per_fill: 5, fill_interval: 1s } }";
         let strict = ENVOY
@@ -73,7 +74,7 @@ impl RlqsHarness {
         Self::before(versions, &strict, bounds).await
     }
 
-    /// The example as it stands.
+    /// The example as it is.
     pub(super) async fn example(version: Version, bounds: QuotaBounds) -> Self {
         Self::before(&[version], ENVOY, bounds).await
     }
@@ -97,16 +98,16 @@ impl RlqsHarness {
     }
 }
 
-/// Requests in the example's bucket for everybody, one after the other at a pace that can be changed.
+/// Requests to the shared bucket of the example, at a rate that can be changed.
 pub(super) struct Load {
-    /// Steps from one request to the next.
+    /// Steps between two requests.
     every: Arc<AtomicU64>,
     admitted: Arc<Mutex<Vec<Instant>>>,
     _task: JoinSet<()>,
 }
 
 impl Load {
-    /// Load on an Envoy, so many requests a second.
+    /// Starts load on an Envoy at this many requests per second.
     pub(super) async fn on(envoy: &Envoy, a_second: u64) -> Self {
         let mut client = HttpClient::to(envoy.listener("edge")).await;
         let every = Arc::new(AtomicU64::new(100 / a_second));
@@ -154,13 +155,13 @@ impl Load {
         self.admitted().iter().filter(|at| **at >= then).count()
     }
 
-    /// How many were admitted in the last so many seconds.
+    /// How many were admitted in the last `seconds`.
     pub(super) fn recent(&self, seconds: u64) -> usize {
         self.since(Instant::now() - Duration::from_secs(seconds))
     }
 }
 
-/// Waits until something is so.
+/// Polls until the condition holds.
 pub(super) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         let mut looks = interval(STEP * 5);
@@ -171,7 +172,7 @@ pub(super) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     assert!(timeout(DEADLINE, waiting).await.is_ok(), "{what}");
 }
 
-/// By how many the admissions of any span of time are above what comes back in it at the rate.
+/// By how much the admissions of any interval exceed what the rate refills in it.
 pub(super) fn excess(mut all: Vec<Instant>, rate: f64) -> f64 {
     all.sort();
     let Some(first) = all.first().copied() else {
@@ -190,17 +191,17 @@ pub(super) fn excess(mut all: Vec<Instant>, rate: f64) -> f64 {
 }
 
 #[test]
-fn control_more_than_comes_back_is_noticed_wherever_it_is() {
+fn control_an_excess_over_the_rate_is_detected_anywhere() {
     let start = Instant::now();
     let at = |millis| start + Duration::from_millis(millis);
-    // Ten a second for ten seconds, at a rate of ten: one is there at any time.
+    // Ten a second for ten seconds at a rate of ten: one is available at any time.
     let even: Vec<Instant> = (0..100).map(|n| at(n * 100)).collect();
     assert!(excess(even.clone(), 10.0) < 1.1);
-    // Thirty at once in the middle of it.
+    // Thirty at once in the middle.
     let burst = (0..30).map(|_| at(5_050)).chain(even.clone()).collect();
     let found = excess(burst, 10.0);
     assert!((30.0..32.0).contains(&found), "{found}");
-    // Twice the rate for all the time.
+    // Twice the rate all the time.
     let twice = even.iter().copied().chain(even.iter().copied()).collect();
     assert!(excess(twice, 10.0) > 90.0);
 }

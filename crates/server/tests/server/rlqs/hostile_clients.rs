@@ -1,4 +1,4 @@
-//! Clients of quotas that send what nobody should (S-37): each is answered or cut off, and everybody else is served.
+//! Hostile RLQS clients (S-37): each is answered or disconnected, and all other clients are served.
 
 use tollgate_server::QuotaBounds;
 
@@ -13,7 +13,7 @@ const INVALID: Option<i32> = Some(3);
 const EXHAUSTED: Option<i32> = Some(8);
 const UNIMPLEMENTED: Option<i32> = Some(12);
 
-/// Somebody else is served as ever.
+/// Another client is served as usual.
 async fn serves(server: &TestRlqsServer) {
     let mut client = server.client().await;
     let other: UsageReport<'_> = (&[("name", "other")], 0, 1, 0);
@@ -27,8 +27,8 @@ async fn serves(server: &TestRlqsServer) {
 async fn sending(server: &TestRlqsServer, bytes: &[u8]) -> Option<i32> {
     let mut client = server.client().await;
     client.send(bytes);
-    let (said, status) = client.read_to_end().await;
-    assert_eq!(said, []);
+    let (actions, status) = client.read_to_end().await;
+    assert_eq!(actions, []);
     serves(server).await;
     status
 }
@@ -61,7 +61,7 @@ async fn s_37_a_stream_has_one_domain() {
 }
 
 #[tokio::test]
-async fn s_37_ids_that_cannot_be_used_are_passed_over() {
+async fn s_37_invalid_bucket_ids_are_skipped() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut client = server.client().await;
     let long = "x".repeat(5_000);
@@ -72,14 +72,14 @@ async fn s_37_ids_that_cannot_be_used_are_passed_over() {
         (&[("", "")], 0, 1, 0),
     ];
     client.report("edge", &all);
-    let mut told = [client.next_action().await, client.next_action().await];
-    told.sort_by_key(|action| matches!(action, QuotaAction::Allow(_)));
-    assert_eq!(told[0].share(), 100);
-    assert_eq!(told[1], QuotaAction::Allow(String::new()));
+    let mut action = [client.next_action().await, client.next_action().await];
+    action.sort_by_key(|action| matches!(action, QuotaAction::Allow(_)));
+    assert_eq!(action[0].share(), 100);
+    assert_eq!(action[1], QuotaAction::Allow(String::new()));
 }
 
 #[tokio::test]
-async fn s_37_more_buckets_than_there_is_room_for_are_not_kept_and_others_are() {
+async fn s_37_buckets_above_the_limit_are_dropped_and_known_ones_kept() {
     let mut bounds = first_start();
     (bounds.buckets, bounds.buckets_per_client) = (150, 100);
     let server = serve_policy(POLICY, bounds).await;
@@ -94,14 +94,14 @@ async fn s_37_more_buckets_than_there_is_room_for_are_not_kept_and_others_are() 
     }
     assert!(matches!(kept[0], QuotaAction::Allow(_)));
     serves(&server).await;
-    // Those that are known stay known, wherever in the report they are.
+    // Known buckets stay known, wherever in the report they are.
     let turned: Vec<UsageReport<'_>> = all.iter().rev().copied().collect();
     greedy.send(&framed(&reports("edge", &turned)));
     for _ in 0..100 {
-        let told = greedy.next_action().await;
-        assert!(kept.contains(&told), "{told:?}");
+        let action = greedy.next_action().await;
+        assert!(kept.contains(&action), "{action:?}");
     }
-    // And all of them together.
+    // All of them together.
     let mut other = server.client().await;
     other.send(&framed(&reports("edge", &all)));
     for _ in 0..49 {
@@ -112,7 +112,7 @@ async fn s_37_more_buckets_than_there_is_room_for_are_not_kept_and_others_are() 
 }
 
 #[tokio::test]
-async fn s_37_more_streams_than_there_is_room_for_are_refused_until_one_ends() {
+async fn s_37_streams_above_the_limit_are_refused_until_one_ends() {
     let mut bounds: QuotaBounds = first_start();
     bounds.streams = 3;
     let server = serve_policy(POLICY, bounds).await;
@@ -129,13 +129,13 @@ async fn s_37_more_streams_than_there_is_room_for_are_refused_until_one_ends() {
     let (_, status) = server.client().await.read_to_end().await;
     assert_eq!(status, EXHAUSTED);
     held.pop();
-    // The server hears of it a moment later.
+    // The server notices this a moment later.
     loop {
         let mut client = server.client().await;
         client.report("edge", &[(&[("name", "other")], 0, 1, 0)]);
         match client.next_action_or_end().await {
-            Some(told) => {
-                assert_eq!(told, QuotaAction::Allow("other".to_owned()));
+            Some(action) => {
+                assert_eq!(action, QuotaAction::Allow("other".to_owned()));
                 break;
             }
             None => tokio::task::yield_now().await,
@@ -172,7 +172,7 @@ async fn s_37_a_flood_of_reports_is_answered_or_cut_off() {
         for _ in 0..200 {
             client.report("edge", &[(API, 0, 1, 0)]);
         }
-        // Reports that were heard together are answered together; the last is not left out.
+        // Reports that arrive together are answered together, including the last one.
         client.report("edge", &[last]);
         while client.next_action().await != QuotaAction::Allow("last".to_owned()) {}
     }
@@ -180,13 +180,13 @@ async fn s_37_a_flood_of_reports_is_answered_or_cut_off() {
         client.report("edge", &[(API, 0, 1, 0)]);
     }
     serves(&server).await;
-    let (said, _) = client.read_to_end().await;
-    assert!(said.iter().all(|action| action.share() == 100));
+    let (actions, _) = client.read_to_end().await;
+    assert!(actions.iter().all(|action| action.share() == 100));
     serves(&server).await;
 }
 
 #[tokio::test]
-async fn s_37_a_client_that_takes_nothing_is_given_up() {
+async fn s_37_a_client_that_reads_nothing_is_disconnected() {
     let server = serve_policy(POLICY, first_start()).await;
     let mut client = server.client().await;
     let name = "n".repeat(900);
@@ -194,7 +194,7 @@ async fn s_37_a_client_that_takes_nothing_is_given_up() {
     for name in &names {
         client.report("edge", &[(&[("n", name)], 0, 1, 0)]);
     }
-    // It makes no room again for what it was sent, so after some sixty of them there is none.
+    // It releases no flow-control window, so after about sixty messages none is left.
     let status = client.status_without_window().await;
     assert_eq!(status, EXHAUSTED);
     serves(&server).await;

@@ -1,5 +1,4 @@
-//! Quotas for Envoy: what a client is told on a clock that the test moves, what nobody should send, and real Envoys that
-//! share a limit.
+//! RLQS: assignments on a clock that the test moves, hostile clients, and real Envoys that share a limit.
 
 mod assignments;
 mod client;
@@ -10,7 +9,7 @@ mod with_envoy;
 use std::sync::Arc;
 
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::{App, QuotaBounds};
+use tollgate_server::{HttpApi, QuotaBounds};
 use tollgate_store::ManualClock;
 
 use crate::grpc::START;
@@ -18,14 +17,14 @@ use crate::harness::policy;
 use crate::running_server::RunningServer;
 use client::RlqsClient;
 
-/// A server on a clock that stands still.
+/// A server with a manual clock.
 struct TestRlqsServer {
-    app: Arc<App<Arc<ManualClock>>>,
+    app: Arc<HttpApi<Arc<ManualClock>>>,
     clock: Arc<ManualClock>,
     running: RunningServer,
 }
 
-/// One that was never there before, so that it may give out everything at once.
+/// The first start of a server, which may assign everything immediately.
 fn first_start() -> QuotaBounds {
     let mut bounds = QuotaBounds::default();
     bounds.is_first_process = true;
@@ -34,7 +33,7 @@ fn first_start() -> QuotaBounds {
 
 async fn serve_policy(text: &str, bounds: QuotaBounds) -> TestRlqsServer {
     let clock = Arc::new(ManualClock::at(START));
-    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let app = HttpApi::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let app = Arc::new(app.with_quota_bounds(bounds));
     let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
     let limits = GrpcLimits::default();

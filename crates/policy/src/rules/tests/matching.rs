@@ -1,0 +1,346 @@
+//! What matching guarantees.
+
+use std::sync::Mutex;
+
+use crate::attributes::{Attribute, Attributes};
+use crate::model::{
+    Algorithm, Condition, DenyRule, Glob, Group, GroupSelection, LimitRule, Match, Mode, Policy,
+    Template, Test,
+};
+use crate::rules::{ListVerdict, MAX_LIMITS, MAX_METERS, MatchedRules, RuleOrigin, Rules};
+use crate::tests::fixtures::{
+    HOUR, MINUTE, Request, SECOND, attribute, bucket, limit, policy, quota,
+};
+
+fn matching(conditions: &[(&str, Test)]) -> Match {
+    Match {
+        conditions: conditions
+            .iter()
+            .map(|(name, test)| {
+                Condition {
+                    attribute: attribute(name),
+                    test: test.clone(),
+                }
+                .into()
+            })
+            .collect(),
+    }
+}
+
+fn is(value: &str) -> Test {
+    Test::OneOf(vec![value.into()])
+}
+
+fn under(template: &str) -> Test {
+    Test::Route(vec![Template(template.into())])
+}
+
+fn like(glob: &str) -> Test {
+    Test::Glob(vec![Glob(glob.into())])
+}
+
+fn limit_on(name: &str, conditions: &[(&str, Test)]) -> LimitRule {
+    LimitRule {
+        matching: matching(conditions),
+        ..limit(name, bucket(10, MINUTE))
+    }
+}
+
+fn match_policy(policy: &Policy, request: &dyn Attributes) -> MatchedRules {
+    let rules = Rules::compile(policy, [7; 16]).unwrap();
+    let mut matched = MatchedRules::new();
+    rules.match_rules(request, &mut matched);
+    matched
+}
+
+fn matched_indexes(policy: &Policy, values: &[(&str, &str)]) -> Vec<usize> {
+    match_policy(policy, &Request::with(values))
+        .rules()
+        .to_vec()
+}
+
+#[test]
+fn deny_comes_before_exempt_and_exempt_before_every_limit() {
+    let mut policy = policy(vec![limit_on("all", &[])]);
+    let deny = |conditions: &[(&str, Test)]| DenyRule {
+        matching: matching(conditions),
+        status: 403,
+        message: None,
+    };
+    policy.deny = vec![
+        deny(&[("header.bad", is("worse"))]),
+        deny(&[("header.bad", Test::Present)]),
+    ];
+    policy.exempt = vec![matching(&[("route", under("/health"))])];
+    let listed = |values: &[(&str, &str)]| {
+        let matched = match_policy(&policy, &Request::with(values));
+        (matched.list_verdict(), matched.rules().len())
+    };
+    assert_eq!(listed(&[("path", "/")]), (ListVerdict::Limits, 1));
+    assert_eq!(listed(&[("path", "/health/")]), (ListVerdict::Exempt, 0));
+    let bad = [("path", "/health"), ("header.bad", "yes")];
+    assert_eq!(listed(&bad), (ListVerdict::Denied(1), 0));
+    let worse = [("path", "/health"), ("header.bad", "worse")];
+    assert_eq!(listed(&worse), (ListVerdict::Denied(0), 0));
+}
+
+#[test]
+fn a_group_selects_the_limit_with_most_conditions_and_of_ties_the_first() {
+    let mut limits = vec![
+        limit_on("wide", &[]),
+        limit_on("by-method", &[("method", is("GET"))]),
+        limit_on("by-host", &[("host", is("a"))]),
+        limit_on("by-both", &[("host", is("a")), ("method", is("GET"))]),
+    ];
+    for limit in &mut limits {
+        limit.group = Some(Box::<str>::from("aws").into());
+    }
+    limits.push(limit_on("apart", &[]));
+    let mut policy = policy(limits);
+    let request = |host, method| [("host", host), ("method", method)];
+    assert_eq!(
+        matched_indexes(&policy, &request("a", "GET")),
+        [0, 1, 2, 3, 4]
+    );
+    policy.groups = vec![Group {
+        name: Box::<str>::from("aws").into(),
+        apply: GroupSelection::Narrowest,
+    }];
+    assert_eq!(matched_indexes(&policy, &request("a", "GET")), [3, 4]);
+    assert_eq!(matched_indexes(&policy, &request("b", "GET")), [1, 4]);
+    assert_eq!(matched_indexes(&policy, &request("a", "PUT")), [2, 4]);
+    assert_eq!(matched_indexes(&policy, &request("b", "PUT")), [0, 4]);
+}
+
+#[test]
+fn authenticated_requests_are_limited_by_key_and_others_by_address() {
+    let policy = policy(vec![
+        limit_on("by-address", &[("header.authorization", Test::Absent)]),
+        limit_on("by-key", &[("header.authorization", Test::Present)]),
+    ]);
+    assert_eq!(matched_indexes(&policy, &[("ip", "10.0.0.1")]), [0]);
+    let known = [("ip", "10.0.0.1"), ("header.authorization", "")];
+    assert_eq!(matched_indexes(&policy, &known), [1]);
+}
+
+#[test]
+fn no_spelling_of_a_path_or_a_host_evades_a_limit() {
+    let policy = policy(vec![
+        limit_on("route", &[("route", under("/v1/login"))]),
+        limit_on("path", &[("path", is("/v1/login"))]),
+        limit_on("glob", &[("path", like("/v1/log*"))]),
+        limit_on("host", &[("host", is("example.com"))]),
+        limit_on("hosts", &[("host", like("*.COM"))]),
+    ]);
+    for path in [
+        "/v1/login",
+        "/v1/login/",
+        "//v1//login",
+        "/v1/./login",
+        "/x/../v1/login",
+        "/v1/%6Cogin",
+        "/v1/login?next=/",
+        "/v1/%6c%6F%67in/",
+        "/v1/x/%2e%2E/login",
+        "v1/login",
+    ] {
+        let request = [("path", path), ("host", "Example.COM")];
+        assert_eq!(
+            matched_indexes(&policy, &request),
+            [0, 1, 2, 3, 4],
+            "{path}"
+        );
+    }
+    assert_eq!(matched_indexes(&policy, &[("path", "/V1/login")]), [0; 0]);
+}
+
+#[test]
+fn a_route_without_a_path_is_used_as_the_path() {
+    let policy = policy(vec![limit_on("item", &[("route", under("/items/{id}"))])]);
+    assert_eq!(
+        matched_indexes(&policy, &[("route", "/items/{number}")]),
+        [0]
+    );
+    assert_eq!(matched_indexes(&policy, &[("route", "/items")]), [0; 0]);
+}
+
+#[test]
+fn the_route_is_that_of_the_transport_or_the_most_specific_template() {
+    let mut policy = policy(vec![limit_on("all", &[("route", under("/{*rest}"))])]);
+    policy.routes = vec![Template("/items/{id}".into()).into()];
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    let route = |values: &[(&str, &str)]| {
+        let request = Request::with(values);
+        let mut matched = MatchedRules::new();
+        rules.match_rules(&request, &mut matched);
+        rules.route(&request, &matched).map(<[u8]>::to_vec)
+    };
+    assert_eq!(route(&[("path", "/items/7")]).unwrap(), b"/items/{id}");
+    assert_eq!(route(&[("path", "/other")]).unwrap(), b"/{*rest}");
+    let transport_route = [("path", "/items/7"), ("route", "/items/:id")];
+    assert_eq!(route(&transport_route).unwrap(), b"/items/:id");
+    assert_eq!(route(&[]), None);
+}
+
+#[test]
+fn a_path_of_any_length_is_matched_and_one_too_long_to_normalize_is_reported() {
+    let policy = policy(vec![
+        limit_on("item", &[("route", under("/items/{id}"))]),
+        limit_on("all", &[("route", under("/items/{*rest}"))]),
+    ]);
+    let long = "x".repeat(100_000);
+    let matched = |path: String| {
+        let matched = match_policy(&policy, &Request::with(&[("path", &path)]));
+        (matched.rules().to_vec(), matched.is_uri_too_long())
+    };
+    assert_eq!(matched(format!("/items/{long}")), (vec![0, 1], false));
+    assert_eq!(
+        matched(format!("/items/{}", "a/".repeat(1_000))),
+        (vec![1], false)
+    );
+    assert_eq!(matched(format!("//items/{long}/../7")), (vec![0, 1], false));
+    assert_eq!(matched(format!("//items/{long}")), (vec![1], true));
+    let host = "A".repeat(2_000);
+    let mut by_host = policy.clone();
+    by_host.limits.push(limit_on("host", &[("host", is("a"))]));
+    assert!(match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long());
+    let host = host.to_lowercase();
+    assert!(!match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long());
+}
+
+#[test]
+fn matches_up_to_the_maximum_are_listed_and_more_are_reported() {
+    let limits = |count: usize| (0..count).map(|n| limit_on(&format!("l{n}"), &[]));
+    let exactly = match_policy(&policy(limits(MAX_METERS).collect()), &Request::default());
+    assert_eq!(
+        (exactly.rules().len(), exactly.is_truncated()),
+        (MAX_METERS, false)
+    );
+    let one_more: Vec<LimitRule> = limits(MAX_METERS + 1).collect();
+    let more = match_policy(&policy(one_more.clone()), &Request::default());
+    assert_eq!(
+        (more.rules().len(), more.is_truncated()),
+        (MAX_METERS, true)
+    );
+    // Limits that are not enforced are not part of the batch.
+    let mut shadowed = one_more;
+    for limit in shadowed.iter_mut().skip(1) {
+        limit.mode = Mode::Shadow;
+    }
+    let shadows = match_policy(&policy(shadowed), &Request::default());
+    assert_eq!(
+        (shadows.rules().len(), shadows.is_truncated()),
+        (MAX_METERS + 1, false)
+    );
+    let crowd = match_policy(
+        &policy(limits(MAX_LIMITS + 1).collect()),
+        &Request::default(),
+    );
+    assert!(crowd.is_truncated());
+    // A limit with several windows takes several meters.
+    let mut windows: Vec<LimitRule> = limits(11).collect();
+    for limit in &mut windows {
+        limit.quota = quota(
+            Algorithm::FixedWindow,
+            &[(10, SECOND), (20, MINUTE), (30, HOUR)],
+        );
+    }
+    let matched = match_policy(&policy(windows), &Request::default());
+    assert_eq!((matched.rules().len(), matched.is_truncated()), (10, true));
+}
+
+#[test]
+fn rules_above_a_bound_are_rejected_with_location_and_reason() {
+    let deep = "/a".repeat(65);
+    let mut invalid = policy(vec![
+        limit_on("fine", &[]),
+        limit_on("deep", &[("route", under(&deep))]),
+        limit_on(
+            "long",
+            &[("path", like(&format!("*{}*", "x".repeat(2_000))))],
+        ),
+    ]);
+    invalid.routes = vec![Template(deep.into()).into()];
+    invalid.limits[0].key = crate::tests::fixtures::key(&["header.a"; 17]);
+    let diagnostics = Rules::compile(&invalid, [7; 16]).unwrap_err();
+    let all = format!("{diagnostics:?}");
+    assert!(
+        all.contains("17 parts") && all.contains("64 segments") && all.contains("1024 bytes"),
+        "{all}"
+    );
+    assert!(RuleOrigin::Limit(0) < RuleOrigin::Limit(1));
+}
+
+/// Records the attributes that were read.
+struct RecordingRequest {
+    inner: Request,
+    requested: Mutex<Vec<Attribute>>,
+}
+
+impl Attributes for RecordingRequest {
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        self.requested.lock().unwrap().push(attribute.clone());
+        self.inner.get(attribute)
+    }
+}
+
+#[test]
+fn every_attribute_is_read_at_most_once_and_only_if_a_condition_uses_it() {
+    let mut limits = Vec::new();
+    for n in 0..50 {
+        let tests = [
+            ("header.a", is("x")),
+            ("header.b", Test::Not(Box::new(is("y")))),
+            ("path", like("/x*")),
+            ("host", Test::Present),
+        ];
+        limits.push(limit_on(&format!("l{n}"), &tests[n % 3..]));
+    }
+    let request = RecordingRequest {
+        inner: Request::with(&[
+            ("header.a", "x"),
+            ("header.b", "x"),
+            ("path", "/x"),
+            ("host", "h"),
+        ]),
+        requested: Mutex::default(),
+    };
+    match_policy(&policy(limits), &request);
+    let mut requested = request.requested.into_inner().unwrap();
+    let count = requested.len();
+    requested.sort();
+    requested.dedup();
+    assert_eq!((requested.len(), count), (4, 4), "{requested:?}");
+}
+
+#[test]
+fn more_attributes_than_the_cache_holds_are_matched() {
+    let names: Vec<String> = (0..100).map(|n| format!("header.h{n}")).collect();
+    let limits = names.iter().enumerate().map(|(n, name)| {
+        let test = if n % 10 == 0 { is("x") } else { is("y") };
+        limit_on(&format!("l{n}"), &[(name, test)])
+    });
+    let request: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    let expected: Vec<usize> = (0..100).step_by(10).collect();
+    assert_eq!(
+        matched_indexes(&policy(limits.collect()), &request),
+        expected
+    );
+}
+
+/// Many tenants on one route: only the limits of the request's tenant are evaluated.
+#[test]
+fn limits_are_not_indexed_by_a_condition_that_all_share() {
+    let limits = (0..1_000).map(|n| {
+        let tenant = is(&format!("tenant-{n}"));
+        limit_on(
+            &format!("l{n}"),
+            &[("route", under("/api/{*rest}")), ("header.tenant", tenant)],
+        )
+    });
+    let policy = policy(limits.collect());
+    let request = Request::with(&[("path", "/api/x"), ("header.tenant", "tenant-500")]);
+    assert_eq!(match_policy(&policy, &request).rules(), [500]);
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    assert_eq!(rules.matcher.largest_bucket(), 1);
+}
