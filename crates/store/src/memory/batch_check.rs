@@ -17,7 +17,7 @@ use super::batch::SlotAccess;
 use super::hash::{StateHash, limit_of};
 use super::limit_usage::Table;
 use super::overflow::SketchSet;
-use super::slot_table::VacantSlot;
+use super::slot_table::{SlotTable, VacantSlot};
 use super::variable_state::VariableStateShard;
 use super::word_state::{self, StateWords};
 use crate::contract::{Op, QuotaCheck, ReplyNote, StoreReply};
@@ -282,13 +282,25 @@ impl<C> BatchCheck<'_, '_, C> {
             (StateChange::Word(state), SlotAccess::Word(slot)) => slot.set(state),
             (StateChange::Pair(state), SlotAccess::Pair(slot)) => slot.set(state),
             (StateChange::Word(state), SlotAccess::NewWord(room)) => {
-                evict(self.store, room, self.overflow, self.now);
+                evict(
+                    self.store,
+                    self.store.word_table(),
+                    room,
+                    self.overflow,
+                    self.now,
+                );
                 room.insert(self.hash, state);
                 let limit = self.hash.limit().0.get();
                 self.store.usages().add(limit, Table::Words, 1);
             }
             (StateChange::Pair(state), SlotAccess::NewPair(room)) => {
-                evict(self.store, room, self.overflow, self.now);
+                evict(
+                    self.store,
+                    self.store.pair_table(),
+                    room,
+                    self.overflow,
+                    self.now,
+                );
                 room.insert(self.hash, state);
                 let limit = self.hash.limit().0.get();
                 self.store.usages().add(limit, Table::Pairs, 1);
@@ -355,12 +367,14 @@ impl<C> BatchCheck<'_, '_, C> {
 /// the slot's tag changes: a thread that no longer finds the evicted key then finds its debt.
 fn evict<'a, C, const W: usize>(
     store: &'a MemoryStore<C>,
+    table: &SlotTable<W>,
     room: &VacantSlot<'_, W>,
     overflow: &mut Option<MutexGuard<'a, SketchSet>>,
     now: Timestamp,
 ) {
     let (tag, state) = room.tenant();
     if tag == 0 {
+        table.count_first_use();
         return;
     }
     let (limit, usages) = (limit_of(tag), store.usages());

@@ -29,6 +29,21 @@ pub struct LimitUsage {
     pub overflow_refusals: u64,
 }
 
+impl LimitUsage {
+    /// Adds the counts of another state of the same limit.
+    pub fn add(&mut self, other: &Self) {
+        self.slots = self.slots.saturating_add(other.slots);
+        self.collection_bytes = self.collection_bytes.saturating_add(other.collection_bytes);
+        self.evictions = self.evictions.saturating_add(other.evictions);
+        self.overflow_decisions = self
+            .overflow_decisions
+            .saturating_add(other.overflow_decisions);
+        self.overflow_refusals = self
+            .overflow_refusals
+            .saturating_add(other.overflow_refusals);
+    }
+}
+
 /// The counts of every limit.
 #[derive(Debug)]
 pub(super) struct LimitUsages {
@@ -175,33 +190,30 @@ impl LimitUsages {
 
     pub(super) fn read(&self, id: LimitId) -> LimitUsage {
         let limit = self.limits.get(id.0.get());
-        limit.map_or_else(LimitUsage::default, |limit| LimitUsage {
-            slots: limit.slots.load(Ordering::Relaxed),
-            collection_bytes: limit.collection_bytes.load(Ordering::Relaxed),
-            evictions: limit.evictions.load(Ordering::Relaxed),
-            overflow_decisions: limit.overflow_decisions.load(Ordering::Relaxed),
-            overflow_refusals: limit.overflow_refusals.load(Ordering::Relaxed),
-        })
+        limit.map_or_else(LimitUsage::default, UsageCounters::read)
     }
 
     /// All limits together.
     pub(super) fn total(&self) -> LimitUsage {
         let mut total = LimitUsage::default();
         for (_, limit) in self.limits.iter() {
-            let more = |count: u64, counter: &AtomicU64| {
-                count.saturating_add(counter.load(Ordering::Relaxed))
-            };
-            total.slots = more(total.slots, &limit.slots);
-            total.collection_bytes = more(total.collection_bytes, &limit.collection_bytes);
-            total.evictions = more(total.evictions, &limit.evictions);
-            total.overflow_decisions = more(total.overflow_decisions, &limit.overflow_decisions);
-            total.overflow_refusals = more(total.overflow_refusals, &limit.overflow_refusals);
+            total.add(&limit.read());
         }
         total
     }
 }
 
 impl UsageCounters {
+    fn read(&self) -> LimitUsage {
+        LimitUsage {
+            slots: self.slots.load(Ordering::Relaxed),
+            collection_bytes: self.collection_bytes.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            overflow_decisions: self.overflow_decisions.load(Ordering::Relaxed),
+            overflow_refusals: self.overflow_refusals.load(Ordering::Relaxed),
+        }
+    }
+
     const fn counter(&self, table: Table) -> &AtomicU64 {
         match table {
             Table::Words | Table::Pairs => &self.slots,

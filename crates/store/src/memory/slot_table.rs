@@ -14,6 +14,7 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::WhenFull;
@@ -34,6 +35,8 @@ const fn keys_per_group(words: usize) -> usize {
 /// Slots for states of W words.
 pub(super) struct SlotTable<const W: usize> {
     pages: Pages,
+    /// Slots that were ever used.
+    used_slots: AtomicUsize,
 }
 
 /// A locked slot for a new key. The caller holds the key's insert lock until it has inserted, so that no key is
@@ -97,7 +100,17 @@ impl<const W: usize> SlotTable<W> {
         let groups = keys.div_ceil(keys_per_group(W)).max(2);
         Ok(Self {
             pages: Pages::zeroed(groups)?,
+            used_slots: AtomicUsize::new(0),
         })
+    }
+
+    /// Counts the first use of a slot. Keys are spread over the whole table, so with huge pages a few keys would make all of it
+    /// resident. Huge pages begin when a sixteenth of the slots is used: below that a key costs at most one small page.
+    pub(super) fn count_first_use(&self) {
+        let used = self.used_slots.fetch_add(1, Ordering::Relaxed);
+        if used == self.slots() / 16 {
+            self.pages.use_huge_pages();
+        }
     }
 
     /// The table's size in bytes.

@@ -33,6 +33,21 @@ fn spend(store: &TestStore, limit: &IdentifiedLimit, key: &[u8], cost: u64) -> (
     (outcome.is_admitted(), answer.note)
 }
 
+/// The tables of a store for a million keys have 32 and 43 MiB, and keys are spread over all of a table. With huge pages a
+/// thousand keys made all of it resident. A key costs at most one page of 4 KiB until a sixteenth of the slots is used.
+#[test]
+fn a_few_keys_do_not_make_a_large_table_resident() {
+    let (store, _clock) = store(1_000_000);
+    let quota = bucket(10, Nanos::HOUR);
+    let before = resident();
+    for n in 0..1_000_u64 {
+        let key = n.to_le_bytes();
+        store.spend(&StoreKey::new(&key).unwrap(), id(1), &quota, 1);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown <= 1_000 * 4_096 + SLACK, "grew by {grown} bytes");
+}
+
 #[test]
 fn a_flood_of_keys_changes_neither_memory_nor_denials() {
     let (store, _clock) = store(ROOM);

@@ -60,6 +60,7 @@ pub(super) fn read<const W: usize>(
         slot.ok_or(SnapshotError::Corrupted)?
             .lock()
             .insert(tag, state);
+        table.count_first_use();
         usages.add(limit_of(tag), Table::of_words(W), 1);
         least = index.saturating_add(1);
     }
