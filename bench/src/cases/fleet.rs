@@ -33,7 +33,7 @@ use crate::measure::measured_section;
 struct BenchBroker(Mutex<LeasedBucket>);
 
 impl LeaseBroker for BenchBroker {
-    fn lend<'a>(
+    fn grant_lease<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
         _key: StoreKey<'a>,

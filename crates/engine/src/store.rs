@@ -13,14 +13,14 @@ pub trait StateStore: Store {
     fn now(&self) -> Timestamp;
 
     /// A quota is in force from now on, beside all others with the same id.
-    fn learn(&self, limit: &IdentifiedLimit) {
+    fn add_limit(&self, limit: &IdentifiedLimit) {
         let _ = limit;
     }
 
     /// A quota replaces another with the same id and algorithm. Debts stay.
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         let _ = old;
-        self.learn(new);
+        self.add_limit(new);
     }
 
     /// Says what becomes of a limit's keys when there is no room for all of them.
@@ -29,7 +29,7 @@ pub trait StateStore: Store {
     }
 
     /// A limit was removed; its states are no longer used.
-    fn forget(&self, id: LimitId) {
+    fn remove_limit(&self, id: LimitId) {
         let _ = id;
     }
 
@@ -43,20 +43,20 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).now()
     }
 
-    fn learn(&self, limit: &IdentifiedLimit) {
-        (**self).learn(limit);
+    fn add_limit(&self, limit: &IdentifiedLimit) {
+        (**self).add_limit(limit);
     }
 
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
-        (**self).replace(old, new);
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+        (**self).replace_limit(old, new);
     }
 
     fn set_when_full(&self, id: LimitId, when_full: WhenFull) {
         (**self).set_when_full(id, when_full);
     }
 
-    fn forget(&self, id: LimitId) {
-        (**self).forget(id);
+    fn remove_limit(&self, id: LimitId) {
+        (**self).remove_limit(id);
     }
 
     fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
@@ -69,11 +69,11 @@ impl<C: Clock> StateStore for MemoryStore<C> {
         Self::now(self)
     }
 
-    fn learn(&self, limit: &IdentifiedLimit) {
+    fn add_limit(&self, limit: &IdentifiedLimit) {
         Self::add_limit(self, limit);
     }
 
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         Self::replace_limit(self, old, new);
     }
 
@@ -81,7 +81,7 @@ impl<C: Clock> StateStore for MemoryStore<C> {
         Self::set_when_full(self, id, when_full);
     }
 
-    fn forget(&self, id: LimitId) {
+    fn remove_limit(&self, id: LimitId) {
         Self::remove_limit(self, id);
     }
 

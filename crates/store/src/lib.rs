@@ -24,8 +24,6 @@ pub use invalid_size::InvalidSize;
 pub use key::{KeyTooLong, MAX_KEY_LEN, StoreKey};
 pub use memory::{LimitUsage, MAX_KEYS, MemoryStore, Occupancy, SnapshotError, StoreUsage};
 pub use quota_lease::LeaseBroker;
-#[doc(hidden)]
-pub use quota_lease::LeaseBroker as Lender;
 pub use remote::{RemoteStore, StoreFuture};
 pub use store_error::{StoreError, StoreErrorKind};
 pub use tollgate_core::limit::WhenFull;

@@ -39,11 +39,11 @@ impl<C: Clock> StateStore for SharedStore<C> {
         self.0.store().now()
     }
 
-    fn learn(&self, ruled: &IdentifiedLimit) {
+    fn add_limit(&self, ruled: &IdentifiedLimit) {
         self.0.store().add_limit(ruled);
     }
 
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         self.0.store().replace_limit(old, new);
     }
 
@@ -51,7 +51,7 @@ impl<C: Clock> StateStore for SharedStore<C> {
         self.0.store().set_when_full(id, when_full);
     }
 
-    fn forget(&self, id: LimitId) {
+    fn remove_limit(&self, id: LimitId) {
         self.0.store().remove_limit(id);
     }
 

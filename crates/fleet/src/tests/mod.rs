@@ -23,7 +23,7 @@ use tollgate_policy::model::Algorithm;
 use tollgate_policy::model::{Consistency, LimitRule, OnStoreFailure};
 use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest};
 use tollgate_store::{
-    Clock as _, IdentifiedLimit, Lender, LimitId, ManualClock, MemoryStore, QuotaCheck,
+    Clock as _, IdentifiedLimit, LeaseBroker, LimitId, ManualClock, MemoryStore, QuotaCheck,
     RemoteStore, Store as _, StoreError, StoreErrorKind, StoreFuture, StoreKey, StoreReply,
 };
 
@@ -154,8 +154,8 @@ struct BrokerLedger {
 #[derive(Debug)]
 struct LedgerBroker(Arc<BrokerLedger>, Arc<ManualClock>);
 
-impl Lender for LedgerBroker {
-    fn lend<'a>(
+impl LeaseBroker for LedgerBroker {
+    fn grant_lease<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
         key: StoreKey<'a>,

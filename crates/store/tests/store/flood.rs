@@ -49,7 +49,7 @@ fn a_few_keys_do_not_make_a_large_table_resident() {
 }
 
 #[test]
-fn a_flood_of_keys_changes_neither_memory_nor_denials() {
+fn i06_a_flood_of_keys_changes_neither_memory_nor_denials() {
     let (store, _clock) = store(ROOM);
     let guarded = numbered_limit(1, bucket(10, Nanos::HOUR));
     let quota = bucket(10, Nanos::MINUTE);
