@@ -97,7 +97,7 @@ fn applies_to_all(limit: &LimitRule, key: &[KeyPart]) -> bool {
     limit.matching.conditions.is_empty() && !key.iter().any(is_target)
 }
 
-/// What becomes of a limit's keys when memory is full. Whoever can make up keys escapes a limit by making up another one, so
+/// What becomes of a limit's keys when memory is full. A client that can make up keys escapes a limit by making up another, so
 /// the default does not refuse others to stop that client.
 pub(crate) fn when_full(limit: &LimitRule) -> WhenFull {
     let key = full_key(limit);

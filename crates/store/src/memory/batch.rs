@@ -66,7 +66,7 @@ impl<const N: usize> Drop for Batch<'_, N> {
         };
         for (_, shard) in self.shards.iter_mut().flatten() {
             for (tag, debt) in stores.variable_states.end_batch(shard, now) {
-                // Before the shard is unlocked: whoever no longer finds the key there finds its debt.
+                // Before the shard is unlocked: a thread that no longer finds the key there finds its debt.
                 let sketches = self.overflow.get_or_insert_with(|| stores.overflow.lock());
                 sketches.add_debt(stores.usages, tag, debt, now);
             }

@@ -26,6 +26,9 @@ pub(super) struct OverflowSketches {
     sketches: Mutex<SketchSet>,
 }
 
+/// Index and value of cells.
+pub(super) type SketchCells = Vec<(usize, Tat)>;
+
 /// All sketches, under one lock.
 #[derive(Debug, Default)]
 pub(super) struct SketchSet {
@@ -60,7 +63,7 @@ impl OverflowSketches {
     }
 
     /// Every limit with the cells of its sketch that still owe something, by number.
-    pub(super) fn indebted_cells(&self, now: Timestamp) -> Vec<(Vec<u16>, Vec<(usize, Tat)>)> {
+    pub(super) fn indebted_cells(&self, now: Timestamp) -> Vec<(Vec<u16>, SketchCells)> {
         let set = self.lock();
         let live = set
             .sketches

@@ -307,7 +307,7 @@ impl VacantSlot<'_, 1> {
 }
 
 impl<const W: usize> VacantSlot<'_, W> {
-    /// Who lives here still, and its state.
+    /// Tag and state of the key that the slot still holds.
     pub(super) fn tenant(&self) -> (u64, [u64; W]) {
         (self.slot.tag(), self.slot.state())
     }
