@@ -96,6 +96,9 @@ impl<S: StateStore> Engine<S> {
         for (_, new) in prepared.generation.quotas(None) {
             store.add_limit(new);
         }
+        for (id, when_full) in prepared.generation.when_full() {
+            store.set_when_full(id, when_full);
+        }
         *table = prepared.limit_ids;
         drop(table);
         Ok(Self {
@@ -134,6 +137,9 @@ impl<S: StateStore> Engine<S> {
         // A replaced quota may still be the quota of another tier.
         for (_, new) in generation.quotas(None) {
             self.store.add_limit(new);
+        }
+        for (id, when_full) in generation.when_full() {
+            self.store.set_when_full(id, when_full);
         }
         self.apply_overrides(&generation, &registry.operator_state);
         self.current.store(Arc::new(generation));

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use tollgate_core::Nanos;
 use tollgate_core::limit::{AlgorithmKind, Limit};
-use tollgate_store::{IdentifiedLimit, LimitId};
+use tollgate_store::{IdentifiedLimit, LimitId, WhenFull};
 
 use crate::limit_ids::{
     ENVOY_PREFIX, IdAssignment, IdOwner, IdRequest, LimitIdAllocator, LimitIdsExhausted,
@@ -63,6 +63,8 @@ impl LimitIdAllocator {
                 store.replace_limit(old, &new);
             }
             store.add_limit(&new);
+            // Values of descriptors come with requests, so clients choose them.
+            store.set_when_full(id, WhenFull::Forget);
         }
         let swapped = swap(ids.into());
         for id in retired {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tollgate_core::Timestamp;
 use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_policy::model::{Count, Mode, Penalty, Percent};
+use tollgate_policy::model::{Count, Mode, Penalty, Percent, WhenFull};
 use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule, Rules, SelectedQuota};
 use tollgate_store::{IdentifiedLimit, LimitId};
 
@@ -222,6 +222,21 @@ impl Generation {
                 .enumerate()
                 .map(move |(index, new)| (old.and_then(|old| all(old).nth(index)), new))
         })
+    }
+
+    /// What becomes of the keys of each state when memory is full.
+    pub(crate) fn when_full(&self) -> impl Iterator<Item = (LimitId, WhenFull)> {
+        let rules = self.rules.rules().iter().zip(&self.limits);
+        rules.flat_map(|(rule, entry)| {
+            let meters = entry.meters.iter();
+            meters.map(|state| (state.id, rule.when_full))
+        })
+    }
+
+    /// The numbers of a rule's states, by the rule's index in the policy: what a store counts them under.
+    pub fn limit_ids_of(&self, rule: usize) -> impl Iterator<Item = LimitId> {
+        let entry = self.limits.get(rule).into_iter();
+        entry.flat_map(|entry| entry.meters.iter().map(|state| state.id))
     }
 
     fn meters(&self) -> impl Iterator<Item = &MeterState> {

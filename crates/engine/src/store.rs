@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_store::{Clock, IdentifiedLimit, LimitId, MemoryStore, Store, StoreKey};
+use tollgate_store::{Clock, IdentifiedLimit, LimitId, MemoryStore, Store, StoreKey, WhenFull};
 
 /// A store that answers at once and is told about limits. It may ignore what it does not need.
 pub trait StateStore: Store {
@@ -21,6 +21,11 @@ pub trait StateStore: Store {
     fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         let _ = old;
         self.add_limit(new);
+    }
+
+    /// Says what becomes of a limit's keys when there is no room for all of them.
+    fn set_when_full(&self, id: LimitId, when_full: WhenFull) {
+        let _ = (id, when_full);
     }
 
     /// A limit was removed; its states are no longer used.
@@ -46,6 +51,10 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).replace_limit(old, new);
     }
 
+    fn set_when_full(&self, id: LimitId, when_full: WhenFull) {
+        (**self).set_when_full(id, when_full);
+    }
+
     fn remove_limit(&self, id: LimitId) {
         (**self).remove_limit(id);
     }
@@ -66,6 +75,10 @@ impl<C: Clock> StateStore for MemoryStore<C> {
 
     fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         Self::replace_limit(self, old, new);
+    }
+
+    fn set_when_full(&self, id: LimitId, when_full: WhenFull) {
+        Self::set_when_full(self, id, when_full);
     }
 
     fn remove_limit(&self, id: LimitId) {

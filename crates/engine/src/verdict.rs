@@ -256,8 +256,8 @@ impl Verdict {
             }
             (Some(DenialSource::Operator), _) => 403,
             (_, Some(DenialReason::Unreadable)) => 400,
-            (Some(DenialSource::Rule(_)), Some(DenialReason::Capacity))
-            | (Some(DenialSource::Engine), _) => 503,
+            // The key may not have been too fast: its memory or the store is missing.
+            (_, Some(DenialReason::Capacity)) | (Some(DenialSource::Engine), _) => 503,
             _ => self.denying_rule().map_or(429, |rule| rule.status),
         };
         Some(status)

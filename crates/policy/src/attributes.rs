@@ -69,6 +69,12 @@ impl Attribute {
         Some(simple)
     }
 
+    /// Whether a client can make up its value. An address, a method, a route's template and a verified claim it cannot.
+    #[must_use]
+    pub const fn is_client_chosen(&self) -> bool {
+        !matches!(self, Self::Ip | Self::Method | Self::Route | Self::Claim(_))
+    }
+
     /// All attribute names, for messages and for the schema.
     pub const NAMES: [&'static str; 11] = [
         "ip",

@@ -12,6 +12,7 @@ mod denial_log;
 mod error;
 pub mod fleet;
 mod header_fields;
+mod memory_pressure;
 pub mod metrics;
 mod operator;
 mod panic_guard;

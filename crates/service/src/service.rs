@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_engine::{Engine, Verdict};
+use tollgate_engine::{Engine, Generation, Verdict};
 use tollgate_fleet::Fleet;
 use tollgate_http::Dialects;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Clock, MemoryStore};
+use tollgate_store::{Clock, LimitUsage, MemoryStore};
 
 use crate::denial_log::{DenialLog, DenialLogMode};
 use crate::error::InvalidService;
@@ -232,6 +232,15 @@ impl<C: Clock> RateLimitService<C> {
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// What the limit of this index uses of the memory store, all of its states together.
+    pub(crate) fn limit_usage(&self, generation: &Generation, rule: usize) -> LimitUsage {
+        let mut sum = LimitUsage::default();
+        for id in generation.limit_ids_of(rule) {
+            sum.add(&self.engine.store().limit_usage(id));
+        }
+        sum
     }
 
     /// The number of live states that the memory store evicted for want of slots.

@@ -173,6 +173,7 @@ async fn run(
     open_file_limit::raise_to_hard_limit(expected_connections(options));
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
+    measuring.spawn(Arc::clone(app.service()).log_memory_pressure());
     print_startup_message(&app, &addresses);
     manager.notify(READY);
     tokio::select! {

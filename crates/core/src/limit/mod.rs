@@ -10,12 +10,14 @@ mod batch;
 mod op;
 mod quota;
 mod state;
+mod when_full;
 
 pub use algorithm::{AlgorithmKind, RefillPeriod, StateSize, UsageScale};
 pub use batch::{LimitReply, StateCheck, decide_all};
 pub use op::{Op, OpError};
 pub use quota::{Limit, Quota};
 pub use state::{Edit, State};
+pub use when_full::WhenFull;
 
 /// The former name of [`StateCheck`]. The next release removes it.
 #[doc(hidden)]

@@ -32,8 +32,8 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
         let outcome = peeked_outcome(planned, reply);
         let reason = match (outcome, planned.role, reply.note) {
             (Outcome::Allow, ..) => None,
-            (_, MeterRole::Block, _) => Some(DenialReason::Blocked),
             (_, _, ReplyNote::Overflow) => Some(DenialReason::Capacity),
+            (_, MeterRole::Block, _) => Some(DenialReason::Blocked),
             _ => Some(plan.quota_info(generation, planned).reason),
         };
         verdict.push(LimitState {

@@ -9,7 +9,7 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::{Engine, StateStore};
 use tollgate_store::{
     Clock, IdentifiedLimit, LimitId, MemoryStore, QuotaCheck, Store, StoreError, StoreKey,
-    StoreReply,
+    StoreReply, WhenFull,
 };
 
 /// The store of an engine.
@@ -45,6 +45,10 @@ impl<C: Clock> StateStore for SharedStore<C> {
 
     fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         self.0.store().replace_limit(old, new);
+    }
+
+    fn set_when_full(&self, id: LimitId, when_full: WhenFull) {
+        self.0.store().set_when_full(id, when_full);
     }
 
     fn remove_limit(&self, id: LimitId) {

@@ -28,6 +28,8 @@ pub(super) fn check(policy: &Policy, sink: &mut DiagnosticSink) {
             "candidate"
         } else if first.consistency != limit.consistency {
             "consistency"
+        } else if first.when_full != limit.when_full {
+            "when_full"
         } else if first.colocate != limit.colocate {
             "colocate"
         } else {

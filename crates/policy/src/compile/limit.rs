@@ -7,7 +7,7 @@ use tollgate_core::QuotaUnit;
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use super::shared_states::group_into_states;
 use crate::attributes::Attribute;
-use crate::model::{KeyPart, LimitRule, Penalty, Policy, QuotaSpec};
+use crate::model::{KeyPart, LimitRule, Penalty, Policy, QuotaSpec, WhenFull};
 use crate::rules::{
     AlgorithmSpec, CostRule, DraftLimit, KeyBuffer, KeySpec, MAX_METERS, Meter, MeterRole,
     QuotaBuilder, Rule, VariantSelector,
@@ -68,6 +68,7 @@ pub(super) fn compile(
         penalty: limit.penalty.value,
         charge_always: limit.charge_always,
         on_store_failure: limit.on_store_failure,
+        when_full: when_full(limit),
         consistency: limit.consistency.value,
         colocate: limit.colocate.as_ref().map(|by| by.value.clone()),
         status: limit.status,
@@ -94,6 +95,20 @@ fn applies_to_all(limit: &LimitRule, key: &[KeyPart]) -> bool {
         )
     };
     limit.matching.conditions.is_empty() && !key.iter().any(is_target)
+}
+
+/// What becomes of a limit's keys when memory is full. A client that can make up keys escapes a limit by making up another, so
+/// the default does not refuse others to stop that client.
+pub(crate) fn when_full(limit: &LimitRule) -> WhenFull {
+    let key = full_key(limit);
+    let is_chosen = key
+        .iter()
+        .any(|part| part.attribute.value.is_client_chosen());
+    limit.when_full.unwrap_or(if is_chosen {
+        WhenFull::Forget
+    } else {
+        WhenFull::Refuse
+    })
 }
 
 /// All parts of the key, including those of all levels.

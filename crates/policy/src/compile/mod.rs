@@ -11,7 +11,7 @@ mod shared_states;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use limit::full_key;
+pub(crate) use limit::{full_key, when_full};
 
 use std::collections::HashMap;
 

@@ -7,12 +7,12 @@ use serde::Serialize;
 use super::fleet::{self, OverAdmission};
 use super::matching;
 use super::window::{WindowExplanation, explain_window};
-use crate::compile::full_key;
 use crate::compile::quota::{ComputedGrant, QuotaGrant, WindowGrant, compile_quota};
+use crate::compile::{full_key, when_full};
 use crate::humanize::{format_duration, format_number};
 use crate::model::{
     Cost, Count, GroupSelection, LimitRule, Located, Mode, Penalty, Percent, Policy, QuotaSpec,
-    StatusClass,
+    StatusClass, WhenFull,
 };
 use crate::rules::CostRule;
 use crate::source::Diagnostic;
@@ -241,6 +241,22 @@ pub(super) fn describe_mode(mode: Mode, enforce: Percent) -> String {
     }
 }
 
+/// What becomes of a limit's keys when memory is full. A limit without a key has only one.
+fn describe_when_full(limit: &LimitRule) -> Option<String> {
+    if full_key(limit).is_empty() {
+        return None;
+    }
+    let text = match when_full(limit) {
+        WhenFull::Refuse => {
+            "when memory is full: no key exceeds its quota, keys without room may be refused with 503"
+        }
+        WhenFull::Forget => {
+            "when memory is full: nobody is refused, keys without room start fresh and may exceed their quota"
+        }
+    };
+    Some(text.to_owned())
+}
+
 fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplanation]) -> Vec<String> {
     let mut notes = matching::describe_missing(&full_key(limit));
     notes.extend(describe_cost(&limit.cost));
@@ -286,6 +302,7 @@ fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplanation]) -> V
             format_number(more as u64)
         ));
     }
+    notes.extend(describe_when_full(limit));
     notes.push(fleet::describe_store_failure(limit, policy.nodes, windows));
     if limit.status != 429 || limit.message.is_some() {
         let message = limit

@@ -16,6 +16,7 @@ pub use key::{KeyPart, OnMissing};
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
 pub use quota::{Amount, Burst, ComputedRate, Period, QuotaOverride, QuotaSpec, RateSpec, Tiers};
+pub use tollgate_core::limit::WhenFull;
 
 pub use crate::algorithm::Algorithm;
 pub use crate::source::Located;
@@ -144,6 +145,9 @@ pub struct LimitRule {
     pub overdraft: u64,
     /// What to decide while the shared store does not answer.
     pub on_store_failure: OnStoreFailure,
+    /// What becomes of its keys when memory is full. `None`: [`WhenFull::Forget`] if clients choose a part of the key, else
+    /// [`WhenFull::Refuse`].
+    pub when_full: Option<WhenFull>,
     /// How exactly a fleet shares the quota.
     pub consistency: Located<Consistency>,
     /// Limits with the same attribute here keep their state in one cluster slot.
@@ -181,6 +185,7 @@ impl LimitRule {
             charge_always: false,
             overdraft: 0,
             on_store_failure: OnStoreFailure::default(),
+            when_full: None,
             consistency: Located::default(),
             colocate: None,
             status: 429,

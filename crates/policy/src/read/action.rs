@@ -11,7 +11,7 @@ use super::limit::LimitDraft;
 use super::policy::MODES;
 use crate::attributes::Attribute;
 use crate::grammar::{self, GrammarError, nearest_name, quote};
-use crate::model::{Consistency, OnStoreFailure, Penalty};
+use crate::model::{Consistency, OnStoreFailure, Penalty, WhenFull};
 use crate::schema::{definition_ref, enumeration};
 use crate::source::{Located, SourceNode};
 
@@ -21,11 +21,14 @@ const FAILURES: [(&str, OnStoreFailure); 3] = [
     ("closed", OnStoreFailure::Closed),
 ];
 
+const WHEN_FULL: [(&str, WhenFull); 2] =
+    [("forget", WhenFull::Forget), ("refuse", WhenFull::Refuse)];
+
 /// Whether a limit always charges: `request` or `always`.
 const CHARGE_MODES: [(&str, bool); 2] = [("request", false), ("always", true)];
 
 /// The fields about enforcement, denials and store failures.
-pub(super) const ACTIONS: [Field<LimitDraft>; 10] = [
+pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
     Field::new(
         "mode",
         FieldDefault::Value("enforce"),
@@ -86,6 +89,13 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 10] = [
             let failure = reader.keyword(node, name, &FAILURES);
             set_if_some(&mut limit.rule.on_store_failure, failure);
         },
+    ),
+    Field::new(
+        "when_full",
+        FieldDefault::Description("`forget` if clients choose a part of the key, else `refuse`"),
+        "When memory is full of other keys: `refuse` (503 rather than more than the limit) or `forget` (start fresh).",
+        || enumeration(&WHEN_FULL),
+        |reader, node, name, limit| limit.rule.when_full = reader.keyword(node, name, &WHEN_FULL),
     ),
     Field::new(
         "consistency",

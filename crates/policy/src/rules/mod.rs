@@ -39,7 +39,9 @@ pub(crate) use variant_selector::{ComputedQuota, MeterGrant};
 use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Consistency, Count, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
+use crate::model::{
+    Consistency, Count, DenyRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
+};
 use tollgate_core::Nanos;
 
 /// One compiled limit. The store decides on its meters.
@@ -70,6 +72,8 @@ pub struct Rule {
     pub charge_always: bool,
     /// What to decide while the shared store does not answer.
     pub on_store_failure: OnStoreFailure,
+    /// What becomes of its keys when memory is full.
+    pub when_full: WhenFull,
     /// How a fleet shares the quota.
     pub consistency: Consistency,
     /// Rules with the same attribute here keep their state in one cluster slot.

@@ -73,7 +73,11 @@ families! {
     LIMIT_STORE_ERRORS Counter "tollgate_limit_store_errors" ["limit"]
         "Requests for which the store did not answer; decided by the limit's on_store_failure";
     LIMIT_OVERFLOW Counter "tollgate_limit_overflow" ["limit"]
-        "Requests decided by the store's overflow slots, which may deny too much";
+        "Requests decided without a state of the key because memory for keys was full";
+    LIMIT_EVICTIONS Counter "tollgate_limit_evictions" ["limit"]
+        "Live states of each limit that were evicted because memory for keys was full";
+    LIMIT_CAPACITY_REFUSALS Counter "tollgate_limit_capacity_refusals" ["limit"]
+        "Requests refused with 503 because memory for keys was full and the limit is when_full: refuse";
     CANDIDATE_COMPARED Counter "tollgate_candidate_compared" ["limit"]
         "Requests evaluated by both a limit and its candidate";
     CANDIDATE_DIVERGED Counter "tollgate_candidate_diverged" ["limit" "direction"]

@@ -34,7 +34,10 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     let engine = service.engine();
     let now = service.now();
     let metrics = service.metrics();
-    write_limits(&mut page, &engine.generation(), from.descriptor_rules);
+    let generation = engine.generation();
+    write_limits(&mut page, &generation, from.descriptor_rules, |rule| {
+        service.limit_usage(&generation, rule)
+    });
     write_requests(&mut page, metrics, from.listeners);
     let mut stores = vec![("policy", engine.store())];
     stores.extend(from.throttle_store.map(|store| ("throttle", store)));

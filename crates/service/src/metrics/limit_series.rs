@@ -3,6 +3,7 @@
 //! Must not know: HTTP, how numbers are counted or formatted.
 
 use tollgate_engine::{ComparisonTotals, Generation, LimitTotals};
+use tollgate_store::LimitUsage;
 
 use super::exposition::MetricsPage;
 use super::families::{self, MetricFamily};
@@ -19,6 +20,7 @@ pub(super) fn write_limits(
     page: &mut MetricsPage,
     generation: &Generation,
     of_files: &[(Box<str>, LimitTotals)],
+    usage: impl Fn(usize) -> LimitUsage,
 ) {
     let names = generation.rules().rules().iter().map(|rule| &*rule.name);
     let counted = |index| generation.totals(index).unwrap_or_default();
@@ -42,6 +44,20 @@ pub(super) fn write_limits(
     for (family, value) in &single {
         let mut family = page.family(family);
         for (limit, sum) in &counted {
+            family.add(&[limit], value(sum));
+        }
+    }
+    let used = named.clone().map(|(index, name)| (name, usage(index)));
+    let used = fold_series(used, |sum, more| sum.add(&more));
+    let single: [(MetricFamily, Getter<LimitUsage>); 2] = [
+        (families::LIMIT_EVICTIONS, |usage| usage.evictions),
+        (families::LIMIT_CAPACITY_REFUSALS, |usage| {
+            usage.overflow_refusals
+        }),
+    ];
+    for (family, value) in &single {
+        let mut family = page.family(family);
+        for (limit, sum) in &used {
             family.add(&[limit], value(sum));
         }
     }

@@ -8,14 +8,15 @@ use std::sync::MutexGuard;
 
 use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::StateSize;
-use tollgate_core::sketch::Sketch;
+use tollgate_core::limit::{StateSize, WhenFull};
 
 use super::MemoryStore;
 use super::batch_check::{BatchCheck, CheckTransition};
 use super::group::{Slot, SlotGuard};
 use super::hash::StateHash;
+use super::limit_usage::LimitUsages;
 use super::lock_bit::BitGuard;
+use super::overflow::{OverflowSketches, SketchSet};
 use super::slot_table::{SlotTable, VacantSlot};
 use super::variable_state::{VariableStateShard, VariableStates};
 use crate::clock::Clock;
@@ -43,18 +44,31 @@ pub(super) struct Batch<'a, const N: usize> {
     insert_locks: [Option<BitGuard<'a>>; N],
     /// Locked shards with their indices, in ascending order.
     shards: [Option<(usize, MutexGuard<'a, VariableStateShard>)>; N],
-    /// The overflow sketch, locked last and only if it is needed.
-    overflow: Option<MutexGuard<'a, Sketch>>,
-    /// The instant of the decision, and the store that cleans up the shards after it.
-    decided: Option<(Timestamp, &'a VariableStates)>,
+    /// The overflow sketches, locked last and only if they are needed.
+    overflow: Option<MutexGuard<'a, SketchSet>>,
+    /// The instant of the decision, and who cleans the shards up after it.
+    decided: Option<(Timestamp, EvictedStates<'a>)>,
+}
+
+/// Where collections are evicted from, and where what they owe is kept.
+#[derive(Clone, Copy)]
+struct EvictedStates<'a> {
+    variable_states: &'a VariableStates,
+    overflow: &'a OverflowSketches,
+    usages: &'a LimitUsages,
 }
 
 impl<const N: usize> Drop for Batch<'_, N> {
     /// Runs also after an error or a panic, so that no state stays claimed.
     fn drop(&mut self) {
-        if let Some((now, states)) = self.decided {
-            for (_, shard) in self.shards.iter_mut().flatten() {
-                states.end_batch(shard, now);
+        let Some((now, stores)) = self.decided else {
+            return;
+        };
+        for (_, shard) in self.shards.iter_mut().flatten() {
+            for (tag, debt) in stores.variable_states.end_batch(shard, now) {
+                // Before the shard is unlocked: a thread that no longer finds the key there finds its debt.
+                let sketches = self.overflow.get_or_insert_with(|| stores.overflow.lock());
+                sketches.add_debt(stores.usages, tag, debt, now);
             }
         }
     }
@@ -81,7 +95,12 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
         batch.lock_shards(store, checks);
         let now = store.now();
-        batch.decided = Some((now, store.variable_states()));
+        let stores = EvictedStates {
+            variable_states: store.variable_states(),
+            overflow: store.overflow(),
+            usages: store.usages(),
+        };
+        batch.decided = Some((now, stores));
         batch.decide_and_commit(store, checks, answers, now)
     }
 
@@ -133,13 +152,18 @@ impl<'a, const N: usize> Batch<'a, N> {
             store
                 .priorities()
                 .add_if_unknown(check.limit.id, &check.limit.limit);
-            let has_debt = || store.overflow().has_debt(hash.bits(), now);
+            let debt = match store.usages().when_full(hash.limit().0.get()) {
+                WhenFull::Refuse => store.overflow_debt(hash, now),
+                WhenFull::Forget => None,
+            };
             let found = match check.limit.limit.state_size() {
                 StateSize::Collection => continue,
-                _ if has_debt() => None,
+                // What it owes moves in with it, so that its further charges burden no other key of the sketch.
                 StateSize::Word => self
                     .make_room(store.word_table(), store, hash, now)
-                    .map(SlotAccess::NewWord),
+                    .map(|room| SlotAccess::NewWord(room.with_debt(debt.unwrap_or(0)))),
+                // What a bucket owes is not what a window has counted: the sketch goes on deciding until it is paid.
+                StateSize::Pair if debt.is_some() => None,
                 StateSize::Pair => self
                     .make_room(store.pair_table(), store, hash, now)
                     .map(SlotAccess::NewPair),
@@ -164,7 +188,7 @@ impl<'a, const N: usize> Batch<'a, N> {
             .iter_mut()
             .flatten()
             .find(|insert_lock| insert_lock.address() == address)?;
-        table.make_room(hash, insert_lock, now, store.priorities())
+        table.make_room(hash, insert_lock, now, store.priorities(), store.usages())
     }
 
     fn lock_inserts<C: Clock>(&mut self, store: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {

@@ -7,15 +7,17 @@ mod reservations;
 
 use std::sync::MutexGuard;
 
-use tollgate_core::limit::{Edit, Limit, OpError, State};
+use tollgate_core::limit::{Edit, Limit, OpError, State, WhenFull};
 use tollgate_core::reservation::ReservationId;
-use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Transition};
 
 use super::MemoryStore;
 use super::batch::SlotAccess;
-use super::hash::StateHash;
+use super::hash::{StateHash, limit_of};
+use super::limit_usage::Table;
+use super::overflow::SketchSet;
+use super::slot_table::{SlotTable, VacantSlot};
 use super::variable_state::VariableStateShard;
 use super::word_state::{self, StateWords};
 use crate::contract::{Op, QuotaCheck, ReplyNote, StoreReply};
@@ -29,7 +31,7 @@ pub(super) struct BatchCheck<'b, 'a, C> {
     pub(super) now: Timestamp,
     pub(super) slot: &'b mut SlotAccess<'a>,
     pub(super) shard: Option<&'b mut VariableStateShard>,
-    pub(super) overflow: &'b mut Option<MutexGuard<'a, Sketch>>,
+    pub(super) overflow: &'b mut Option<MutexGuard<'a, SketchSet>>,
 }
 
 /// The result of deciding a check, not stored yet.
@@ -119,6 +121,11 @@ impl<C> BatchCheck<'_, '_, C> {
         } else {
             Receipt::default()
         };
+        if note == ReplyNote::Overflow {
+            let is_refused = !transition.outcome.is_admitted();
+            let limit = self.hash.limit().0.get();
+            self.store.usages().count_overflow(limit, is_refused);
+        }
         StoreReply {
             outcome: transition.outcome,
             status: self.status(),
@@ -136,6 +143,9 @@ impl<C> BatchCheck<'_, '_, C> {
                     .map(|t| t.map(StateChange::Word)),
                 SlotAccess::Pair(slot) => word_state::decide(limit, slot.state(), now, op)
                     .map(|t| t.map(StateChange::Pair)),
+                SlotAccess::NewWord(room) if room.has_debt() => {
+                    return self.decide_with_debt(room.state(self.hash), op);
+                }
                 SlotAccess::NewWord(_) => {
                     word_state::decide(limit, [0], now, op).map(|t| t.map(StateChange::Word))
                 }
@@ -157,18 +167,18 @@ impl<C> BatchCheck<'_, '_, C> {
     }
 
     fn decide_variable(&mut self, op: Op) -> Result<CheckTransition, StoreError> {
-        let (limit, now) = (&self.check.limit.limit, self.now);
+        let (limit, now, forgets) = (&self.check.limit.limit, self.now, self.forgets());
         let Some(shard) = self.shard.as_deref_mut() else {
             return Ok(self.decide_by_overflow(op));
         };
-        let (states, bits) = (self.store.variable_states(), self.hash.bits());
+        let states = self.store.variable_states();
         let decided = match states.get_or_insert(shard, self.hash, limit, now) {
             Some(entry) => {
                 let has_debt = || match self.overflow.as_ref() {
-                    Some(sketch) => sketch.tat(bits) > now.as_nanos(),
-                    None => self.store.overflow().has_debt(bits, now),
+                    Some(sketches) => sketches.tat(self.hash.tag()) > now.as_nanos(),
+                    None => self.store.overflow_debt(self.hash, now).is_some(),
                 };
-                if entry.state == State::Empty && has_debt() {
+                if entry.state == State::Empty && !forgets && has_debt() {
                     return Ok(self.decide_by_overflow(op));
                 }
                 limit.decide(&entry.state, now, op)
@@ -178,7 +188,8 @@ impl<C> BatchCheck<'_, '_, C> {
         // The key's own state decides first: a denied key stays denied, and a smaller state needs no bytes.
         let is_growth =
             decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some()) && grows_state(op);
-        if is_growth && !states.has_room_to_grow(shard, now) {
+        if is_growth && !states.has_room_to_grow(shard, self.hash.limit(), now) {
+            self.move_to_sketch();
             return Ok(self.decide_by_overflow(op));
         }
         match decided {
@@ -191,7 +202,38 @@ impl<C> BatchCheck<'_, '_, C> {
         }
     }
 
-    /// Decides by the overflow sketch, without a state of the key's own.
+    /// Moves what a key has used from a collection that cannot grow into the limit's sketch, which decides from now on. If
+    /// both decided, the key could spend its quota twice.
+    fn move_to_sketch(&mut self) {
+        let (store, tag, now) = (self.store, self.hash.tag(), self.now);
+        let has_sketch = self.check.limit.limit.stricter_bucket().is_some() && !self.forgets();
+        let entry = self.shard.as_deref_mut().and_then(|s| s.get(self.hash));
+        if let Some(entry) = entry.filter(|_| has_sketch) {
+            let debt = entry.debt(now);
+            entry.state = State::Empty;
+            store.variable_states().recount_bytes(entry);
+            let sketches = self.overflow.get_or_insert_with(|| store.overflow().lock());
+            sketches.add_debt(store.usages(), tag, debt, now);
+        }
+    }
+
+    /// Decides for a new key that is inserted with its debt from the sketch.
+    fn decide_with_debt(&self, state: [u64; 1], op: Op) -> Result<CheckTransition, StoreError> {
+        match word_state::decide(&self.check.limit.limit, state, self.now, op) {
+            Ok(transition) => Ok(CheckTransition {
+                transition: transition.map(StateChange::Word),
+                note: ReplyNote::Overflow,
+                ledger: LedgerChange::Nothing,
+            }),
+            Err(error) => op_error_result(error),
+        }
+    }
+
+    fn forgets(&self) -> bool {
+        self.store.usages().when_full(self.hash.limit().0.get()) == WhenFull::Forget
+    }
+
+    /// Decides by the limit's overflow sketch, without a state of the key's own.
     fn decide_by_overflow(&mut self, op: Op) -> CheckTransition {
         let receipt = Receipt {
             cost: 0,
@@ -199,6 +241,16 @@ impl<C> BatchCheck<'_, '_, C> {
             mark: 0,
         };
         let limit = &self.check.limit.limit;
+        if self.forgets() {
+            // The key starts fresh and nothing is stored, as if its state was evicted at once.
+            let outcome = limit.decide(&State::Empty, self.now, op);
+            return match outcome.map_or(Outcome::Allow, |transition| transition.outcome) {
+                outcome if outcome.is_admitted() => {
+                    CheckTransition::unchanged(outcome, receipt, ReplyNote::Overflow)
+                }
+                outcome => CheckTransition::unchanged(outcome, receipt, ReplyNote::Plain),
+            };
+        }
         let Some(bucket) = limit.stricter_bucket() else {
             // No sketch can replace leases: deny until some may have expired.
             let retry_after = limit.lease_duration().unwrap_or(Nanos::SECOND);
@@ -209,8 +261,8 @@ impl<C> BatchCheck<'_, '_, C> {
             );
         };
         let store = self.store;
-        let sketch = self.overflow.get_or_insert_with(|| store.overflow().lock());
-        let owed = sketch.tat(self.hash.bits());
+        let sketches = self.overflow.get_or_insert_with(|| store.overflow().lock());
+        let owed = sketches.tat(self.hash.tag());
         let transition = match op {
             Op::Spend(cost) => bucket.decide(owed, self.now, cost),
             Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
@@ -230,10 +282,28 @@ impl<C> BatchCheck<'_, '_, C> {
             (StateChange::Word(state), SlotAccess::Word(slot)) => slot.set(state),
             (StateChange::Pair(state), SlotAccess::Pair(slot)) => slot.set(state),
             (StateChange::Word(state), SlotAccess::NewWord(room)) => {
-                self.store.count_insert(room.insert(self.hash, state));
+                evict(
+                    self.store,
+                    self.store.word_table(),
+                    room,
+                    self.overflow,
+                    self.now,
+                );
+                room.insert(self.hash, state);
+                let limit = self.hash.limit().0.get();
+                self.store.usages().add(limit, Table::Words, 1);
             }
             (StateChange::Pair(state), SlotAccess::NewPair(room)) => {
-                self.store.count_insert(room.insert(self.hash, state));
+                evict(
+                    self.store,
+                    self.store.pair_table(),
+                    room,
+                    self.overflow,
+                    self.now,
+                );
+                room.insert(self.hash, state);
+                let limit = self.hash.limit().0.get();
+                self.store.usages().add(limit, Table::Pairs, 1);
             }
             (StateChange::Variable(edit), _) => {
                 if let Some(entry) = self.shard.as_deref_mut().and_then(|s| s.get(self.hash)) {
@@ -242,9 +312,8 @@ impl<C> BatchCheck<'_, '_, C> {
                 }
             }
             (StateChange::Overflow(tat), _) => {
-                if let Some(sketch) = self.overflow {
-                    let overflow = self.store.overflow();
-                    overflow.add_debt(sketch, self.hash.bits(), tat);
+                if let Some(sketches) = self.overflow {
+                    sketches.add_debt(self.store.usages(), self.hash.tag(), tat, self.now);
                 }
             }
             _ => {}
@@ -280,7 +349,7 @@ impl<C> BatchCheck<'_, '_, C> {
             SlotAccess::NewWord(room) => of(&read(limit, room.state(self.hash))),
             SlotAccess::NewPair(room) => of(&read(limit, room.state(self.hash))),
             SlotAccess::Full => match (limit.stricter_bucket(), self.overflow.as_ref()) {
-                (Some(bucket), Some(sketch)) => bucket.status(sketch.tat(self.hash.bits()), now),
+                (Some(bucket), Some(sketches)) => bucket.status(sketches.tat(self.hash.tag()), now),
                 _ => of(&State::default()),
             },
             SlotAccess::Nothing => {
@@ -291,6 +360,33 @@ impl<C> BatchCheck<'_, '_, C> {
                 entry.map_or_else(|| of(&State::default()), |entry| of(&entry.state))
             }
         }
+    }
+}
+
+/// Evicts the state that is in the slot of a new key. Its debt goes into its limit's sketch, unless that limit forgets, before
+/// the slot's tag changes: a thread that no longer finds the evicted key then finds its debt.
+fn evict<'a, C, const W: usize>(
+    store: &'a MemoryStore<C>,
+    table: &SlotTable<W>,
+    room: &VacantSlot<'_, W>,
+    overflow: &mut Option<MutexGuard<'a, SketchSet>>,
+    now: Timestamp,
+) {
+    let (tag, state) = room.tenant();
+    if tag == 0 {
+        table.count_first_use();
+        return;
+    }
+    let (limit, usages) = (limit_of(tag), store.usages());
+    usages.remove(limit, Table::of_words(W), 1);
+    if !room.evicts() {
+        return;
+    }
+    usages.count_eviction(limit);
+    if usages.when_full(limit) == WhenFull::Refuse {
+        let sketches = overflow.get_or_insert_with(|| store.overflow().lock());
+        let debt = store.priorities().debt_of(limit, state, now);
+        sketches.add_debt(usages, tag, debt, now);
     }
 }
 

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Timestamp;
-use tollgate_core::limit::{Limit, UsageScale};
+use tollgate_core::limit::Limit;
+use tollgate_core::token_bucket::Tat;
 
+use super::limit_map::LimitMap;
 use crate::contract::LimitId;
-
-/// The number of possible limits: ids have two bytes. Loom models make thousands of stores and need few limits.
-const LIMITS: usize = if cfg!(loom) { 16 } else { 1 << 16 };
 
 /// The most tiers of one limit that are kept. A further tier replaces the last.
 pub(super) const MAX_TIERS: usize = 256;
@@ -28,7 +27,7 @@ const REMOVED: u64 = u64::MAX;
 /// The usage scale of every limit, by id. States of unknown limits have no priority: their slots are free.
 #[derive(Debug)]
 pub(super) struct EvictionPriorities {
-    limits: Box<[LimitPriority]>,
+    limits: LimitMap<LimitPriority>,
     /// The tiers of limits that have more than one. Changes of `limits` hold this lock.
     tiers: Mutex<BTreeMap<u16, LimitTiers>>,
 }
@@ -44,12 +43,31 @@ struct LimitPriority {
     some_tier_denies_above: AtomicU64,
     /// How long after the instant in its first word a state still counts; the maximum over all tiers.
     tail: AtomicU64,
+    /// What one unit owes in the bucket that stands in for a window, in nanoseconds, the most of all tiers.
+    interval: AtomicU64,
+    /// How many units of the window that bucket does not admit at once, the fewest of all tiers.
+    spare: AtomicU64,
+}
+
+/// How the use of one tier is read from the words of a state, and what stands in for it in a sketch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TierScale {
+    /// The use that equals the whole quota.
+    pub(super) full: u64,
+    /// The use above which not even one more unit is admitted.
+    pub(super) denied_above: u64,
+    /// How long after the instant in its first word a state still counts, in nanoseconds.
+    pub(super) tail: u64,
+    /// What one unit owes in [`Limit::stricter_bucket`], in nanoseconds; zero if there is none.
+    pub(super) interval: u64,
+    /// How many units of the limit that bucket does not admit at once.
+    pub(super) spare: u64,
 }
 
 /// The tiers of one limit.
 #[derive(Clone, Debug, Default)]
 struct LimitTiers {
-    scales: Vec<UsageScale>,
+    scales: Vec<TierScale>,
     /// Whether they come from a snapshot. The first tier that is added replaces them.
     is_restored: bool,
 }
@@ -69,10 +87,8 @@ pub(super) enum EvictionPriority {
 
 impl EvictionPriorities {
     pub(super) fn new() -> Self {
-        let mut limits = Vec::new();
-        limits.resize_with(LIMITS, LimitPriority::default);
         Self {
-            limits: limits.into_boxed_slice(),
+            limits: LimitMap::new(),
             tiers: Mutex::default(),
         }
     }
@@ -80,7 +96,7 @@ impl EvictionPriorities {
     /// Adds a limit, or a further tier of one. Allocates nothing for the first tier, because it may be added on the
     /// request path.
     pub(super) fn add_tier(&self, id: LimitId, limit: &Limit) {
-        let scale = divisible_scale(limit);
+        let scale = TierScale::new(limit);
         self.change(id, |entry, tiers| match tiers {
             None if entry.full.load(Ordering::Relaxed) == 0 => {
                 entry.set([scale]);
@@ -92,7 +108,7 @@ impl EvictionPriorities {
 
     /// Replaces one quota of a limit by another. Other tiers stay.
     pub(super) fn replace_tier(&self, id: LimitId, old: &Limit, new: &Limit) {
-        let [old, new] = [old, new].map(divisible_scale);
+        let [old, new] = [old, new].map(TierScale::new);
         self.change(id, |entry, tiers| {
             let mut tiers = entry.tiers(tiers);
             tiers.scales.retain(|scale| *scale != old);
@@ -102,8 +118,8 @@ impl EvictionPriorities {
 
     /// Adds a limit unless it is known or was removed. So states of limits that were never announced are kept too.
     pub(super) fn add_if_unknown(&self, id: LimitId, limit: &Limit) {
-        let entry = self.limits.get(usize::from(id.0.get()));
-        if entry.is_some_and(|entry| entry.full.load(Ordering::Relaxed) == 0) {
+        let entry = self.limits.get(id.0.get());
+        if entry.is_none_or(|entry| entry.full.load(Ordering::Relaxed) == 0) {
             self.add_tier(id, limit);
         }
     }
@@ -112,13 +128,13 @@ impl EvictionPriorities {
     pub(super) fn remove(&self, id: LimitId) {
         let mut all = self.lock();
         all.remove(&id.0.get());
-        if let Some(entry) = self.limits.get(usize::from(id.0.get())) {
+        if let Some(entry) = self.limits.get_or_default(id.0.get()) {
             entry.full.store(REMOVED, Ordering::Relaxed);
         }
     }
 
     /// Restores a limit's tiers from a snapshot. The first `add_tier` replaces them.
-    pub(super) fn restore(&self, id: LimitId, scales: Vec<UsageScale>) {
+    pub(super) fn restore(&self, id: LimitId, scales: Vec<TierScale>) {
         let restored = LimitTiers {
             scales,
             is_restored: true,
@@ -127,10 +143,10 @@ impl EvictionPriorities {
     }
 
     /// All known limits with their tiers, in ascending order.
-    pub(super) fn all(&self) -> Vec<(u16, Vec<UsageScale>)> {
+    pub(super) fn all(&self) -> Vec<(u16, Vec<TierScale>)> {
         let all = self.lock();
         let mut limits = Vec::new();
-        for (id, entry) in (0..=u16::MAX).zip(&self.limits) {
+        for (id, entry) in self.limits.iter() {
             let scales = entry.tiers(all.get(&id).cloned()).scales;
             if !scales.is_empty() {
                 limits.push((id, scales));
@@ -146,21 +162,14 @@ impl EvictionPriorities {
         state: [u64; W],
         now: Timestamp,
     ) -> EvictionPriority {
-        let Some(entry) = self.limits.get(usize::from(limit)) else {
+        let Some(entry) = self.limits.get(limit) else {
             return EvictionPriority::Free;
         };
         let full = entry.full.load(Ordering::Relaxed);
-        let tail = entry.tail.load(Ordering::Relaxed);
-        let [first, second] = [state.first(), state.get(1)].map(Option::<&u64>::copied);
-        let until = first.unwrap_or(0).saturating_add(tail);
+        let (until, used) = entry.read(state, now);
         if full == 0 || full == REMOVED || until <= now.as_nanos() {
             return EvictionPriority::Free;
         }
-        let used = match second {
-            None => until.saturating_sub(now.as_nanos()),
-            Some(count) if tail == 0 => count,
-            Some(counts) => (counts >> 32).saturating_add(counts & 0xffff_ffff),
-        };
         if used > entry.denied_above.load(Ordering::Relaxed) {
             return EvictionPriority::Denied;
         }
@@ -172,6 +181,26 @@ impl EvictionPriorities {
         EvictionPriority::Used(part)
     }
 
+    /// What a state of one or two words owes as the state of the bucket that stands in for its limit: as much as whichever
+    /// tier owes most, so that the bucket admits no more than the state would have.
+    pub(super) fn debt_of<const W: usize>(
+        &self,
+        limit: u16,
+        state: [u64; W],
+        now: Timestamp,
+    ) -> Tat {
+        let Some(entry) = self.limits.get(limit) else {
+            return 0;
+        };
+        let (until, used) = entry.read(state, now);
+        if W == 1 || until <= now.as_nanos() {
+            return until;
+        }
+        let [interval, spare] =
+            [&entry.interval, &entry.spare].map(|word| word.load(Ordering::Relaxed));
+        window_debt(now, until, used, spare, interval)
+    }
+
     /// Changes a limit and its tiers. A removed limit stays removed.
     fn change(
         &self,
@@ -179,7 +208,7 @@ impl EvictionPriorities {
         change: impl FnOnce(&LimitPriority, Option<LimitTiers>) -> Option<LimitTiers>,
     ) {
         let mut all = self.lock();
-        let Some(entry) = self.limits.get(usize::from(id.0.get())) else {
+        let Some(entry) = self.limits.get_or_default(id.0.get()) else {
             return;
         };
         if entry.full.load(Ordering::Relaxed) == REMOVED {
@@ -201,13 +230,28 @@ impl EvictionPriorities {
 }
 
 impl LimitPriority {
-    fn set(&self, tiers: impl IntoIterator<Item = UsageScale>) {
-        let widest = |all: (UsageScale, u64), next: UsageScale| {
+    /// Until when a state counts, and what it has used of its quota.
+    fn read<const W: usize>(&self, state: [u64; W], now: Timestamp) -> (u64, u64) {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let [first, second] = [state.first(), state.get(1)].map(Option::<&u64>::copied);
+        let until = first.unwrap_or(0).saturating_add(tail);
+        let used = match second {
+            None => until.saturating_sub(now.as_nanos()),
+            Some(count) if tail == 0 => count,
+            Some(counts) => (counts >> 32).saturating_add(counts & 0xffff_ffff),
+        };
+        (until, used)
+    }
+
+    fn set(&self, tiers: impl IntoIterator<Item = TierScale>) {
+        let widest = |all: (TierScale, u64), next: TierScale| {
             let (largest, least) = all;
-            let largest = UsageScale {
+            let largest = TierScale {
                 full: largest.full.max(next.full),
                 denied_above: largest.denied_above.max(next.denied_above),
                 tail: largest.tail.max(next.tail),
+                interval: largest.interval.max(next.interval),
+                spare: largest.spare.min(next.spare),
             };
             (largest, least.min(next.denied_above))
         };
@@ -219,18 +263,22 @@ impl LimitPriority {
             .store(largest.denied_above, Ordering::Relaxed);
         self.some_tier_denies_above.store(least, Ordering::Relaxed);
         self.tail.store(largest.tail, Ordering::Relaxed);
+        self.interval.store(largest.interval, Ordering::Relaxed);
+        self.spare.store(largest.spare, Ordering::Relaxed);
         self.full.store(largest.full, Ordering::Relaxed);
     }
 
     /// The tiers. A single tier is stored in the entry itself.
     fn tiers(&self, several: Option<LimitTiers>) -> LimitTiers {
-        let single = || UsageScale {
+        let single = || TierScale {
             full: self.full.load(Ordering::Relaxed),
             denied_above: self.denied_above.load(Ordering::Relaxed),
             tail: self.tail.load(Ordering::Relaxed),
+            interval: self.interval.load(Ordering::Relaxed),
+            spare: self.spare.load(Ordering::Relaxed),
         };
         several.unwrap_or_else(|| match single() {
-            UsageScale {
+            TierScale {
                 full: 0 | REMOVED, ..
             } => LimitTiers::default(),
             single => LimitTiers {
@@ -242,7 +290,7 @@ impl LimitPriority {
 }
 
 impl LimitTiers {
-    fn with(mut self, scale: UsageScale) -> Self {
+    fn with(mut self, scale: TierScale) -> Self {
         if std::mem::take(&mut self.is_restored) {
             self.scales.clear();
         }
@@ -254,12 +302,28 @@ impl LimitTiers {
     }
 }
 
-/// The limit's scale with a full quota that is not zero and not [`REMOVED`].
-fn divisible_scale(limit: &Limit) -> UsageScale {
-    let scale = limit.usage_scale();
-    UsageScale {
-        full: scale.full.clamp(1, REMOVED - 1),
-        ..scale
+/// The debt of a window that ends at `until` and has `used` units, as a state of the bucket that is stricter than the window.
+/// A unit costs `interval` there, and `spare` units of the window are not in its burst. Until the window ends the bucket then
+/// admits no more than the window has left; after that the window itself would owe nothing.
+pub(super) fn window_debt(now: Timestamp, until: u64, used: u64, spare: u64, interval: u64) -> Tat {
+    let owed = |from: u64, units: u64| from.saturating_add(units.saturating_mul(interval));
+    owed(now.as_nanos(), used).min(owed(until, used.saturating_sub(spare)))
+}
+
+impl TierScale {
+    /// The limit's scale with a full quota that is not zero and not [`REMOVED`].
+    fn new(limit: &Limit) -> Self {
+        let scale = limit.usage_scale();
+        let bucket = limit.stricter_bucket();
+        Self {
+            full: scale.full.clamp(1, REMOVED - 1),
+            denied_above: scale.denied_above,
+            tail: scale.tail,
+            interval: bucket.map_or(0, |bucket| bucket.interval().as_nanos()),
+            spare: scale
+                .full
+                .saturating_sub(bucket.map_or(0, |bucket| bucket.limit())),
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Token buckets are in a table of one-word states, windows in a table of two-word states; logs, leases and
 //! reservations are in sharded variable states. All sizes are fixed when the store is made. An expired state equals an
-//! unused one, so there is no sweeper and no pause. A full table evicts the state whose loss refunds the least. Denied
-//! keys are never evicted; a new key that finds only denied keys is decided by an overflow sketch that may deny too
-//! much.
+//! unused one, so there is no sweeper and no pause. A full table first evicts states of limits above their share, then the
+//! state whose loss refunds the least. An evicted state is dropped, or kept in an overflow sketch of its limit that may deny
+//! too much, as the limit says ([`WhenFull`]).
 //!
 //! Must not know: what keys mean, policies, transports.
 
@@ -14,6 +14,8 @@ mod eviction_priority;
 mod fast_path;
 mod group;
 mod hash;
+mod limit_map;
+mod limit_usage;
 mod lock_bit;
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -28,19 +30,22 @@ mod variable_state;
 mod word_state;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::{State, StateSize};
+use tollgate_core::limit::{State, StateSize, WhenFull};
+use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Timestamp};
 
+pub use self::limit_usage::LimitUsage;
 pub use self::occupancy::Occupancy;
 pub use self::snapshot::SnapshotError;
 
 use self::batch::Batch;
 use self::eviction_priority::EvictionPriorities;
 use self::hash::{HashSeed, StateHash, limit_of};
-use self::overflow::OverflowSketch;
+use self::limit_usage::{LimitUsages, Table};
+use self::overflow::OverflowSketches;
 use self::slot_table::SlotTable;
 use self::variable_state::VariableStates;
 use self::word_state::{StateWords, WordState as _};
@@ -87,8 +92,8 @@ pub struct MemoryStore<C = SystemClock> {
     word_table: SlotTable<1>,
     pair_table: SlotTable<2>,
     variable_states: VariableStates,
-    overflow: OverflowSketch,
-    evictions: AtomicU64,
+    usages: Arc<LimitUsages>,
+    overflow: OverflowSketches,
 }
 
 /// How often this thread has waited for another inside any store. Counted only in debug builds, for tests.
@@ -101,7 +106,8 @@ pub fn waits_of_this_thread() -> Option<u64> {
 /// Evictions, overflow decisions and memory of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// Live states that were evicted. Each eviction refunded the key's charges.
+    /// Live states that were evicted. Each eviction refunded the key's charges, unless its limit is
+    /// [`WhenFull::Refuse`].
     pub evictions: u64,
     /// Decisions by the overflow sketch.
     pub overflow_decisions: u64,
@@ -109,6 +115,8 @@ pub struct StoreUsage {
     pub table_bytes: usize,
     /// Bytes of variable states.
     pub collection_bytes: usize,
+    /// Bytes that overflow sketches take: none before the first is needed, at most 16 MiB.
+    pub overflow_bytes: usize,
 }
 
 impl MemoryStore {
@@ -143,6 +151,7 @@ impl<C: Clock> MemoryStore<C> {
             return Err(invalid("it must be at most 1073741824"));
         }
         let no_memory = |_| invalid("there is not enough memory for it");
+        let usages = Arc::new(LimitUsages::new());
         Ok(Self {
             clock,
             hash_seed: HashSeed::random(),
@@ -152,10 +161,10 @@ impl<C: Clock> MemoryStore<C> {
             variable_states: VariableStates::new(
                 keys,
                 keys.saturating_mul(COLLECTION_BYTES_PER_KEY),
+                Arc::clone(&usages),
             ),
-            overflow: OverflowSketch::new()
-                .map_err(|_fixed| invalid("its overflow sketch is too large"))?,
-            evictions: AtomicU64::new(0),
+            usages,
+            overflow: OverflowSketches::default(),
         })
     }
 
@@ -163,12 +172,25 @@ impl<C: Clock> MemoryStore<C> {
     /// unannounced limit announces it; call this for further tiers of a limit. When a quota changes, call
     /// [`replace_limit`](Self::replace_limit).
     pub fn add_limit(&self, limit: &IdentifiedLimit) {
+        self.usages.prepare(limit.id);
         self.priorities.add_tier(limit.id, &limit.limit);
+    }
+
+    /// Sets what happens to the limit's keys when there is no room for all of them. The default is [`WhenFull::Refuse`].
+    pub fn set_when_full(&self, id: LimitId, when_full: WhenFull) {
+        self.usages.set_when_full(id, when_full);
+    }
+
+    /// What one limit uses of the store, and what the store had to do for want of room.
+    #[must_use]
+    pub fn limit_usage(&self, id: LimitId) -> LimitUsage {
+        self.usages.read(id)
     }
 
     /// Removes a limit and frees the room of its states. Its id must not be used again.
     pub fn remove_limit(&self, id: LimitId) {
         self.priorities.remove(id);
+        self.overflow.lock().remove_limit(id.0.get());
         self.variable_states.remove_limit(id);
     }
 
@@ -261,12 +283,18 @@ impl<C: Clock> MemoryStore<C> {
             StateSize::Word => self
                 .word_table
                 .lock_slot(hash)
-                .map(|mut slot| slot.clear())
+                .map(|mut slot| {
+                    slot.clear();
+                    self.usages.remove(limit.id.0.get(), Table::Words, 1);
+                })
                 .is_some(),
             StateSize::Pair => self
                 .pair_table
                 .lock_slot(hash)
-                .map(|mut slot| slot.clear())
+                .map(|mut slot| {
+                    slot.clear();
+                    self.usages.remove(limit.id.0.get(), Table::Pairs, 1);
+                })
                 .is_some(),
             StateSize::Collection => false,
         };
@@ -279,12 +307,11 @@ impl<C: Clock> MemoryStore<C> {
     /// Evictions, overflow decisions and memory of the store.
     #[must_use]
     pub fn usage(&self) -> StoreUsage {
+        let total = self.usages.total();
         StoreUsage {
-            evictions: self
-                .evictions
-                .load(Ordering::Relaxed)
-                .saturating_add(self.variable_states.evictions()),
-            overflow_decisions: self.overflow.decisions(),
+            evictions: total.evictions,
+            overflow_decisions: total.overflow_decisions,
+            overflow_bytes: self.overflow.size(),
             table_bytes: self
                 .word_table
                 .size()
@@ -328,15 +355,17 @@ impl<C> MemoryStore<C> {
         &self.priorities
     }
 
-    const fn overflow(&self) -> &OverflowSketch {
+    const fn overflow(&self) -> &OverflowSketches {
         &self.overflow
     }
 
-    /// Counts an insert that evicted a live state.
-    fn count_insert(&self, evicted: bool) {
-        if evicted {
-            self.evictions.fetch_add(1, Ordering::Relaxed);
-        }
+    fn usages(&self) -> &LimitUsages {
+        &self.usages
+    }
+
+    /// The debt in its limit's sketch of a key without a state of its own, if it has one.
+    fn overflow_debt(&self, hash: StateHash, now: Timestamp) -> Option<Tat> {
+        self.overflow.debt(&self.usages, hash.tag(), now)
     }
 }
 

@@ -27,6 +27,8 @@ impl Pages {
     pub(super) fn groups(&self) -> &[SlotGroup] {
         &self.0
     }
+
+    pub(super) fn use_huge_pages(&self) {}
 }
 
 /// Pages with `count` zeroed groups.
@@ -44,10 +46,13 @@ impl Pages {
             .checked_mul(size_of::<SlotGroup>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let map = MmapMut::map_anon(bytes.max(1))?;
-        // Huge pages are optional.
-        #[cfg(target_os = "linux")]
-        map.advise(memmap2::Advice::HugePage).ok();
         Ok(Self { map, count })
+    }
+
+    /// Asks the system for huge pages from now on. They are optional: without them lookups are slower.
+    pub(super) fn use_huge_pages(&self) {
+        #[cfg(target_os = "linux")]
+        self.map.advise(memmap2::Advice::HugePage).ok();
     }
 
     #[inline]

@@ -2,21 +2,27 @@
 //!
 //! There is no sweeper and no resizing, and the number and length of keys do not change its size. A key is in its
 //! primary group or, if that was full on insert, in its alternate group. A slot with an expired state is free. When
-//! both groups are full of live states, the table evicts the state whose loss refunds the least, but never a denied
-//! key. If all keys are denied, there is no room, and the caller uses the overflow sketch.
+//! both groups are full of live states, the table evicts a state of the limit that is furthest above its share, even of a
+//! denied key. If all limits are within their share, it evicts the state whose loss refunds the least, but no denied key,
+//! unless that has the limit of the new key and the limit forgets. If no state may be evicted, there is no room, and the
+//! caller uses the overflow sketch.
 //!
 //! Locks are taken in one order, so there is no deadlock: insert locks by address, then slots by address. A thread that
 //! looks for room while it holds an insert lock only tries slots and never waits for one.
 //!
 //! Must not know: algorithms, what a state means beyond its expiry and its priority.
 
+use std::cmp::Reverse;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate_core::Timestamp;
+use tollgate_core::limit::WhenFull;
 
 use super::eviction_priority::{EvictionPriorities, EvictionPriority};
 use super::group::{Slot, SlotGroup, SlotGuard, slots_per_group};
 use super::hash::{StateHash, limit_of};
+use super::limit_usage::{LimitUsages, Table};
 use super::lock_bit::BitGuard;
 use super::pages::Pages;
 
@@ -29,6 +35,8 @@ const fn keys_per_group(words: usize) -> usize {
 /// Slots for states of W words.
 pub(super) struct SlotTable<const W: usize> {
     pages: Pages,
+    /// Slots that were ever used.
+    used_slots: AtomicUsize,
 }
 
 /// A locked slot for a new key. The caller holds the key's insert lock until it has inserted, so that no key is
@@ -38,6 +46,52 @@ pub(super) struct VacantSlot<'a, const W: usize> {
     slot: SlotGuard<'a, W>,
     /// Whether inserting evicts a live state.
     evicts: bool,
+    /// What the key owes already.
+    initial: [u64; W],
+}
+
+/// In which order slots go when there is no free one; the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum VictimRank {
+    /// Free after all.
+    Free,
+    /// Its limit has so many slots, which is above its share. Those of the limit with the most go first.
+    AboveShare(Reverse<u64>, EvictionPriority),
+    /// Its limit is within its share.
+    WithinShare(EvictionPriority),
+    /// Its key is being denied, by the newcomer's own limit, which forgets.
+    DeniedByForgetful,
+}
+
+/// How slots of a table are ranked for one newcomer.
+struct VictimOrder<'a> {
+    now: Timestamp,
+    priorities: &'a EvictionPriorities,
+    usages: &'a LimitUsages,
+    table: Table,
+    share: u64,
+    newcomer: u16,
+}
+
+impl VictimOrder<'_> {
+    /// When the slot goes; `None` if it must stay.
+    fn rank<const W: usize>(&self, tag: u64, state: [u64; W]) -> Option<VictimRank> {
+        let limit = limit_of(tag);
+        let priority = self.priorities.priority_of(limit, state, self.now);
+        if tag == 0 || priority == EvictionPriority::Free {
+            return Some(VictimRank::Free);
+        }
+        let slots = self.usages.used(limit, self.table);
+        if slots > self.share {
+            return Some(VictimRank::AboveShare(Reverse(slots), priority));
+        }
+        if priority < EvictionPriority::Denied {
+            return Some(VictimRank::WithinShare(priority));
+        }
+        let is_forgotten =
+            limit == self.newcomer && self.usages.when_full(limit) == WhenFull::Forget;
+        is_forgotten.then_some(VictimRank::DeniedByForgetful)
+    }
 }
 
 impl<const W: usize> SlotTable<W> {
@@ -46,7 +100,17 @@ impl<const W: usize> SlotTable<W> {
         let groups = keys.div_ceil(keys_per_group(W)).max(2);
         Ok(Self {
             pages: Pages::zeroed(groups)?,
+            used_slots: AtomicUsize::new(0),
         })
+    }
+
+    /// Counts the first use of a slot. Keys are spread over the whole table, so with huge pages a few keys would make all of it
+    /// resident. Huge pages begin when a sixteenth of the slots is used: below that a key costs at most one small page.
+    pub(super) fn count_first_use(&self) {
+        let used = self.used_slots.fetch_add(1, Ordering::Relaxed);
+        if used == self.slots() / 16 {
+            self.pages.use_huge_pages();
+        }
     }
 
     /// The table's size in bytes.
@@ -118,7 +182,7 @@ impl<const W: usize> SlotTable<W> {
             .map_or(0, |primary| std::ptr::from_ref(primary).addr())
     }
 
-    /// Locks a slot into which a key without a slot can be inserted; `None` if every key in both groups is denied. The
+    /// Locks a slot into which a key without a slot can be inserted; `None` if no state in both groups may be evicted. The
     /// caller holds the key's insert lock.
     pub(super) fn make_room(
         &self,
@@ -126,7 +190,9 @@ impl<const W: usize> SlotTable<W> {
         insert_lock: &mut BitGuard<'_>,
         now: Timestamp,
         priorities: &EvictionPriorities,
+        usages: &LimitUsages,
     ) -> Option<VacantSlot<'_, W>> {
+        let initial = [0; W];
         let groups = self.pages.groups();
         let primary = self.primary_group(hash)?;
         let alternate = groups.get(hash.alternate_group(groups.len()))?;
@@ -135,14 +201,28 @@ impl<const W: usize> SlotTable<W> {
             return Some(VacantSlot {
                 slot,
                 evicts: false,
+                initial,
             });
         }
         let (slot, evicts, is_primary) = match lock_free_slot(alternate, preferred, now, priorities)
         {
             Some(slot) => (slot, false, false),
             None => {
-                let (slot, is_primary) = lock_eviction_victim(primary, alternate, now, priorities)?;
-                // It may have expired, or been cleared, since the search for a free slot.
+                let order = VictimOrder {
+                    now,
+                    priorities,
+                    usages,
+                    table: Table::of_words(W),
+                    share: usages.share(
+                        Table::of_words(W),
+                        hash.limit().0.get(),
+                        self.slots(),
+                        slots_per_group(W),
+                    ),
+                    newcomer: hash.limit().0.get(),
+                };
+                let (slot, is_primary) = lock_eviction_victim(primary, alternate, &order)?;
+                // It may have expired, or been left, since the look for a free one.
                 let evicts = !is_free(&slot, now, priorities);
                 (slot, evicts, is_primary)
             }
@@ -150,7 +230,11 @@ impl<const W: usize> SlotTable<W> {
         if !is_primary {
             SlotGroup::mark_spilled(insert_lock);
         }
-        Some(VacantSlot { slot, evicts })
+        Some(VacantSlot {
+            slot,
+            evicts,
+            initial,
+        })
     }
 
     #[inline]
@@ -209,20 +293,42 @@ impl SlotTable<1> {
     }
 }
 
+impl VacantSlot<'_, 1> {
+    /// The same for a key that owes this much already.
+    pub(super) const fn with_debt(mut self, tat: u64) -> Self {
+        self.initial = [tat];
+        self
+    }
+
+    /// Whether the key owed something before it moved in.
+    pub(super) const fn has_debt(&self) -> bool {
+        self.initial[0] != 0
+    }
+}
+
 impl<const W: usize> VacantSlot<'_, W> {
-    /// The key's state: zero before it is inserted.
+    /// Tag and state of the key that the slot still holds.
+    pub(super) fn tenant(&self) -> (u64, [u64; W]) {
+        (self.slot.tag(), self.slot.state())
+    }
+
+    /// Whether somebody has to go for the key.
+    pub(super) const fn evicts(&self) -> bool {
+        self.evicts
+    }
+
+    /// The key's state here: what it owed already, until it has moved in.
     pub(super) fn state(&self, hash: StateHash) -> [u64; W] {
         if self.slot.tag() == hash.tag() {
             self.slot.state()
         } else {
-            [0; W]
+            self.initial
         }
     }
 
-    /// Inserts the key. Returns whether a live state was evicted.
-    pub(super) fn insert(&mut self, hash: StateHash, state: [u64; W]) -> bool {
+    /// Moves the key in.
+    pub(super) fn insert(&mut self, hash: StateHash, state: [u64; W]) {
         self.slot.insert(hash.tag(), state);
-        self.evicts
     }
 }
 
@@ -259,26 +365,24 @@ fn is_free<const W: usize>(
     tag == 0 || priorities.priority_of(limit_of(tag), slot.state(), now) == EvictionPriority::Free
 }
 
-/// Locks the slot with the lowest priority, and tells whether it is in the primary group. Denied keys are never
-/// evicted.
+/// The slot that goes first, and whether it is in the first group.
 fn lock_eviction_victim<'a, const W: usize>(
     primary: &'a SlotGroup,
     alternate: &'a SlotGroup,
-    now: Timestamp,
-    priorities: &EvictionPriorities,
+    order: &VictimOrder<'_>,
 ) -> Option<(SlotGuard<'a, W>, bool)> {
-    let priority = |tag, state| priorities.priority_of(limit_of(tag), state, now);
-    // A candidate may be used between the read and the lock; then try the next.
+    // Somebody may use a candidate between the look and the bit; then the next smallest is tried.
     for _ in 0..4 {
         let in_primary = primary.slots().map(|slot| (slot, true));
         let (_, slot, is_primary) = in_primary
             .chain(alternate.slots().map(|slot| (slot, false)))
             .filter(|(slot, _)| !slot.is_locked())
-            .map(|(slot, is_primary)| (priority(slot.tag(), slot.peek_state()), slot, is_primary))
-            .filter(|(priority, ..)| *priority < EvictionPriority::Denied)
-            .min_by_key(|(priority, ..)| *priority)?;
+            .filter_map(|(slot, is_primary)| {
+                Some((order.rank(slot.tag(), slot.peek_state())?, slot, is_primary))
+            })
+            .min_by_key(|(rank, ..)| *rank)?;
         if let Some(guard) = slot.try_lock()
-            && priority(guard.tag(), guard.state()) < EvictionPriority::Denied
+            && order.rank(guard.tag(), guard.state()).is_some()
         {
             return Some((guard, is_primary));
         }

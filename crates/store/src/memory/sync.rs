@@ -3,10 +3,10 @@
 //! Must not know: what they are used for.
 
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
 #[cfg(all(debug_assertions, not(loom)))]
 thread_local! {

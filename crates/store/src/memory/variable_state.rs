@@ -1,23 +1,26 @@
 //! States of variable size: logs, leases, and the reservations of any limit. They are sharded, with one lock per shard,
 //! and bounded in number and in bytes.
 //!
-//! An expired state counts as absent. A full shard evicts the state whose loss refunds the least, but never one that
-//! holds a lease or a reservation, nor one of a denied key. Must not know: words, slots, batches.
+//! An expired state counts as absent. Which state a full shard evicts is in [`eviction`]. Must not know: words, slots,
+//! batches.
 
+mod eviction;
 mod shard;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate_core::limit::{Limit, State};
 use tollgate_core::reservation::{ReservationLedger, ReservationOptions};
+use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Timestamp};
 
 use self::shard::{BatchClaim, ENTRY_BYTES, limit_if_variable};
 pub(super) use self::shard::{VariableState, VariableStateShard};
 use super::hash::StateHash;
+use super::limit_usage::{LimitUsages, Table};
 use crate::contract::{LimitId, MAX_CHECKS};
 
 /// States in one shard.
@@ -39,7 +42,8 @@ pub(super) struct VariableStates {
     /// Budget and current use of bytes, over all states.
     budget: usize,
     used: AtomicUsize,
-    evictions: AtomicU64,
+    /// What each limit uses.
+    usages: Arc<LimitUsages>,
     /// Retention of expired reservations, and the largest number under one key.
     retention: Nanos,
     max_records: usize,
@@ -49,7 +53,7 @@ type ShardBlock = Box<[Mutex<VariableStateShard>]>;
 
 impl VariableStates {
     /// Shards for about `keys` keys, whose states may use `budget` bytes.
-    pub(super) fn new(keys: usize, budget: usize) -> Self {
+    pub(super) fn new(keys: usize, budget: usize, usages: Arc<LimitUsages>) -> Self {
         let count = keys.div_ceil(STATES_PER_SHARD / 2).max(1);
         let mut cases = Vec::new();
         cases.resize_with(count.div_ceil(SHARDS_PER_BLOCK), OnceLock::new);
@@ -58,7 +62,7 @@ impl VariableStates {
             count,
             budget,
             used: AtomicUsize::new(0),
-            evictions: AtomicU64::new(0),
+            usages,
             retention: RESERVATION_RETENTION,
             max_records: MAX_RESERVATIONS,
         }
@@ -119,31 +123,40 @@ impl VariableStates {
         Some(entry)
     }
 
-    /// Whether one more entry fits, after deleting expired states of the shard.
-    pub(super) fn has_room_to_grow(&self, shard: &mut VariableStateShard, now: Timestamp) -> bool {
-        if !self.has_bytes() {
+    /// Whether one more entry of this limit fits, after deleting expired states of the shard and evicting states of limits
+    /// above their share.
+    pub(super) fn has_room_to_grow(
+        &self,
+        shard: &mut VariableStateShard,
+        limit: LimitId,
+        now: Timestamp,
+    ) -> bool {
+        if !self.has_bytes(limit) {
             self.clear_expired(shard, now);
         }
-        self.has_bytes()
+        while !self.has_bytes(limit) {
+            if !self.evict_above_share(shard, limit, now) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Ends a batch on this shard: removes inserted states that stayed empty, then evicts states until the shard fits.
-    pub(super) fn end_batch(&self, shard: &mut VariableStateShard, now: Timestamp) {
+    /// Returns tag and debt of evicted states that must not be forgotten.
+    pub(super) fn end_batch(
+        &self,
+        shard: &mut VariableStateShard,
+        now: Timestamp,
+    ) -> Vec<(u64, Tat)> {
         self.retain(shard, |entry| {
             entry.claim != BatchClaim::New || !entry.is_blank()
         });
-        while shard.states.len() > STATES_PER_SHARD {
-            let Some((priority, victim)) = shard.eviction_candidate(now) else {
-                break;
-            };
-            let entry = shard.states.swap_remove(victim);
-            self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
-            self.evictions
-                .fetch_add(u64::from(priority > 0), Ordering::Relaxed);
-        }
+        while shard.states.len() > STATES_PER_SHARD && self.evict_for_new(shard, now) {}
         for entry in &mut shard.states {
             entry.claim = BatchClaim::None;
         }
+        std::mem::take(&mut shard.evicted)
     }
 
     /// All allocated shards, one after the other, each locked while it is in use.
@@ -217,17 +230,22 @@ impl VariableStates {
         }
     }
 
-    /// Live states that were evicted.
-    pub(super) fn evictions(&self) -> u64 {
-        self.evictions.load(Ordering::Relaxed)
-    }
-
     /// Counts a state's bytes again after a change.
     pub(super) fn recount_bytes(&self, entry: &mut VariableState) {
         let bytes = entry.size_in_bytes();
+        let limit = entry.hash.limit().0.get();
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
+        self.usages.add(limit, Table::Collections, bytes);
+        self.usages.remove(limit, Table::Collections, entry.bytes);
         entry.bytes = bytes;
+    }
+
+    /// Returns the bytes of a removed state.
+    fn release_bytes(&self, entry: &VariableState) {
+        self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
+        let limit = entry.hash.limit().0.get();
+        self.usages.remove(limit, Table::Collections, entry.bytes);
     }
 
     /// Removes a key's state. Returns whether there was one.
@@ -236,17 +254,13 @@ impl VariableStates {
             return false;
         };
         let entry = shard.states.swap_remove(index);
-        self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
+        self.release_bytes(&entry);
         true
     }
 
     /// Bytes of all states.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
-    }
-
-    fn has_bytes(&self) -> bool {
-        self.used().saturating_add(ENTRY_BYTES) <= self.budget
     }
 
     fn clear_expired(&self, shard: &mut VariableStateShard, now: Timestamp) {
@@ -260,7 +274,7 @@ impl VariableStates {
         shard.states.retain(|entry| {
             let is_kept = is_kept(entry);
             if !is_kept {
-                self.used.fetch_sub(entry.bytes, Ordering::Relaxed);
+                self.release_bytes(entry);
             }
             is_kept
         });
@@ -275,7 +289,7 @@ impl VariableStates {
         limit: &Limit,
         now: Timestamp,
     ) -> Option<usize> {
-        if !self.has_room_to_grow(shard, now) {
+        if !self.has_room_to_grow(shard, hash.limit(), now) {
             return None;
         }
         if shard.states.len() >= STATES_PER_SHARD {
@@ -286,7 +300,7 @@ impl VariableStates {
             .len()
             .saturating_add(1)
             .saturating_sub(STATES_PER_SHARD);
-        if excess > 0 && shard.evictable_count(now) < excess {
+        if excess > 0 && self.evictable_count(shard, hash.limit(), now) < excess {
             return None;
         }
         let mut entry = VariableState {

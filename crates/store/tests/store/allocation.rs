@@ -73,6 +73,8 @@ fn a_warm_batch_of_words_and_pairs_allocates_nothing_admitted_or_denied() {
 fn i06_inserting_a_key_allocates_nothing_either() {
     let (store, _clock) = store(1_000);
     let quota = bucket(50, Nanos::HOUR);
+    // A limit that nobody announced allocates its entry with its first key, once.
+    store.add_limit(&numbered_limit(1, quota));
     let keys: Vec<String> = (0..500).map(|n| n.to_string()).collect();
     let counted = calls(|| {
         for key in &keys {

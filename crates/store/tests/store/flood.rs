@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{Clock as _, IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey};
+use tollgate_store::{Clock as _, IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey, WhenFull};
 
 use crate::support::{TestStore, bucket, id, numbered_limit, store};
 
@@ -33,11 +33,28 @@ fn spend(store: &TestStore, limit: &IdentifiedLimit, key: &[u8], cost: u64) -> (
     (outcome.is_admitted(), answer.note)
 }
 
+/// The tables of a store for a million keys have 32 and 43 MiB, and keys are spread over all of a table. With huge pages a
+/// thousand keys made all of it resident. A key costs at most one page of 4 KiB until a sixteenth of the slots is used.
+#[test]
+fn a_few_keys_do_not_make_a_large_table_resident() {
+    let (store, _clock) = store(1_000_000);
+    let quota = bucket(10, Nanos::HOUR);
+    let before = resident();
+    for n in 0..1_000_u64 {
+        let key = n.to_le_bytes();
+        store.spend(&StoreKey::new(&key).unwrap(), id(1), &quota, 1);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown <= 1_000 * 4_096 + SLACK, "grew by {grown} bytes");
+}
+
 #[test]
 fn i06_a_flood_of_keys_changes_neither_memory_nor_denials() {
     let (store, _clock) = store(ROOM);
     let guarded = numbered_limit(1, bucket(10, Nanos::HOUR));
     let quota = bucket(10, Nanos::MINUTE);
+    // What the flood's keys have used may be forgotten; what the guarded keys have used may not.
+    store.set_when_full(id(2), WhenFull::Forget);
     let denied: Vec<String> = (0..500).map(|n| format!("denied-{n}")).collect();
     for key in &denied {
         assert!(spend(&store, &guarded, key.as_bytes(), 10).0);
@@ -88,6 +105,9 @@ fn evictions_are_what_an_oracle_finds_missing() {
         numbered_limit(1, bucket(4, Nanos::SECOND)),
         numbered_limit(2, bucket(9, Nanos::from_secs(3))),
     ];
+    for limit in &limits {
+        store.set_when_full(limit.id, WhenFull::Forget);
+    }
     // Until when each key has debt, as its replies tell.
     let mut live: BTreeMap<(usize, u64), Timestamp> = BTreeMap::new();
     let (mut missing, mut expired) = (0, 0);

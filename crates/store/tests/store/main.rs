@@ -13,6 +13,7 @@
 mod allocation;
 mod differential;
 mod flood;
+mod junk_keys;
 mod quotas;
 mod regressions;
 mod restart;

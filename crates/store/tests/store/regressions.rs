@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::State;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Concurrency, FixedWindow, Nanos, Outcome, SlidingLog, Timestamp, Window};
 use tollgate_store::{Clock, ManualClock, MemoryStore, Op, QuotaCheck, ReplyNote, StoreKey};
@@ -142,21 +143,15 @@ fn debt_in_the_overflow_sketch_still_counts_when_there_is_room_again() {
         ),
     ];
     for (limit, most) in limits {
-        let (store, clock) = full_of_denied_keys();
-        // Two-word states have a table of their own, so fill that too.
-        let crowd = numbered_limit(
-            4,
-            FixedWindow::builder(1, Window::FirstHit(Nanos::SECOND))
-                .build()
-                .unwrap(),
-        );
-        for n in 0..1_000 {
-            let key = format!("crowd-{n}");
+        // Full of denied keys of the same limit: those of another limit would be evicted.
+        let (store, clock) = store(1);
+        let crowd: Vec<String> = (0..1_000).map(|n| format!("crowd-{n}")).collect();
+        for key in &crowd {
             let key = StoreKey::new(key.as_bytes()).unwrap();
-            let op = Op::Spend(1);
+            let op = Op::Spend(limit.limit.status(&State::default(), START).limit);
             let check = QuotaCheck {
                 key,
-                limit: &crowd,
+                limit: &limit,
                 op,
             };
             assert!(store.decide_array([check]).is_ok());
@@ -178,7 +173,9 @@ fn debt_in_the_overflow_sketch_still_counts_when_there_is_room_again() {
             (first.outcome, first.note),
             (Outcome::Allow, ReplyNote::Overflow)
         );
-        clock.advance(Nanos::from_secs(2));
+        for key in &crowd {
+            store.erase(&StoreKey::new(key.as_bytes()).unwrap(), &limit);
+        }
         let second = ask(most);
         assert!(!second.outcome.is_admitted(), "{second:?}");
         clock.advance(Nanos::HOUR);

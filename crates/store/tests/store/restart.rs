@@ -206,7 +206,7 @@ fn a_restart_in_the_middle_of_a_trace_changes_no_reply() {
 #[test]
 fn a_restart_of_a_full_store_changes_neither_replies_nor_evictions() {
     let mut total = [0, 0];
-    for seed in 0..10 {
+    for seed in 0..16 {
         let since = compare(seed, 12, 60, true, |_, _| ()).unwrap();
         total = [total[0] + since[0], total[1] + since[1]];
     }

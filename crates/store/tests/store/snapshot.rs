@@ -240,6 +240,45 @@ fn a_file_of_the_first_version_is_still_read() {
     assert!(matches!(size, SnapshotError::SizeMismatch));
 }
 
+/// A file of this version as the second version wrote it: limits had two words fewer, and there was one sketch for all of
+/// them, in which some cells owe something.
+fn as_version_2(whole: &[u8]) -> Vec<u8> {
+    let words: Vec<u64> = whole
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+        .collect();
+    let mut old = words[..8].to_vec();
+    old[1] = 2;
+    let mut at = 8;
+    while words[at] != 0 {
+        let tiers = usize::try_from(words[at + 1]).unwrap();
+        old.extend(&words[at..at + 2]);
+        let measures = words[at + 2..].chunks_exact(5).take(tiers);
+        old.extend(measures.flat_map(|measure| &measure[..3]));
+        at += 2 + 5 * tiers;
+    }
+    // All but the end of the overflow and the checksum.
+    old.extend(&words[at..words.len() - 2]);
+    old.extend([3, u64::MAX >> 2, 7, u64::MAX >> 2, u64::MAX]);
+    let mut bytes: Vec<u8> = old.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.extend(sum(&bytes).to_le_bytes());
+    bytes
+}
+
+/// The second version had one sketch for all limits. Nobody can tell whose its debts are, so they are dropped.
+#[test]
+fn a_file_of_the_second_version_is_still_read_without_its_overflow() {
+    let folder = Folder::new("version-2");
+    let (store, _clock) = store(100);
+    spend(&store, "alice", 90);
+    store.save(&folder.file()).unwrap();
+    let whole = std::fs::read(folder.file()).unwrap();
+    std::fs::write(folder.file(), as_version_2(&whole)).unwrap();
+    let again = restored(&folder.file(), 100).unwrap();
+    assert_eq!(spend(&again, "alice", 0), [10; 3]);
+    assert_eq!(again.usage().overflow_bytes, 0);
+}
+
 #[test]
 fn a_rejected_file_gives_the_reason_and_an_empty_store() {
     let folder = Folder::new("reasons");
@@ -264,9 +303,9 @@ fn a_rejected_file_gives_the_reason_and_an_empty_store() {
     std::fs::write(folder.file(), "#!/bin/sh\necho hello\n").unwrap();
     assert!(reason(100).contains("not a snapshot"));
     let mut newer = whole;
-    newer[8] = 3;
+    newer[8] = 4;
     std::fs::write(folder.file(), newer).unwrap();
-    assert!(reason(100).contains("unknown version 3 of the format"));
+    assert!(reason(100).contains("unknown version 4 of the format"));
     std::fs::remove_file(folder.file()).unwrap();
     assert!(reason(100).contains("No such file"), "{}", reason(100));
 }

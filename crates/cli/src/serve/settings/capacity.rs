@@ -34,11 +34,11 @@ pub(crate) struct CapacityOptions {
         env = "TOLLGATE_MAX_WAITING"
     )]
     pub(crate) max_waiting: usize,
-    /// Keys that the memory store holds at the same time, about 50 bytes each
+    /// Keys that the memory store holds at the same time, about 75 bytes each. Memory is used as keys come
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 100_000,
+        default_value_t = 1_000_000,
         env = "TOLLGATE_KEYS"
     )]
     pub(crate) keys: usize,

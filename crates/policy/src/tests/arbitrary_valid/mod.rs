@@ -15,6 +15,7 @@ use crate::attributes::Attribute;
 use crate::model::{
     Amount, Consistency, Cost, Count, DenyRule, Group, GroupSelection, KeyPart, Level, LimitRule,
     Mode, OnStoreFailure, Penalty, Percent, Policy, QuotaOverride, QuotaSpec, StatusClass, Tiers,
+    WhenFull,
 };
 use matching::{key, matching, template, text, texts_attribute, word};
 use quotas::{LOCAL, candidate_beside, own_quota, quota, rate_quota, same_kind, span, unlimited};
@@ -145,7 +146,7 @@ pub(super) fn minimal_limit(key: Vec<KeyPart>, quota: QuotaSpec) -> LimitRule {
 
 /// Sets one of the fields about enforcement and denials, or none.
 fn with_action(mut limit: LimitRule, seed: u8, span: Nanos, text: Box<str>) -> LimitRule {
-    match seed % 14 {
+    match seed % 16 {
         0 => limit.mode = Mode::Shadow,
         1 => limit.mode = Mode::Off,
         2 => limit.enforce = Percent::from_hundredths(u16::from(seed) * 13),
@@ -163,6 +164,8 @@ fn with_action(mut limit: LimitRule, seed: u8, span: Nanos, text: Box<str>) -> L
         10 => limit.consistency = Consistency::Leased.into(),
         11 => limit.consistency = Consistency::Async(span).into(),
         12 => limit.status = 503,
+        13 => limit.when_full = Some(WhenFull::Forget),
+        14 => limit.when_full = Some(WhenFull::Refuse),
         _ => limit.message = Some(text),
     }
     limit

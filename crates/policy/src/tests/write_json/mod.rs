@@ -5,9 +5,10 @@
 mod quota;
 mod value;
 
+use crate::attributes::Attribute;
 use crate::model::{
-    Consistency, Cost, Count, DenyRule, GroupSelection, KeyPart, Level, LimitRule, Match, Mode,
-    OnMissing, OnStoreFailure, Penalty, Percent, Policy, Test,
+    Consistency, Cost, Count, DenyRule, GroupSelection, KeyPart, Level, LimitRule, Located, Match,
+    Mode, OnMissing, OnStoreFailure, Penalty, Percent, Policy, Test, WhenFull,
 };
 use quota::{alternative_quota, duration, quota, quota_override, tiers};
 use value::{Json, list, map, number, text, texts, unless_default};
@@ -128,10 +129,7 @@ fn limit(limit: &LimitRule) -> Json {
         ),
         ("cost", unless_default(&limit.cost, &blank.cost, cost)),
         ("count", count(&limit.count)),
-        (
-            "distinct",
-            limit.distinct.as_ref().map(|at| text(&at.value)),
-        ),
+        ("distinct", limit.distinct.as_ref().map(attribute)),
         ("mode", mode(limit.mode)),
         (
             "enforce",
@@ -145,11 +143,9 @@ fn limit(limit: &LimitRule) -> Json {
             unless_default(&limit.overdraft, &0, |n| number(*n)),
         ),
         ("on_store_failure", failure(limit.on_store_failure)),
+        ("when_full", limit.when_full.map(when_full)),
         ("consistency", consistency(limit.consistency.value)),
-        (
-            "colocate",
-            limit.colocate.as_ref().map(|at| text(&at.value)),
-        ),
+        ("colocate", limit.colocate.as_ref().map(attribute)),
         (
             "status",
             unless_default(&limit.status, &blank.status, |s| number(*s)),
@@ -175,6 +171,17 @@ fn failure(failure: OnStoreFailure) -> Option<Json> {
         OnStoreFailure::Local => None,
         OnStoreFailure::Open => Some(text("open")),
         OnStoreFailure::Closed => Some(text("closed")),
+    }
+}
+
+fn attribute(attribute: &Located<Attribute>) -> Json {
+    text(&attribute.value)
+}
+
+fn when_full(when_full: WhenFull) -> Json {
+    match when_full {
+        WhenFull::Forget => text("forget"),
+        WhenFull::Refuse => text("refuse"),
     }
 }
 

@@ -51,7 +51,11 @@ impl<C> BatchCheck<'_, '_, C> {
             }
             ReservationStatus::Full => full(entry.ledger.time_until_room(now, &options)),
             ReservationStatus::Fresh => {
-                if !self.store.variable_states().has_room_to_grow(shard, now) {
+                if !self
+                    .store
+                    .variable_states()
+                    .has_room_to_grow(shard, self.hash.limit(), now)
+                {
                     return full(hold);
                 }
                 let mut result = self.decide_op(Op::Spend(cost))?;

@@ -8,7 +8,8 @@
 //!
 //! The file is a sequence of little-endian 64-bit words: magic number, version, sizes, hash seed; limits; variable
 //! states; both tables; open reservations; the overflow sketch; a checksum over all of it. Version 1 had only the
-//! tables and is still read.
+//! tables, version 2 one overflow
+//! sketch for all limits. Both are still read; what version 2 has in its sketch is dropped, because nobody can tell whose it is.
 //!
 //! Variable states are written before the tables, open reservations after them. A charge and its reservation are made
 //! together but stored in different places, so they are saved at different moments. A reservation that was open at both
@@ -34,7 +35,9 @@ use crate::clock::Clock;
 use crate::invalid_size::InvalidSize;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+/// The last version with one overflow sketch for all limits.
+const SHARED_OVERFLOW: u64 = 2;
 /// The first version, which has only the tables.
 const TABLES_ONLY: u64 = 1;
 
@@ -190,14 +193,22 @@ impl<C: Clock> MemoryStore<C> {
         }
         self.hash_seed = HashSeed::from_words(input.take_all()?);
         if has_all {
-            limits_and_overflow::read_limits(&mut input, &self.priorities)?;
+            limits_and_overflow::read_limits(
+                &mut input,
+                &self.priorities,
+                version > SHARED_OVERFLOW,
+            )?;
             variable_states::read(&mut input, &self.variable_states)?;
         }
-        tables::read(&mut input, &self.word_table)?;
-        tables::read(&mut input, &self.pair_table)?;
+        tables::read(&mut input, &self.word_table, &self.usages)?;
+        tables::read(&mut input, &self.pair_table, &self.usages)?;
         if has_all {
             variable_states::read_open(&mut input, &self.variable_states)?;
-            limits_and_overflow::read_overflow(&mut input, &self.overflow)?;
+            if version > SHARED_OVERFLOW {
+                limits_and_overflow::read_overflow(&mut input, &self.overflow, &self.usages)?;
+            } else {
+                limits_and_overflow::read_cells(&mut input, self.overflow.cells())?;
+            }
         }
         input.finish()
     }

@@ -10,6 +10,7 @@ use super::checksummed::{ChecksumReader, ChecksumWriter};
 use super::{SnapshotError, to_u64};
 use crate::memory::eviction_priority::{EvictionPriorities, EvictionPriority};
 use crate::memory::hash::limit_of;
+use crate::memory::limit_usage::{LimitUsages, Table};
 use crate::memory::slot_table::SlotTable;
 
 /// Ends the list: no slot has this index.
@@ -43,6 +44,7 @@ pub(super) fn write<const W: usize>(
 pub(super) fn read<const W: usize>(
     input: &mut ChecksumReader<impl Read>,
     table: &SlotTable<W>,
+    usages: &LimitUsages,
 ) -> Result<(), SnapshotError> {
     let mut least = 0;
     loop {
@@ -58,6 +60,8 @@ pub(super) fn read<const W: usize>(
         slot.ok_or(SnapshotError::Corrupted)?
             .lock()
             .insert(tag, state);
+        table.count_first_use();
+        usages.add(limit_of(tag), Table::of_words(W), 1);
         least = index.saturating_add(1);
     }
     for group in 0..table.groups() {

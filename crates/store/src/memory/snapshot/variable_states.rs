@@ -272,7 +272,9 @@ mod tests {
     use crate::contract::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote};
     use crate::key::StoreKey;
     use crate::memory::MemoryStore;
+    use crate::memory::limit_usage::LimitUsages;
     use std::num::NonZeroU16;
+    use std::sync::Arc;
     use tollgate_core::{Rate, TokenBucket};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -353,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_quota_is_the_same_after_reading_it_as_it_was_written() {
-        let states = VariableStates::new(100, 1 << 20);
+        let states = VariableStates::new(100, 1 << 20, Arc::new(LimitUsages::new()));
         let long = SlidingLog::builder(1, MAX_CAPACITY).build().unwrap();
         let logs = [
             SlidingLog::builder(0, Nanos::from_nanos(1)),

@@ -1,11 +1,13 @@
-//! One shard: a few variable states under one lock, and their eviction priorities.
+//! One shard: a few variable states under one lock, and what each has used of its quota.
 //!
 //! Must not know: other shards, the budget of bytes.
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::{Limit, State, StateSize};
 use tollgate_core::reservation::{ReservationLedger, ReservationOptions};
+use tollgate_core::token_bucket::Tat;
 
+use crate::memory::eviction_priority::window_debt;
 use crate::memory::hash::StateHash;
 
 /// The largest size of one entry of a collection, including what doubling growth wastes.
@@ -15,6 +17,8 @@ pub(super) const ENTRY_BYTES: usize = 160;
 #[derive(Debug, Default)]
 pub(in crate::memory) struct VariableStateShard {
     pub(super) states: Vec<VariableState>,
+    /// Tag and debt of the states that the running batch has evicted.
+    pub(super) evicted: Vec<(u64, Tat)>,
 }
 
 /// The variable state of one key under one limit.
@@ -40,6 +44,17 @@ pub(super) enum BatchClaim {
     New,
 }
 
+/// What a state has used of its quota.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StateUse {
+    /// The used fraction, in units of 2^-32.
+    pub(super) fraction: u64,
+    /// Whether the key is denied.
+    pub(super) is_denied: bool,
+    /// Whether the state holds leases.
+    pub(super) has_leases: bool,
+}
+
 impl VariableStateShard {
     /// The key's state, if it has one.
     pub(in crate::memory) fn get(&mut self, hash: StateHash) -> Option<&mut VariableState> {
@@ -60,40 +75,39 @@ impl VariableStateShard {
     pub(super) fn position(&self, hash: StateHash) -> Option<usize> {
         self.states.iter().position(|entry| entry.hash == hash)
     }
-
-    /// The state whose loss refunds the least, with its priority.
-    pub(super) fn eviction_candidate(&self, now: Timestamp) -> Option<(u64, usize)> {
-        let entries = self.states.iter().enumerate();
-        entries
-            .filter_map(|(i, entry)| Some((entry.eviction_priority(now)?, i)))
-            .min()
-    }
-
-    /// The number of states that may be evicted.
-    pub(super) fn evictable_count(&self, now: Timestamp) -> usize {
-        let priorities = self
-            .states
-            .iter()
-            .filter_map(|entry| entry.eviction_priority(now));
-        priorities.count()
-    }
 }
 
 impl VariableState {
-    /// The used fraction of the quota, in units of 2^-32; `None` if the state must not be evicted: it holds a lease or
-    /// a reservation, its key is denied, or the running batch uses it.
-    fn eviction_priority(&self, now: Timestamp) -> Option<u64> {
-        if self.claim != BatchClaim::None || !self.ledger.is_empty() {
-            return None;
-        }
+    /// What the key has used of its quota.
+    pub(super) fn usage(&self, now: Timestamp) -> StateUse {
         let Some(limit) = &self.limit else {
-            return Some(0);
+            return StateUse::default();
         };
         let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
-        let is_evictable = status.remaining > 0 && limit.lease_duration().is_none();
-        // Limits with variable state are far below 2^32.
-        is_evictable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
+        StateUse {
+            // Limits with variable state are far below 2^32.
+            fraction: used.saturating_mul(1 << 32) / status.limit.max(1),
+            is_denied: status.remaining == 0,
+            has_leases: limit.lease_duration().is_some(),
+        }
+    }
+
+    /// The key's debt as a state of [`Limit::stricter_bucket`]. Leases have no such bucket: then until when the last is held.
+    pub(in crate::memory) fn debt(&self, now: Timestamp) -> Tat {
+        let Some(limit) = &self.limit else {
+            return 0;
+        };
+        let status = limit.status(&self.state, now);
+        let until = now.after(status.reset_after).as_nanos();
+        let used = status.limit.saturating_sub(status.remaining);
+        match limit.stricter_bucket() {
+            Some(bucket) if used > 0 => {
+                let spare = status.limit.saturating_sub(bucket.limit());
+                window_debt(now, until, used, spare, bucket.interval().as_nanos())
+            }
+            _ => until,
+        }
     }
 
     /// Whether the state is empty.

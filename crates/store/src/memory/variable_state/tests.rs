@@ -22,7 +22,7 @@ fn log(window: Nanos) -> Limit {
 
 /// One shard with enough bytes for everything.
 fn one_shard() -> VariableStates {
-    VariableStates::new(1, 1 << 20)
+    VariableStates::new(1, 1 << 20, Arc::new(LimitUsages::new()))
 }
 
 fn spend(states: &VariableStates, name: &str, cost: u64) {
@@ -60,7 +60,7 @@ fn a_peek_evicts_no_state() {
     for n in 0..STATES_PER_SHARD {
         assert!(shard.get(hash(&format!("old-{n}"))).is_some());
     }
-    assert_eq!(states.evictions(), 0);
+    assert_eq!(states.usages.total().evictions, 0);
 }
 
 /// Regression: of two new keys of one batch in one shard, the second evicted the first, whose charge was lost.
@@ -80,7 +80,7 @@ fn a_state_that_the_batch_uses_is_never_evicted_and_evictions_are_counted() {
     states.end_batch(&mut shard, NOW);
     assert_eq!(shard.states.len(), STATES_PER_SHARD);
     assert!(shard.get(hash("one")).is_some() && shard.get(hash("two")).is_some());
-    assert_eq!(states.evictions(), 2);
+    assert_eq!(states.usages.total().evictions, 2);
 }
 
 #[test]
@@ -138,7 +138,10 @@ fn a_key_that_a_lowered_quota_denies_is_not_evicted() {
         .build()
         .unwrap()
         .into();
-    let evictable_count = || states.lock(0).unwrap().evictable_count(NOW);
+    let evictable_count = || {
+        let shard = states.lock(0).unwrap();
+        states.evictable_count(&shard, LimitId(NonZeroU16::MIN), NOW)
+    };
     assert_eq!(evictable_count(), STATES_PER_SHARD);
     let id = LimitId(NonZeroU16::MIN);
     states.replace_limit(id, &log(Nanos::HOUR), &lower);
