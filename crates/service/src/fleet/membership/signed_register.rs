@@ -174,7 +174,10 @@ impl SignedRegister {
     }
 
     /// The authentic entries, and those without a signature that are accepted.
-    fn verify_entries(&self, mut snapshot: RegisterSnapshot) -> (RegisterSnapshot, Vec<RegisterPut>) {
+    fn verify_entries(
+        &self,
+        mut snapshot: RegisterSnapshot,
+    ) -> (RegisterSnapshot, Vec<RegisterPut>) {
         let now = Instant::now();
         let mut state = self.state();
         for rejected in &snapshot.rejected {
@@ -232,13 +235,9 @@ impl SignedRegister {
             let sequence = seen.map_or(0, |seen| seen.sequence).saturating_add(1);
             let sequence = sequence.max(state.next_sequence);
             let is_tombstone = put.mode == PutMode::Remove;
-            let body = self.key.sign_entry(
-                &put.name,
-                &put.body,
-                is_tombstone,
-                sequence,
-                put.expires_in,
-            );
+            let body =
+                self.key
+                    .sign_entry(&put.name, &put.body, is_tombstone, sequence, put.expires_in);
             let body = body.ok_or_else(|| {
                 let detail = "entry body: it must be a JSON object";
                 StoreError::new(StoreErrorKind::BadRequest, detail)
@@ -277,8 +276,7 @@ impl SeenMessages {
         let away = self
             .last_heartbeat
             .map(|last| now.saturating_duration_since(last));
-        self.may_have_missed_tombstones |=
-            away.is_none_or(|away| away >= duration(TOMBSTONE_TTL));
+        self.may_have_missed_tombstones |= away.is_none_or(|away| away >= duration(TOMBSTONE_TTL));
         self.last_heartbeat = Some(now);
     }
 

@@ -166,18 +166,19 @@ impl FleetState {
         let own = own.map(|member| member.heartbeat.clone());
         let verified = members.nodes.iter().map(|member| (member, true));
         let unverified = members.unverified.iter().map(|member| (member, false));
-        let nodes = verified.chain(unverified).map(|(member, is_verified)| FleetNode {
-            beat: member.heartbeat.clone(),
-            age: member.age.saturating_add(waited),
-            is_self: member.heartbeat.node == id,
-            is_verified,
-            mismatch: match &own {
-                Some(own) => mismatch(&member.heartbeat, own),
-                None => {
-                    (member.heartbeat.secret_fingerprint != fingerprint).then_some(Mismatch::Secret)
-                }
-            },
-        });
+        let nodes = verified
+            .chain(unverified)
+            .map(|(member, is_verified)| FleetNode {
+                beat: member.heartbeat.clone(),
+                age: member.age.saturating_add(waited),
+                is_self: member.heartbeat.node == id,
+                is_verified,
+                mismatch: match &own {
+                    Some(own) => mismatch(&member.heartbeat, own),
+                    None => (member.heartbeat.secret_fingerprint != fingerprint)
+                        .then_some(Mismatch::Secret),
+                },
+            });
         let [secret, policy] = self.alarms;
         FleetView {
             nodes: nodes.collect(),

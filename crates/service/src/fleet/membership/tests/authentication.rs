@@ -13,7 +13,9 @@ use tollgate_store::register::{
 };
 use tollgate_testkit::register::ModelRegister;
 
-use super::{BY, LocalNode, Member, MembershipSettings, TWO_SECONDS, TestService, advance, service};
+use super::{
+    BY, LocalNode, Member, MembershipSettings, TWO_SECONDS, TestService, advance, service,
+};
 use crate::fleet::membership::FleetSize;
 use crate::fleet::membership::register_sync::RegisterSync;
 
@@ -128,9 +130,13 @@ async fn s_39_a_forged_kill_switch_is_ignored_counted_and_raises_an_alarm() {
 #[tokio::test(start_paused = true)]
 async fn s_39_an_authentic_entry_does_not_count_under_another_name_or_as_a_removal() {
     let (register, mut attacker) = fleet();
-    let (one, two) = (Member::start_default(&register), Member::start_default(&register));
+    let (one, two) = (
+        Member::start_default(&register),
+        Member::start_default(&register),
+    );
     let api = one.service.engine().control();
-    api.switch(Some("api"), Switch::halted(Halt::Off), BY).unwrap();
+    api.switch(Some("api"), Switch::halted(Halt::Off), BY)
+        .unwrap();
     advance(&register, TWO_SECONDS).await;
     let body = attacker.read("switch/api").body;
     attacker.put("switch", &body, PutMode::Set, None);
@@ -148,7 +154,10 @@ async fn s_39_an_authentic_entry_does_not_count_under_another_name_or_as_a_remov
 #[tokio::test(start_paused = true)]
 async fn s_39_a_replayed_entry_is_ignored_and_the_nodes_repair_the_register() {
     let (register, mut attacker) = fleet();
-    let (one, two) = (Member::start_default(&register), Member::start_default(&register));
+    let (one, two) = (
+        Member::start_default(&register),
+        Member::start_default(&register),
+    );
     switch(&one, Switch::halted(Halt::Off));
     advance(&register, TWO_SECONDS).await;
     assert!(is_off(&two));
@@ -164,7 +173,10 @@ async fn s_39_a_replayed_entry_is_ignored_and_the_nodes_repair_the_register() {
     assert!(attacker.read("switch").is_tombstone, "repaired");
     let late = Member::start_default(&register);
     advance(&register, TWO_SECONDS).await;
-    assert!(!is_off(&late), "a node that starts later does not see it either");
+    assert!(
+        !is_off(&late),
+        "a node that starts later does not see it either"
+    );
 }
 
 /// A client makes a temporary block permanent: the expiry is kept by the register.
@@ -193,14 +205,20 @@ async fn s_39_nobody_can_prolong_an_entry() {
     let late = Member::start_default(&register);
     advance(&register, TWO_SECONDS).await;
     let late = state(&late);
-    assert!(late.is_some(), "a node that starts later counts the signed minute");
+    assert!(
+        late.is_some(),
+        "a node that starts later counts the signed minute"
+    );
 }
 
 /// A client deletes an entry without a tombstone and makes all nodes read everything again: they dropped the entry.
 #[tokio::test(start_paused = true)]
 async fn s_39_a_deleted_entry_holds_and_is_written_again() {
     let (register, attacker) = fleet();
-    let (one, two) = (Member::start_default(&register), Member::start_default(&register));
+    let (one, two) = (
+        Member::start_default(&register),
+        Member::start_default(&register),
+    );
     switch(&one, Switch::halted(Halt::Off));
     advance(&register, TWO_SECONDS).await;
     register.delete_entry("switch");
@@ -287,7 +305,9 @@ async fn s_41_a_fleet_is_upgraded_node_by_node_within_an_hour() {
     let (puts, fingerprint) = (AtomicU64::new(0), Member::start_default(&register));
     let fingerprint = {
         advance(&register, TWO_SECONDS).await;
-        let print = fingerprint.membership.view().nodes[0].beat.secret_fingerprint;
+        let print = fingerprint.membership.view().nodes[0]
+            .beat
+            .secret_fingerprint;
         fingerprint.stop().await;
         print
     };
@@ -304,7 +324,11 @@ async fn s_41_a_fleet_is_upgraded_node_by_node_within_an_hour() {
         // Every ten minutes an operator changes the switch, in turn on the old and on the new node.
         if minute % 10 == 5 {
             was_off = !was_off;
-            let to = if was_off { Switch::halted(Halt::Off) } else { Switch::default() };
+            let to = if was_off {
+                Switch::halted(Halt::Off)
+            } else {
+                Switch::default()
+            };
             match minute % 20 {
                 5 => control(&old, to),
                 _ => switch(&new, to),
@@ -323,7 +347,10 @@ async fn s_41_a_fleet_is_upgraded_node_by_node_within_an_hour() {
     old.round(&register, fingerprint).await;
     advance(&register, TWO_SECONDS).await;
     let body = attacker.read("switch").body;
-    assert!(String::from_utf8_lossy(&body).contains("\"mac\""), "signed by the new node");
+    assert!(
+        String::from_utf8_lossy(&body).contains("\"mac\""),
+        "signed by the new node"
+    );
     new.stop().await;
 
     let last = Member::start_default(&register);

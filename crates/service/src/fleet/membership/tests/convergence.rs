@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tollgate_engine::control::{Halt, OperatorState, Switch};
 use tollgate_core::Nanos;
+use tollgate_engine::control::{Halt, OperatorState, Switch};
 use tollgate_store::register::{Heartbeat, NodeId, NodeLoad, Register as _};
 use tollgate_testkit::register::{ModelRegister, RegisterFault};
 
@@ -105,7 +105,10 @@ async fn random_history(seed: u64, final_rounds: u32) -> (Vec<String>, bool) {
         .map(|(id, puts)| {
             let service = service();
             service.engine().control().start_sharing(Arc::new(|| {}));
-            let (id, secret) = (NodeId(id), Secret::from_shared_text(b"the secret of this fleet"));
+            let (id, secret) = (
+                NodeId(id),
+                Secret::from_shared_text(b"the secret of this fleet"),
+            );
             let membership = Membership::new(secret.unwrap(), MembershipSettings::default());
             ManualNode {
                 service,

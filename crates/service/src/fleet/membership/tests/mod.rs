@@ -63,7 +63,13 @@ impl Member {
         node: Arc<dyn LocalNode>,
         secret: &str,
     ) -> Self {
-        Self::start_with(register, service, node, secret, MembershipSettings::default())
+        Self::start_with(
+            register,
+            service,
+            node,
+            secret,
+            MembershipSettings::default(),
+        )
     }
 
     fn start_with(
