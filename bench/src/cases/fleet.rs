@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Quota;
 use tollgate_core::quota_lease::LeasedBucket;
 use tollgate_core::{Nanos, Rate, TokenBucket};
@@ -33,7 +33,7 @@ use crate::measure::measured_section;
 struct BenchBroker(Mutex<LeasedBucket>);
 
 impl LeaseBroker for BenchBroker {
-    fn lend<'a>(
+    fn grant_lease<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
         _key: StoreKey<'a>,
@@ -111,7 +111,7 @@ impl RemoteStore for UnavailableStore {
         _places: &'a [Option<StoreKey<'a>>],
         _checks: &'a [QuotaCheck<'a>],
         _answers: &'a mut [StoreReply],
-    ) -> StoreFuture<'a, Verdict> {
+    ) -> StoreFuture<'a, BatchOutcome> {
         Box::pin(std::future::ready(Err(away())))
     }
 

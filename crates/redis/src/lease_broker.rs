@@ -16,7 +16,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// The limit cannot be leased from, or a server did not reply.
-    pub async fn lend(
+    pub async fn grant_lease(
         &self,
         tag: Option<StoreKey<'_>>,
         key: StoreKey<'_>,
@@ -35,13 +35,13 @@ impl RedisStore {
 }
 
 impl LeaseBroker for RedisStore {
-    fn lend<'a>(
+    fn grant_lease<'a>(
         &'a self,
         tag: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
         limit: &'a IdentifiedLimit,
         request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
-        Box::pin(async move { self.lend(tag, key, limit, &request).await })
+        Box::pin(async move { self.grant_lease(tag, key, limit, &request).await })
     }
 }

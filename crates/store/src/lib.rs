@@ -24,7 +24,5 @@ pub use invalid_size::InvalidSize;
 pub use key::{KeyTooLong, MAX_KEY_LEN, StoreKey};
 pub use memory::{MAX_KEYS, MemoryStore, Occupancy, SnapshotError, StoreUsage};
 pub use quota_lease::LeaseBroker;
-#[doc(hidden)]
-pub use quota_lease::LeaseBroker as Lender;
 pub use remote::{RemoteStore, StoreFuture};
 pub use store_error::{StoreError, StoreErrorKind};

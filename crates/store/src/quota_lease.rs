@@ -21,7 +21,7 @@ pub trait LeaseBroker: Send + Sync + fmt::Debug {
     /// decisions. Always pass the same `routing_key` for the same key.
     ///
     /// The future completes within the broker's own deadline. Dropping it does not recall a request that was sent.
-    fn lend<'a>(
+    fn grant_lease<'a>(
         &'a self,
         routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
@@ -31,13 +31,13 @@ pub trait LeaseBroker: Send + Sync + fmt::Debug {
 }
 
 impl<L: LeaseBroker + ?Sized> LeaseBroker for Arc<L> {
-    fn lend<'a>(
+    fn grant_lease<'a>(
         &'a self,
         routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
         limit: &'a IdentifiedLimit,
         request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
-        (**self).lend(routing_key, key, limit, request)
+        (**self).grant_lease(routing_key, key, limit, request)
     }
 }

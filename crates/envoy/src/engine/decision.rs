@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt;
 
 use arrayvec::ArrayVec;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{QuotaStatus, Timestamp};
 use tollgate_engine::{Sharing, StoreSteps};
 use tollgate_store::{

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::{Engine, StateStore};
 use tollgate_store::{
     Clock, IdentifiedLimit, LimitId, MemoryStore, QuotaCheck, Store, StoreError, StoreKey,
@@ -29,7 +29,7 @@ impl<C: Clock> Store for SharedStore<C> {
         &self,
         checks: &[QuotaCheck<'_>],
         replies: &mut [StoreReply],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         self.0.store().decide(checks, replies)
     }
 }
@@ -39,15 +39,15 @@ impl<C: Clock> StateStore for SharedStore<C> {
         self.0.store().now()
     }
 
-    fn learn(&self, ruled: &IdentifiedLimit) {
+    fn add_limit(&self, ruled: &IdentifiedLimit) {
         self.0.store().add_limit(ruled);
     }
 
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         self.0.store().replace_limit(old, new);
     }
 
-    fn forget(&self, id: LimitId) {
+    fn remove_limit(&self, id: LimitId) {
         self.0.store().remove_limit(id);
     }
 

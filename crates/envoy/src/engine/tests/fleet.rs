@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::LimitIdAllocator;
 use tollgate_fleet::Fleet;
 use tollgate_store::{

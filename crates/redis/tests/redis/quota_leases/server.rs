@@ -30,7 +30,7 @@ async fn lend(
     request: &LeaseRequest<'_>,
 ) -> Result<LeaseGrant, StoreError> {
     let key = StoreKey::new(key.as_bytes()).unwrap();
-    store.lend(None, key, limit, request).await
+    store.grant_lease(None, key, limit, request).await
 }
 
 #[tokio::test]

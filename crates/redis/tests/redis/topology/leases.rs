@@ -31,7 +31,11 @@ async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
                 lease: Some(lease),
                 ..LeaseRequest::default()
             };
-            units += store.lend(tag, key, &limit, &request).await.unwrap().units;
+            units += store
+                .grant_lease(tag, key, &limit, &request)
+                .await
+                .unwrap()
+                .units;
         }
         assert_eq!(units, BURST);
     }
