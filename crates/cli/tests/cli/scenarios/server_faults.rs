@@ -1,5 +1,7 @@
 //! S-23 and S-25: a server runs out of files, or is killed while it holds permits.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use tollgate_testkit::history::{
 use tollgate_testkit::redis::until;
 
 use super::client::Client;
+use super::server::Server;
 use super::{
     DEADLINE_SET, LONG_DEADLINE, RECOVERY_TIME, TestFleet, bucket, judge, outcome, run_exclusively,
 };
