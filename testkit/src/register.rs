@@ -93,6 +93,17 @@ impl ModelRegister {
         model.numbers.clear();
     }
 
+    /// Somebody deletes an entry without leaving a tombstone, and makes all nodes read everything again.
+    pub fn delete_entry(&self, name: &str) {
+        let mut model = self.model();
+        model.entries.remove(name);
+        model.issued += 1;
+        let version = model.issued;
+        model.mark.version = version;
+        model.floor = version;
+        model.marks.insert(version);
+    }
+
     /// How often it was asked anything, whether or not it answered.
     #[must_use]
     pub fn calls(&self) -> u64 {
@@ -133,7 +144,7 @@ impl ModelRegister {
                 heartbeat: beat.clone(),
                 age: now.saturating_sub(*heard),
             });
-            Ok(MemberList::new(seen.collect(), 0, model.mark))
+            Ok(MemberList::new(seen.collect(), 0, model.mark, model.issued))
         })
     }
 
@@ -178,6 +189,7 @@ impl ModelRegister {
                 is_complete: known.is_none(),
                 lost_after,
                 entries,
+                rejected: Vec::new(),
             })
         })
     }
@@ -234,6 +246,12 @@ impl RegisterModel {
     fn put(&mut self, change: &RegisterPut) {
         let is_known = self.entries.contains_key(&change.name);
         let is_gone = change.mode == PutMode::Remove;
+        if let PutMode::Replace(version) = change.mode {
+            let entry = self.entries.get(&change.name);
+            if entry.is_none_or(|entry| entry.version != version) {
+                return;
+            }
+        }
         if is_known && change.mode == PutMode::SetIfAbsent
             || !is_known && is_gone && self.entries.len() >= MAX_ENTRIES
         {

@@ -18,6 +18,7 @@ use crate::abandoned_tickets::AbandonedTickets;
 use crate::breaker::Breaker;
 use crate::counters::{FleetCounters, FleetTotals};
 use crate::denial_cache::DenialCache;
+use crate::join_all::join_all;
 use crate::leases::{LeaseOptions, LocalLeases};
 use crate::local_tier::LocalQuotas;
 use crate::reconcile::Reconciler;
@@ -193,25 +194,32 @@ impl Fleet {
         }
     }
 
-    /// Probes unavailable partitions. One that has recovered first gets the charges that were admitted without it. Call
-    /// it periodically; it costs one call for each unavailable partition.
+    /// Probes unavailable partitions, all at the same time. One that has recovered first gets the charges that were
+    /// admitted without it. Call it periodically; it costs one call for each unavailable partition.
     pub async fn probe_unavailable(
         &self,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> ProbeOutcome {
+        let now = &now;
+        let probes = self
+            .breakers
+            .iter()
+            .enumerate()
+            .filter(|(_, breaker)| !breaker.is_closed())
+            .map(|(partition, breaker)| {
+                Box::pin(async move {
+                    self.remote.probe(partition).await.is_ok()
+                        && self.replay_partition(partition).await.is_ok()
+                        && breaker.record_probe(now())
+                })
+            });
         let mut outcome = ProbeOutcome::default();
-        for (partition, breaker) in self.breakers.iter().enumerate() {
-            if breaker.is_closed() {
-                continue;
-            }
-            if self.remote.probe(partition).await.is_ok()
-                && self.replay_partition(partition).await.is_ok()
-                && breaker.record_probe(now())
-            {
-                outcome.recovered = outcome.recovered.saturating_add(1);
-            } else {
-                outcome.unavailable = outcome.unavailable.saturating_add(1);
-            }
+        for has_recovered in join_all(probes.collect()).await {
+            let count = match has_recovered {
+                true => &mut outcome.recovered,
+                false => &mut outcome.unavailable,
+            };
+            *count = count.saturating_add(1);
         }
         // What was admitted between the replay and the closing of the breaker, and what failed before.
         for (partition, breaker) in self.breakers.iter().enumerate() {

@@ -14,9 +14,13 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::fleet::Fleet;
+use crate::join_all::join_all;
 
 /// The most keys that one round replays, so that a store that has just recovered is not overloaded.
-const MAX_PER_ROUND: usize = 4_096;
+const MAX_PER_ROUND: usize = 1_024;
+/// The most calls of a replay in flight. A breaker closes only after a round, so a round must be short: at most
+/// `MAX_PER_ROUND / MAX_IN_FLIGHT` calls in a row.
+const MAX_IN_FLIGHT: usize = 64;
 /// The number of shards, each with its own lock. Every decision without the store takes one of them.
 const SHARDS: usize = 64;
 
@@ -196,32 +200,50 @@ impl Fleet {
     /// except for those that the store may have charged.
     pub(crate) async fn replay_partition(&self, partition: usize) -> Result<(), StoreError> {
         let mut due = self.replay.take_due(partition).into_iter();
-        while let Some((key, spend)) = due.next() {
-            let result = self.replay_one(&key, &spend).await;
-            let Err(error) = result else {
-                self.counters.count_replayed();
-                continue;
-            };
-            let may_be_charged = error.may_have_charged() || error.is_callers_fault();
-            let uncharged = (!may_be_charged).then_some((key, spend));
-            for (key, spend) in uncharged.into_iter().chain(due) {
-                if let Ok(key) = StoreKey::new(&key) {
-                    let check = QuotaCheck {
-                        key,
-                        limit: &spend.limit,
-                        op: Op::ChargeAlways(spend.cost),
-                    };
-                    let slot_key = spend
-                        .slot_key
-                        .as_deref()
-                        .and_then(|slot_key| StoreKey::new(slot_key).ok());
-                    self.replay
-                        .record(partition, &check, slot_key.as_ref(), spend.cost);
-                }
+        loop {
+            let batch = due.by_ref().take(MAX_IN_FLIGHT).map(|(key, spend)| {
+                Box::pin(async move {
+                    let result = self.replay_one(&key, &spend).await;
+                    (key, spend, result)
+                })
+            });
+            let batch: Vec<_> = batch.collect();
+            if batch.is_empty() {
+                return Ok(());
             }
-            return Err(error);
+            let mut failure = None;
+            for (key, spend, result) in join_all(batch).await {
+                let Err(error) = result else {
+                    self.counters.count_replayed();
+                    continue;
+                };
+                if !error.may_have_charged() && !error.is_callers_fault() {
+                    self.record_again(partition, &key, &spend);
+                }
+                failure = Some(error);
+            }
+            if let Some(error) = failure {
+                for (key, spend) in due {
+                    self.record_again(partition, &key, &spend);
+                }
+                return Err(error);
+            }
         }
-        Ok(())
+    }
+
+    fn record_again(&self, partition: usize, key: &[u8], spend: &UnreportedSpend) {
+        let Ok(key) = StoreKey::new(key) else {
+            return;
+        };
+        let check = QuotaCheck {
+            key,
+            limit: &spend.limit,
+            op: Op::ChargeAlways(spend.cost),
+        };
+        let slot_key = spend.slot_key.as_deref();
+        let slot_key = slot_key.and_then(|slot_key| StoreKey::new(slot_key).ok());
+        self.replay
+            .record(partition, &check, slot_key.as_ref(), spend.cost);
     }
 
     async fn replay_one(

@@ -79,6 +79,14 @@ impl RedisOptions {
             reservation_retention: ReservationRetention::default(),
         }
     }
+
+    /// The longest time from when a server accepts connections to when it is connected: an attempt that began too early,
+    /// the pause after it, and an attempt that succeeds.
+    #[must_use]
+    pub const fn max_reconnect_time(&self) -> Duration {
+        let attempts = self.connect_deadline.saturating_mul(2);
+        attempts.saturating_add(crate::pool::MAX_PAUSE)
+    }
 }
 
 impl fmt::Debug for RedisOptions {

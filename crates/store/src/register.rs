@@ -79,6 +79,17 @@ pub struct Heartbeat {
     pub version: Box<str>,
     /// Its current load.
     pub load: NodeLoad,
+    /// Proof that a holder of the fleet's secret sent it; `None` from versions that did not sign.
+    pub seal: Option<HeartbeatSeal>,
+}
+
+/// The signature of a heartbeat. The load is not signed, because it changes no decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeartbeatSeal {
+    /// Grows with every heartbeat of a node, so that an old heartbeat cannot be sent again.
+    pub sequence: u64,
+    /// The message authentication code.
+    pub mac: [u8; 16],
 }
 
 /// The load of a node or of a whole fleet.
@@ -99,10 +110,15 @@ pub struct NodeLoad {
 pub struct MemberList {
     /// All live nodes, the caller included, ordered by id.
     pub nodes: Vec<RegisteredNode>,
-    /// The number of live nodes whose heartbeat could not be parsed.
+    /// Entries whose heartbeat is not authentic. They do not count as nodes.
+    pub unverified: Vec<RegisteredNode>,
+    /// The number of entries whose heartbeat could not be parsed. They do not count as nodes, because anything can be
+    /// written there.
     pub unreadable: usize,
     /// The position of the last put.
     pub cursor: RegisterCursor,
+    /// The register's clock, in the unit of its versions.
+    pub clock: u64,
     /// The sum of all nodes' loads.
     pub load: NodeLoad,
 }
@@ -138,6 +154,17 @@ pub struct RegisterSnapshot {
     pub lost_after: Option<u64>,
     /// The entries in the order in which they were put.
     pub entries: Vec<RegisterEntry>,
+    /// Names whose entries are not authentic and therefore not in `entries`. What a node knows about them still holds.
+    pub rejected: Vec<RejectedEntry>,
+}
+
+/// A name whose entry in the register is not authentic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedEntry {
+    /// The name.
+    pub name: Box<str>,
+    /// Whether the fleet wrote the entry itself and has replaced it since: the node puts what it knows again.
+    pub is_replayed: bool,
 }
 
 /// An entry that applies to the whole fleet, or a tombstone.
@@ -177,6 +204,8 @@ pub enum PutMode {
     SetIfAbsent,
     /// Removes the entry and leaves a tombstone.
     Remove,
+    /// Sets the entry if the name still has the entry with this version.
+    Replace(u64),
 }
 
 impl NodeLoad {
@@ -218,22 +247,29 @@ impl NodeLoad {
 impl MemberList {
     /// A list of these nodes.
     #[must_use]
-    pub fn new(mut nodes: Vec<RegisteredNode>, unread: usize, mark: RegisterCursor) -> Self {
+    pub fn new(
+        mut nodes: Vec<RegisteredNode>,
+        unreadable: usize,
+        cursor: RegisterCursor,
+        clock: u64,
+    ) -> Self {
         nodes.sort_by_key(|seen| seen.heartbeat.node);
         let loads = nodes.iter().map(|seen| seen.heartbeat.load);
         let load = loads.fold(NodeLoad::default(), NodeLoad::saturating_add);
         Self {
             nodes,
-            unreadable: unread,
-            cursor: mark,
+            unverified: Vec::new(),
+            unreadable,
+            cursor,
+            clock,
             load,
         }
     }
 
     /// The number of live nodes.
     #[must_use]
-    pub fn count(&self) -> usize {
-        self.nodes.len().saturating_add(self.unreadable)
+    pub const fn count(&self) -> usize {
+        self.nodes.len()
     }
 }
 

@@ -123,6 +123,13 @@ impl RegisterOutbox {
         }
     }
 
+    /// Queues what this node knows about a name, because somebody else has changed the register's entry.
+    pub(super) fn enqueue_again(&mut self, name: &str) {
+        if !self.pending.contains_key(name) {
+            self.push(name.into(), false);
+        }
+    }
+
     fn push(&mut self, name: Box<str>, is_filling: bool) {
         if self.pending.len() >= MAX_PENDING && !self.pending.contains_key(&name) {
             self.dropped = self.dropped.saturating_add(1);

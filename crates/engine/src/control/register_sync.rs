@@ -141,7 +141,9 @@ impl<S: StateStore> Control<'_, S> {
         state.expire(now);
         let before = OperatorItems::from_state(state.clone());
         let mut items = OperatorItems::from_state(state);
-        let names: HashSet<&str> = snapshot.entries.iter().map(|entry| &*entry.name).collect();
+        let entry_names = snapshot.entries.iter().map(|entry| &*entry.name);
+        let rejected_names = snapshot.rejected.iter().map(|entry| &*entry.name);
+        let names: HashSet<&str> = entry_names.chain(rejected_names).collect();
         let is_in_register = |name: &str| names.contains(name);
         if snapshot.is_complete {
             remove_absent(&mut items, registry, &is_in_register);
@@ -157,6 +159,11 @@ impl<S: StateStore> Control<'_, S> {
                 && !apply_entry(&mut items, registry, entry, now)
             {
                 outcome.dropped += 1;
+            }
+        }
+        for entry in &snapshot.rejected {
+            if entry.is_replayed && !operator_items::is_reset_entry(&entry.name) {
+                registry.outbox.enqueue_again(&entry.name);
             }
         }
         let in_complete: Option<&dyn Fn(&str) -> bool> =

@@ -108,19 +108,41 @@ pub(super) fn describe_store_failure(
             if shares.is_empty() {
                 return "without the store: admits everything".to_owned();
             }
+            let outage = match limit.consistency.value {
+                Consistency::Exact | Consistency::Leased => format!(
+                    "; an outage adds at most {}, missed deadlines at most half of the quota",
+                    format_number(outage_units(windows, count))
+                ),
+                Consistency::Async(_) => String::new(),
+            };
             format!(
-                "without the store: each node {} (half of the quota over {of})",
+                "without the store: each node {} (half of the quota over {of}){outage}",
                 shares.join(", and ")
             )
         }
     }
 }
 
-fn describe_fallback(window: &WindowExplanation, nodes: u32) -> String {
-    let part = |units: u64| match units {
+/// The most units beyond the quota after an outage: the fallback quotas of all nodes, and what the store refilled
+/// meanwhile. Of several windows the largest bound counts, so it holds for each of them.
+fn outage_units(windows: &[WindowExplanation], nodes: u32) -> u64 {
+    let bounds = windows.iter().map(|window| {
+        let shares = fallback_share(window.at_once, nodes).saturating_mul(nodes.into());
+        shares.saturating_add(window.at_once)
+    });
+    bounds.max().unwrap_or(0)
+}
+
+/// The part of these units that one node may spend without the store.
+fn fallback_share(units: u64, nodes: u32) -> u64 {
+    match units {
         0 => 0,
         _ => (units / 2 / u64::from(nodes)).max(1),
-    };
+    }
+}
+
+fn describe_fallback(window: &WindowExplanation, nodes: u32) -> String {
+    let part = |units: u64| fallback_share(units, nodes);
     let units = part(window.units);
     if units == 0 {
         return "denies everything".to_owned();

@@ -104,7 +104,7 @@ function handlers.entries(of, since, goes_on, most)
   tidy()
   local epoch, version, floor = mark()
   if epoch == 0 then
-    return { 'said', now, 0, 0, 1, -1, 0, {} }
+    return { 'said', now, 0, 0, 1, -1, -1, {} }
   end
   since = tonumber(since)
   local is_other = tonumber(of) ~= epoch
@@ -121,23 +121,26 @@ function handlers.entries(of, since, goes_on, most)
     since = 0
   end
   local names = call('ZRANGEBYSCORE', ORDER, '(' .. digits(since), '+inf', 'LIMIT', 0, most)
-  local entries, filled, bytes, has_more = {}, 0, 0, #names == tonumber(most) and 1 or 0
+  local entries, filled, bytes, last, has_more = {}, 0, 0, nil, #names == tonumber(most)
   for _, name in ipairs(names) do
     if bytes >= MOST_BYTES then
-      has_more = 1
+      has_more = true
       break
     end
+    last = name
     local entry = call('HGET', ENTRIES, name)
     if entry then
       entries[filled + 1], entries[filled + 2] = name, entry
       filled, bytes = filled + 2, bytes + #name + #entry
     end
   end
-  return { 'said', now, epoch, version, is_whole and 1 or 0, lost_after, has_more, entries }
+  -- The next page begins after this version. It is not read from the entries, which may be garbage.
+  local page_end = has_more and last and tonumber(call('ZSCORE', ORDER, last)) or -1
+  return { 'said', now, epoch, version, is_whole and 1 or 0, lost_after, page_end, entries }
 end
 
--- number, the most entries, the entries' time to live in ms, the tombstones' time to live in ms, and for each put its mode,
--- its time to live in ms or an empty string, the name, the body
+-- number, the most entries, the entries' time to live in ms, the tombstones' time to live in ms, and for each put its mode
+-- (set, absent, remove, or sixteen digits of the version that it replaces), its time to live in ms or an empty string, the name, the body
 function handlers.put(number, most, kept, gone_for)
   local before = tonumber(call('GET', PUT) or 0)
   local epoch, version = mark()
@@ -161,9 +164,12 @@ function handlers.put(number, most, kept, gone_for)
   end
   for at = 6, #ARGV, 4 do
     local how, left, name, body = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-    local is_known = call('HEXISTS', ENTRIES, name) == 1
-    local is_remove = how == 'remove'
+    local known = call('HGET', ENTRIES, name)
+    local is_known, is_remove = known and true or false, how == 'remove'
     local is_wanted = is_known and how ~= 'absent' or not is_known and (not is_remove or room > 0)
+    if #how == 16 then
+      is_wanted = is_known and string.sub(known, 1, 16) == how
+    end
     if is_wanted then
       if is_remove then
         left, room = gone_for, is_known and room or room - 1

@@ -19,6 +19,7 @@ use tollgate_store::{StoreError, StoreErrorKind};
 pub(crate) use self::connector::Connector;
 use self::pooled_connection::PooledConnection;
 use self::supervisor::ConnectionSupervisor;
+pub(crate) use self::supervisor::MAX_PAUSE;
 use crate::address::Endpoint;
 use crate::call_failure::{self, CallFailure, RoutingHint};
 use crate::script::Script;

@@ -23,7 +23,11 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long a slow server may take to answer a probe before the connection is discarded.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 const MIN_PAUSE: Duration = Duration::from_millis(50);
-const MAX_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts. A server that is back is used after one more failing attempt, this pause and one
+/// successful attempt; [`RedisOptions::max_reconnect_time`] is their sum.
+///
+/// [`RedisOptions::max_reconnect_time`]: crate::RedisOptions::max_reconnect_time
+pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(700);
 
 /// Supervises one pooled connection.
 #[derive(Clone, Debug)]
@@ -46,8 +50,8 @@ impl ConnectionSupervisor {
             }
             self.connection.mark_tried();
             self.refresh_signal.notify_one();
-            tokio::time::sleep(jittered(pause)).await;
-            pause = pause.saturating_mul(2).min(MAX_PAUSE);
+            tokio::time::sleep(half_jittered(pause)).await;
+            pause = next_pause(pause);
         }
     }
 
@@ -131,6 +135,17 @@ impl ConnectionSupervisor {
     }
 }
 
+/// A random pause of at least half of `max`: so that the attempts of many nodes are spread, and none tries twice at once.
+fn half_jittered(max: Duration) -> Duration {
+    let half = max / 2;
+    half.saturating_add(jittered(half))
+}
+
+/// The bound of the pause after the next failed attempt.
+fn next_pause(pause: Duration) -> Duration {
+    pause.saturating_mul(2).min(MAX_PAUSE)
+}
+
 /// Whether the server replies correctly and is still a primary.
 async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool {
     // A unique word: on a connection that lost a reply, every later call would get the reply of another.
@@ -162,6 +177,18 @@ fn is_primary(role: &RedisResult<Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn i05_pauses_between_attempts_to_connect_are_bounded_and_random() {
+        let mut pause = MIN_PAUSE;
+        for _ in 0..100 {
+            let drawn = half_jittered(pause);
+            assert!(drawn >= pause / 2 && drawn < MAX_PAUSE, "{drawn:?}");
+            pause = next_pause(pause);
+        }
+        assert_ne!(half_jittered(pause), half_jittered(pause));
+        assert_eq!(pause, MAX_PAUSE);
+    }
 
     #[test]
     fn s_20_only_a_primary_may_decide() {

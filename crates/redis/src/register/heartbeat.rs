@@ -2,11 +2,14 @@
 //!
 //! Must not know: where it is stored.
 
-use tollgate_store::register::{Heartbeat, NodeId, NodeLoad};
+use tollgate_store::register::{Heartbeat, HeartbeatSeal, NodeId, NodeLoad};
 
 /// Version of the text format. A version with an incompatible format changes this field; older nodes then count its
 /// nodes without reading them.
 const FORMAT: &str = "1";
+/// Begins the field with the signature: the sequence number and the code in hexadecimal digits. Versions that do not
+/// sign ignore it.
+const SEAL: &str = "seal=";
 
 pub(super) fn write(heartbeat: &Heartbeat) -> String {
     let load = heartbeat.load.numbers().map(|n| n.to_string()).join(",");
@@ -19,7 +22,12 @@ pub(super) fn write(heartbeat: &Heartbeat) -> String {
         ..
     } = heartbeat;
     let version = Heartbeat::sanitize_version(version);
-    format!("{FORMAT} {node} {fingerprint:016x} {policy:016x} {generation} {version} {load}")
+    let seal = heartbeat.seal.map(|HeartbeatSeal { sequence, mac }| {
+        let mac = u128::from_be_bytes(mac);
+        format!(" {SEAL}{sequence},{mac:032x}")
+    });
+    let seal = seal.unwrap_or_default();
+    format!("{FORMAT} {node} {fingerprint:016x} {policy:016x} {generation} {version} {load}{seal}")
 }
 
 pub(super) fn read(text: &str) -> Option<Heartbeat> {
@@ -34,6 +42,7 @@ pub(super) fn read(text: &str) -> Option<Heartbeat> {
     let numbers = fields.next()?.split(',').map(str::parse);
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
     let load = NodeLoad::from_numbers(numbers);
+    let seal = fields.find_map(|field| field.strip_prefix(SEAL));
     Some(Heartbeat {
         node,
         secret_fingerprint: fingerprint,
@@ -41,6 +50,16 @@ pub(super) fn read(text: &str) -> Option<Heartbeat> {
         generation,
         version,
         load,
+        seal: seal.and_then(read_seal),
+    })
+}
+
+fn read_seal(text: &str) -> Option<HeartbeatSeal> {
+    let (sequence, mac) = text.split_once(',')?;
+    let mac = u128::from_str_radix(mac, 16).ok()?;
+    Some(HeartbeatSeal {
+        sequence: sequence.parse().ok()?,
+        mac: mac.to_be_bytes(),
     })
 }
 
@@ -56,6 +75,7 @@ mod tests {
             generation: 3,
             version: "0.6.0".into(),
             load: NodeLoad::from_numbers([1, 2, 3, 4]),
+            seal: None,
         }
     }
 
@@ -65,6 +85,16 @@ mod tests {
         let text = "1 000000000000feed ffffffffffffffff 0000000000000007 3 0.6.0 1,2,3,4";
         assert_eq!(write(&heartbeat()), text);
         assert_eq!(read(text), Some(heartbeat()));
+        let mut signed = heartbeat();
+        let mac = 0xfeed_u128.to_be_bytes();
+        signed.seal = Some(HeartbeatSeal { sequence: 7, mac });
+        let text = format!("{text} seal=7,0000000000000000000000000000feed");
+        assert_eq!(write(&signed), text);
+        assert_eq!(read(&text), Some(signed));
+        for unreadable in ["seal=7", "seal=-7,feed", "seal=7,xyz", "seal=,"] {
+            let text = format!("{} {unreadable}", write(&heartbeat()));
+            assert_eq!(read(&text), Some(heartbeat()), "{unreadable}");
+        }
     }
 
     #[test]

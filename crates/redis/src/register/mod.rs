@@ -120,18 +120,19 @@ impl RedisRegister {
                 cursor: mark,
                 is_complete: is_whole,
                 lost_after,
-                has_more,
+                page_end,
                 entries,
+                rejected,
             } = page;
-            let last = entries.last().map(|entry| entry.version);
             let all = snapshot.get_or_insert_with(|| RegisterSnapshot {
                 is_complete: is_whole,
                 lost_after,
                 ..RegisterSnapshot::default()
             });
             all.entries.extend(entries);
+            all.rejected.extend(rejected);
             all.cursor = mark;
-            match last.filter(|_| has_more) {
+            match page_end {
                 Some(version) => from = RegisterCursor { version, ..mark },
                 None => return Ok(snapshot.unwrap_or_default()),
             }
@@ -194,14 +195,15 @@ impl Register for RedisRegister {
                 millis(TOMBSTONE_TTL),
             ];
             for put in puts {
-                let mode: &[u8] = match put.mode {
-                    PutMode::Set => b"set",
-                    PutMode::SetIfAbsent => b"absent",
-                    PutMode::Remove => b"remove",
+                let mode = match put.mode {
+                    PutMode::Set => b"set".to_vec(),
+                    PutMode::SetIfAbsent => b"absent".to_vec(),
+                    PutMode::Remove => b"remove".to_vec(),
+                    PutMode::Replace(version) => format!("{version:016}").into_bytes(),
                 };
                 let expires_in = put.expires_in.map(millis).unwrap_or_default();
                 let (name, body) = (put.name.as_bytes(), &*put.body);
-                args.extend([mode.to_vec(), expires_in, name.to_vec(), body.to_vec()]);
+                args.extend([mode, expires_in, name.to_vec(), body.to_vec()]);
             }
             let mut keys = self.keys.clone();
             let last = keys.first().map(|first| {

@@ -4,6 +4,7 @@ use redis::Value;
 use tollgate_core::Nanos;
 use tollgate_store::register::{
     MAX_BODY_LEN, MAX_NAME_LEN, MemberList, RegisterCursor, RegisterEntry, RegisteredNode,
+    RejectedEntry,
 };
 
 use super::heartbeat;
@@ -29,8 +30,11 @@ pub(super) struct EntryPage {
     pub(super) cursor: RegisterCursor,
     pub(super) is_complete: bool,
     pub(super) lost_after: Option<u64>,
-    pub(super) has_more: bool,
+    /// The version after which the next page begins; `None` on the last page.
+    pub(super) page_end: Option<u64>,
     pub(super) entries: Vec<RegisterEntry>,
+    /// Entries that cannot be parsed. This program does not write such entries.
+    pub(super) rejected: Vec<RejectedEntry>,
 }
 
 impl RegisterReply {
@@ -52,15 +56,18 @@ impl RegisterReply {
             }
             b"said" => {
                 let now = integer(values.next()?)?;
+                let cursor = cursor(&mut values)?;
+                let is_complete = integer(values.next()?)? == 1;
+                let lost_after = optional(values.next()?)?;
+                let page_end = optional(values.next()?)?;
+                let (entries, rejected) = entries(now, values.next()?)?;
                 Self::Entries(EntryPage {
-                    cursor: cursor(&mut values)?,
-                    is_complete: integer(values.next()?)? == 1,
-                    lost_after: match values.next()? {
-                        Value::Int(-1) => None,
-                        after => Some(integer(after)?),
-                    },
-                    has_more: integer(values.next()?)? == 1,
-                    entries: entries(now, values.next()?)?,
+                    cursor,
+                    is_complete,
+                    lost_after,
+                    page_end,
+                    entries,
+                    rejected,
                 })
             }
             _ => return None,
@@ -83,13 +90,14 @@ fn member_list(now: u64, cursor: RegisterCursor, heartbeats: Value) -> Option<Me
     let mut unreadable = 0_usize;
     let mut nodes = Vec::with_capacity(heartbeats.len());
     for one in heartbeats {
-        // A node whose heartbeat this version cannot parse still counts.
         match bytes(one).and_then(|bytes| registered_node(now, &bytes)) {
             Some(registered_node) => nodes.push(registered_node),
             None => unreadable = unreadable.saturating_add(1),
         }
     }
-    Some(MemberList::new(nodes, unreadable, cursor))
+    // Versions are microseconds.
+    let clock = now.saturating_mul(1_000);
+    Some(MemberList::new(nodes, unreadable, cursor, clock))
 }
 
 fn registered_node(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
@@ -101,16 +109,33 @@ fn registered_node(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
     })
 }
 
-fn entries(now: u64, values: Value) -> Option<Vec<RegisterEntry>> {
+/// The entries that can be parsed, and the names of the others. One entry that somebody else wrote must not hide all
+/// others.
+fn entries(now: u64, values: Value) -> Option<(Vec<RegisterEntry>, Vec<RejectedEntry>)> {
     let Value::Array(values) = values else {
         return None;
     };
     let mut values = values.into_iter();
-    let mut entries = Vec::with_capacity(values.len() / 2);
+    let (mut entries, mut rejected) = (Vec::with_capacity(values.len() / 2), Vec::new());
     while let Some(name) = values.next() {
-        entries.push(entry(now, bytes(name)?, &bytes(values.next()?)?)?);
+        let (name, value) = (bytes(name)?, bytes(values.next()?)?);
+        match entry(now, name.clone(), &value) {
+            Some(entry) => entries.push(entry),
+            None => rejected.push(RejectedEntry {
+                name: String::from_utf8_lossy(&name).into(),
+                is_replayed: false,
+            }),
+        }
     }
-    Some(entries)
+    Some((entries, rejected))
+}
+
+/// An integer, or `None` for -1.
+fn optional(value: Value) -> Option<Option<u64>> {
+    match value {
+        Value::Int(-1) => Some(None),
+        value => integer(value).map(Some),
+    }
 }
 
 fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<RegisterEntry> {
@@ -165,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_an_unreadable_heartbeat_are_counted() {
+    fn entries_with_an_unreadable_heartbeat_are_no_nodes() {
         let instant = "0000000000001000";
         let readable = format!("{instant}1 feed 1 7 3 0.6.0 5");
         let later = format!("{instant}2 {{\"node\":9}}");
@@ -187,7 +212,7 @@ mod tests {
                 member_list.unreadable,
                 member_list.count()
             ),
-            (1, 3, 4)
+            (1, 3, 1)
         );
         assert_eq!(member_list.nodes[0].age, Nanos::from_millis(250));
         assert_eq!(member_list.load.in_flight, 5);

@@ -12,7 +12,7 @@ use super::AdminApi;
 use super::state::format_utc;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::to_json_string;
-use tollgate_service::fleet::{FleetNode, FleetView, Membership, Mismatch};
+use tollgate_service::fleet::{FleetNode, FleetView, Membership, Mismatch, RejectionCounts};
 
 /// The whole body. Outside a fleet all members are null.
 #[derive(Serialize, Default)]
@@ -46,6 +46,8 @@ struct NodeBody {
     generation: u64,
     policy: String,
     age_ms: u64,
+    /// Whether its heartbeat is authentic; otherwise it does not count.
+    verified: bool,
     /// The setting in which the node differs from the one that answers.
     differs: Option<&'static str>,
     load: LoadBody,
@@ -80,6 +82,19 @@ struct RegisterBody {
     failures: u64,
     trouble: Option<String>,
     panics: u64,
+    not_authentic: RejectionsBody,
+}
+
+/// Messages that were ignored because they are not authentic.
+#[derive(Serialize)]
+struct RejectionsBody {
+    /// Whether there was one within the last minute.
+    alarm: bool,
+    forged: u64,
+    replayed: u64,
+    unsigned: u64,
+    /// Whether unsigned messages are accepted, which is meant for an upgrade.
+    accepts_unsigned: bool,
 }
 
 #[derive(Serialize)]
@@ -141,8 +156,23 @@ fn fleet_body(membership: &Membership) -> FleetBody {
             failures,
             trouble,
             panics: membership.panics(),
+            not_authentic: rejections_body(membership),
         }),
         store: None,
+    }
+}
+
+fn rejections_body(membership: &Membership) -> RejectionsBody {
+    let RejectionCounts {
+        totals: [forged, replayed, unsigned],
+        is_alarming: alarm,
+    } = membership.rejections();
+    RejectionsBody {
+        alarm,
+        forged,
+        replayed,
+        unsigned,
+        accepts_unsigned: membership.accepts_unsigned(),
     }
 }
 
@@ -151,11 +181,13 @@ fn node_body(node: FleetNode) -> NodeBody {
         beat,
         age,
         is_self,
+        is_verified: verified,
         mismatch: differs,
     } = node;
     NodeBody {
         node: beat.node.to_string(),
         this: is_self,
+        verified,
         generation: beat.generation,
         policy: format!("{:016x}", beat.policy_fingerprint),
         version: beat.version,

@@ -1,16 +1,21 @@
 //! What an idle connection waits for besides input: shutdown of the server and a timeout.
 //!
 //! Polling the timer and the shutdown signal after every read costs as much as a small response. Both keep the registered
-//! waker, so they are polled only when the task's waker changes; otherwise reading their state is enough. Must not know: any
-//! protocol.
+//! waker, so they are polled only when the task's waker changes; otherwise reading their state is enough.
+//!
+//! A timeout counts only when the timer has expired twice. After the process was frozen, timers expire before the system
+//! says which connections have input: requests that arrived meanwhile would be dropped. Must not know: any protocol.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Duration, Instant, Sleep};
 
 use super::shutdown::ShutdownSignal;
+
+/// The time between the two expiries of the timer, in which the system reports input that has arrived.
+const CONFIRMATION: Duration = Duration::from_millis(10);
 
 /// A shutdown signal and a timer with the waker registered in both.
 #[derive(Debug)]
@@ -20,6 +25,8 @@ pub(crate) struct ShutdownOrTimeout<'a, F> {
     timer: Pin<&'a mut Sleep>,
     /// The waker that is registered in both futures.
     registered: Option<Waker>,
+    /// Whether the timer has expired once.
+    has_expired: bool,
 }
 
 /// Why a connection was woken.
@@ -43,11 +50,17 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
             stopped,
             timer,
             registered: None,
+            has_expired: false,
         }
     }
 
     /// Restarts the timer.
     pub(crate) fn wake_at(&mut self, instant: Instant) {
+        self.has_expired = false;
+        self.reset_timer(instant);
+    }
+
+    fn reset_timer(&mut self, instant: Instant) {
         self.timer.as_mut().reset(instant);
         // An expired timer has dropped its waker, so register it again.
         self.registered = None;
@@ -58,6 +71,23 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
     /// Call this first in a poll: after other work tokio's cooperative budget may be used up, and both futures would only
     /// return `Pending`.
     pub(crate) fn poll_wake(&mut self, context: &mut Context<'_>) -> Option<WakeReason> {
+        self.register(context);
+        if self.stopping.is_triggered() {
+            return Some(WakeReason::Shutdown);
+        }
+        if !self.timer.is_elapsed() {
+            return None;
+        }
+        if std::mem::replace(&mut self.has_expired, true) {
+            return Some(WakeReason::Timeout);
+        }
+        self.reset_timer(Instant::now() + CONFIRMATION);
+        self.register(context);
+        None
+    }
+
+    /// Registers the task's waker in both futures, unless it is registered.
+    fn register(&mut self, context: &mut Context<'_>) {
         let waker = context.waker();
         if !self
             .registered
@@ -71,10 +101,6 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
                 self.timer.as_mut().poll(context).is_ready(),
             );
         }
-        if self.stopping.is_triggered() {
-            return Some(WakeReason::Shutdown);
-        }
-        self.timer.is_elapsed().then_some(WakeReason::Timeout)
     }
 }
 
@@ -84,7 +110,7 @@ mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
     use std::task::Poll;
-    use tokio::time::{Duration, sleep_until};
+    use tokio::time::sleep_until;
 
     use crate::listen::ShutdownTrigger;
 
@@ -112,7 +138,7 @@ mod tests {
         for _ in 0..3 {
             let started = Instant::now();
             assert_eq!(wait(&mut wake_events).await, WakeReason::Timeout);
-            assert_eq!(started.elapsed(), second);
+            assert_eq!(started.elapsed(), second + CONFIRMATION);
             wake_events.wake_at(Instant::now() + second);
         }
         wake_events.wake_at(Instant::now() + second);

@@ -9,5 +9,5 @@ mod membership;
 pub use maintenance::FleetMaintenance;
 pub use membership::{
     FleetNode, FleetSize, FleetView, LocalNode, Membership, MembershipSettings, Mismatch,
-    NodeTotals,
+    NodeTotals, Rejection, RejectionCounts,
 };

@@ -164,6 +164,8 @@ families! {
         "Nodes of the fleet as last reported, including this one; all fleet metrics are absent outside a fleet";
     FLEET_MISMATCH Gauge "tollgate_fleet_mismatch" ["what"]
         "Nodes that differ from this one for longer than a rollout takes: secret (each group of nodes counts separately up to the whole limit), policy";
+    FLEET_REJECTED Counter "tollgate_fleet_messages_rejected" ["why"]
+        "Messages in the fleet register that were ignored because they are not authentic: forged, replayed, unsigned";
     FLEET_CONTROLS_VERSION Gauge "tollgate_fleet_controls_version" []
         "Version of the operators' changes applied on this node; the same on all nodes once they are synchronised";
     FLEET_CONTROLS_WAITING Gauge "tollgate_fleet_controls_waiting" []

@@ -17,7 +17,7 @@ use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCoun
 use super::{
     AdminRejection, DegradationCause, Metrics, RequestOutcome, ThrottleCommand, Transport, reasons,
 };
-use crate::fleet::{Membership, Mismatch};
+use crate::fleet::{Membership, Mismatch, Rejection};
 use crate::reload::ReloadStatus;
 use crate::saturation::Saturation;
 
@@ -275,6 +275,15 @@ fn write_fleet(page: &mut MetricsPage, membership: Option<&Membership>) {
     if let Some((_, view)) = &fleet_view {
         for (what, nodes) in Mismatch::ALL.into_iter().zip(view.mismatches) {
             family.add(&[what.name()], nodes as u64);
+        }
+    }
+    let mut family = page.family(&families::FLEET_REJECTED);
+    if let Some((membership, _)) = &fleet_view {
+        for (why, total) in Rejection::ALL
+            .into_iter()
+            .zip(membership.rejections().totals)
+        {
+            family.add(&[why.name()], total);
         }
     }
     let mut family = page.family(&families::FLEET_CONTROLS_VERSION);

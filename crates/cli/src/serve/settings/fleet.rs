@@ -138,6 +138,10 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_FLEET_NODES"
     )]
     fleet_nodes: Option<NonZeroU32>,
+    /// Accept fleet messages without a signature, as versions up to 0.1 write them. Set it on all nodes only while nodes of such a version
+    /// are replaced: meanwhile every client that can write to Redis can throw switches
+    #[arg(long, env = "TOLLGATE_FLEET_ACCEPT_UNSIGNED")]
+    fleet_accept_unsigned: bool,
 }
 
 /// An address that may contain a password, so `Debug` hides it.
@@ -155,6 +159,7 @@ impl FleetOptions {
         let mut settings = MembershipSettings::default();
         settings.fleet = self.fleet_name.clone();
         settings.nodes = self.fleet_nodes;
+        settings.accept_unsigned = self.fleet_accept_unsigned;
         settings
     }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tollgate_core::Nanos;
 use tollgate_store::register::{
-    ENTRY_TTL, NodeId, Register, RegisterCursor, RegisterPut, TOMBSTONE_TTL,
+    ENTRY_TTL, NodeId, PutMode, Register, RegisterCursor, RegisterPut, RejectedEntry, TOMBSTONE_TTL,
 };
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use super::{LIFE, heartbeat, register, remove, set, summary, time_to_live};
+use crate::server_time::connection;
 
 #[tokio::test]
 async fn nodes_get_new_entries_once_and_new_nodes_get_all_entries() {
@@ -45,6 +46,54 @@ async fn nodes_get_new_entries_once_and_new_nodes_get_all_entries() {
             let most = i64::try_from(ENTRY_TTL.as_nanos() / 1_000_000).unwrap();
             assert!((1..=most).contains(&ttl), "{name} lives for {ttl}");
         }
+    }
+}
+
+/// Other clients of the server write what they like. One value that could not be parsed made the whole register
+/// unreadable, and a page full of them would have hidden all later entries.
+#[tokio::test]
+async fn s_39_entries_that_cannot_be_parsed_hide_no_other_entry() {
+    let server = RedisServer::start(ServerProgram::Redis);
+    let register = register(server.url()).await;
+    register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+    // More than one page, between two entries.
+    let garbage = "local version = tonumber(redis.call('HGET', KEYS[1], 'version')) \
+        for n = 1, 300 do \
+            redis.call('HSET', KEYS[2], 'garbage' .. n, 'x') redis.call('ZADD', KEYS[3], version, 'garbage' .. n) \
+        end";
+    let mut attack = redis::cmd("EVAL");
+    let key = |part: &str| format!("tg1:{{fleet:default}}:{part}");
+    attack.arg(garbage).arg(3);
+    attack.arg(&[key("mark"), key("said"), key("order")]);
+    attack.query::<()>(&mut connection(&server)).unwrap();
+    register.put(NodeId(1), 2, &[set("b", "2")]).await.unwrap();
+    let snapshot = register.entries(None).await.unwrap();
+    assert_eq!(summary(&snapshot), ["a=1", "b=2"]);
+    let is_garbage = |rejected: &RejectedEntry| rejected.name.starts_with("garbage");
+    assert!(snapshot.rejected.iter().all(is_garbage));
+    assert!(!snapshot.rejected.is_empty());
+}
+
+#[tokio::test]
+async fn an_entry_is_replaced_only_if_it_still_has_the_expected_version() {
+    for kind in ServerProgram::under_test() {
+        let server = RedisServer::start(kind);
+        let register = register(server.url()).await;
+        register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+        let version = register.entries(None).await.unwrap().entries[0].version;
+        let replace = |name: &str, version| RegisterPut {
+            mode: PutMode::Replace(version),
+            ..set(name, "2")
+        };
+        let wrong = [replace("a", version - 1), replace("b", version)];
+        register.put(NodeId(1), 2, &wrong).await.unwrap();
+        let snapshot = register.entries(None).await.unwrap();
+        assert_eq!(summary(&snapshot), ["a=1"]);
+        let right = [replace("a", version)];
+        register.put(NodeId(1), 3, &right).await.unwrap();
+        let snapshot = register.entries(None).await.unwrap();
+        assert_eq!(summary(&snapshot), ["a=2"]);
+        assert!(snapshot.entries[0].version > version);
     }
 }
 

@@ -38,6 +38,7 @@ fn heartbeat(node: u64) -> Heartbeat {
         generation: 3,
         version: "0.6.0".into(),
         load: NodeLoad::from_numbers([node, 10]),
+        seal: None,
     }
 }
 

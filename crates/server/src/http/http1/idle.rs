@@ -68,3 +68,29 @@ impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::listen::ShutdownTrigger;
+
+    /// After the process was frozen for 6 s, timers expired before the system reported input, and 45 of 50 requests that had
+    /// arrived meanwhile were dropped.
+    #[tokio::test(start_paused = true)]
+    async fn s_24_input_that_is_reported_just_after_the_timeout_is_answered() {
+        let timeout = Duration::from_secs(5);
+        for (late, expected) in [(1, Some(())), (1_000, None)] {
+            let (_stop, stopping) = ShutdownTrigger::new();
+            let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(timeout)));
+            let wake_events = ShutdownOrTimeout::new(&stopping, stopped, timer);
+            let mut idle = IdleConnection::new(wake_events, timeout);
+            let mut reported = pin!(sleep(timeout + Duration::from_millis(late)));
+            let arrived = idle.wait_for(|context| reported.as_mut().poll(context).map(Ok));
+            assert_eq!(arrived.await.unwrap(), expected, "{late} ms late");
+        }
+    }
+}

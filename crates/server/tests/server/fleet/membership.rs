@@ -13,7 +13,7 @@ use tollgate_server::grpc::GrpcServer;
 use tollgate_server::listen::{ListenAddress, ShutdownTrigger};
 use tollgate_server::{HttpApi, HttpLimits, Secret};
 use tollgate_store::ManualClock;
-use tollgate_store::register::{FleetName, Register};
+use tollgate_store::register::{FleetName, NodeId, PutMode, Register, RegisterPut};
 use tollgate_testkit::redis::{RedisNode, RedisServer, ServerProgram};
 
 use crate::harness::{HttpClient, HttpReply, policy};
@@ -259,6 +259,37 @@ async fn a_server_with_another_secret_is_seen_and_reported() {
         one.metric("tollgate_fleet_mismatch{what=\"secret\"}").await == "0"
     })
     .await;
+}
+
+/// A client of the same Redis switched off all limits of all nodes with one write, because entries were plain JSON.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_39_a_client_of_redis_cannot_throw_the_kill_switch_and_is_reported() {
+    let redis = RedisServer::start(ServerProgram::Redis);
+    let one = FleetMember::start(&redis.url()).await;
+    let options = RedisOptions::new(redis.url(), RedisSecret::new(*b"of the attacker."));
+    let store = RedisStore::connect(options).await.unwrap();
+    let register = RedisRegister::new(&store, &FleetName::default());
+    let put = RegisterPut {
+        name: "switch".into(),
+        body: br#"{"v":1,"who":"mallory","why":"x","switch":{"halt":"off"}}"#[..].into(),
+        mode: PutMode::Set,
+        expires_in: None,
+    };
+    let register = register.with_deadline(PATIENT);
+    register.put(NodeId(666), 1, &[put]).await.unwrap();
+    let metric = r#"tollgate_fleet_messages_rejected_total{why="unsigned"}"#;
+    wait_until("it is counted", || async {
+        one.metric(metric).await == "1"
+    })
+    .await;
+    let fleet = one.get("/fleet").await;
+    let expected = json!({
+        "alarm": true, "forged": 0, "replayed": 0, "unsigned": 1, "accepts_unsigned": false
+    });
+    assert_eq!(fleet["register"]["not_authentic"], expected);
+    assert_eq!(fleet["nodes"]["list"][0]["verified"], true);
+    let metric = r#"tollgate_switches{halt="off"}"#;
+    assert_eq!(one.metric(metric).await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -46,6 +46,12 @@ impl Membership {
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let mut shutdown = pin!(shutdown);
+        let register = Arc::new(self.signed(register));
+        if self.accepts_unsigned() {
+            tracing::warn!(
+                "--fleet-accept-unsigned is set: whoever can write to the register can throw switches; remove it after the upgrade"
+            );
+        }
         let nudge = Arc::clone(&self.wake);
         node.start_sharing(Arc::new(move || nudge.notify_one()));
         self.state().record_start(Instant::now());
@@ -109,7 +115,8 @@ impl Membership {
         }
     }
 
-    /// Pushes changes, sends a heartbeat, and pulls changes.
+    /// Sends a heartbeat, pushes changes, and pulls changes. Pushed changes are numbered from the cursor that the
+    /// heartbeat returns, so that they count as newer than all entries.
     async fn round(
         &self,
         register: &dyn Register,
@@ -117,9 +124,10 @@ impl Membership {
         sync: &mut RegisterSync<'_>,
         beat: &Heartbeat,
     ) -> Result<(), StoreError> {
-        // A failed push must not prevent the heartbeat.
+        let members = register.heartbeat(beat, self.heartbeat_ttl()).await;
+        // Neither a failed push nor a failed heartbeat prevents the other.
         let pushed = sync.push_changes(register, node).await;
-        let members = register.heartbeat(beat, self.heartbeat_ttl()).await?;
+        let members = members?;
         let cursor = members.cursor;
         let changes = self
             .state()
@@ -153,6 +161,7 @@ impl Membership {
             generation: node.generation(),
             version: Heartbeat::sanitize_version(env!("CARGO_PKG_VERSION")),
             load,
+            seal: None,
         }
     }
 

@@ -6,8 +6,11 @@
 
 mod heartbeat;
 mod local_node;
+mod message_key;
 mod mismatch;
 mod register_sync;
+mod rejections;
+mod signed_register;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -20,17 +23,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tollgate_store::register::{FleetName, NodeId};
+use tollgate_store::register::{FleetName, NodeId, Register};
 
 pub use local_node::{LocalNode, NodeTotals};
 pub use mismatch::Mismatch;
+pub use rejections::{Rejection, RejectionCounts};
 pub use view::{FleetNode, FleetView};
 
 use crate::secret::Secret;
+use message_key::MessageKey;
+use rejections::Rejections;
+use signed_register::SignedRegister;
 use view::FleetState;
-
-#[cfg(doc)]
-use tollgate_store::register::Register;
 
 /// The settings of a fleet membership.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub struct MembershipSettings {
     pub secret_alarm_after_beats: u32,
     /// The same for another policy. It is larger because nodes do not reload at the same time.
     pub policy_alarm_after_beats: u32,
+    /// Whether messages without a signature are accepted: only while nodes of a version that did not sign are replaced.
+    pub accept_unsigned: bool,
 }
 
 impl Default for MembershipSettings {
@@ -56,6 +62,7 @@ impl Default for MembershipSettings {
             heartbeat_interval: Duration::from_millis(500),
             secret_alarm_after_beats: 4,
             policy_alarm_after_beats: 20,
+            accept_unsigned: false,
         }
     }
 }
@@ -96,7 +103,9 @@ impl FleetSize {
 pub struct Membership {
     id: NodeId,
     settings: MembershipSettings,
+    secret: Secret,
     fingerprint: u64,
+    rejections: Arc<Rejections>,
     state: Mutex<FleetState>,
     /// Whether the first round with the register is over, successful or not.
     is_synced: watch::Sender<bool>,
@@ -114,7 +123,9 @@ impl Membership {
             // A fresh hasher is keyed by the operating system's randomness.
             id: NodeId(RandomState::new().hash_one(0_u8)),
             settings,
+            secret,
             fingerprint: secret.fingerprint(),
+            rejections: Arc::default(),
             state: Mutex::default(),
             is_synced: watch::Sender::new(false),
             wake: Arc::default(),
@@ -163,6 +174,25 @@ impl Membership {
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
+    }
+
+    /// How many messages were ignored because they are not authentic.
+    #[must_use]
+    pub fn rejections(&self) -> RejectionCounts {
+        self.rejections.counts()
+    }
+
+    /// Whether messages without a signature are accepted.
+    #[must_use]
+    pub const fn accepts_unsigned(&self) -> bool {
+        self.settings.accept_unsigned
+    }
+
+    /// The register with authenticated messages.
+    fn signed(&self, register: Arc<dyn Register>) -> SignedRegister {
+        let key = MessageKey::new(self.secret, self.settings.fleet.clone());
+        let rejections = Arc::clone(&self.rejections);
+        SignedRegister::new(register, key, self.settings.accept_unsigned, rejections)
     }
 
     fn state(&self) -> MutexGuard<'_, FleetState> {

@@ -1,6 +1,7 @@
 //! Pushes operators' changes to the register and pulls the changes of other nodes, until all nodes have the same.
 //!
-//! Local changes are pushed first, so that everything that is pulled is newer. A push without a reply is repeated under the
+//! Local changes are pushed first, so that everything that is pulled is newer. They are pulled again in the same round, so that
+//! a register that loses them later is noticed. A push without a reply is repeated under the
 //! same number, which the register recognises; nothing is pulled until it is confirmed. Must not know: when to
 //! synchronise, heartbeats.
 
@@ -20,6 +21,8 @@ pub(super) struct RegisterSync<'a> {
     put_counter: &'a AtomicU64,
     /// The register's cursor up to which all entries were applied.
     applied_cursor: Option<RegisterCursor>,
+    /// The register's cursor after the last push.
+    pushed_cursor: Option<RegisterCursor>,
     /// A push without a reply, and its number.
     unconfirmed: Option<(u64, RegisterChanges)>,
     /// The number of entries that this version does not understand.
@@ -32,6 +35,7 @@ impl<'a> RegisterSync<'a> {
             id,
             put_counter: puts,
             applied_cursor: None,
+            pushed_cursor: None,
             unconfirmed: None,
             unsupported_entries: 0,
         }
@@ -66,7 +70,10 @@ impl<'a> RegisterSync<'a> {
             };
             let (number, put) = &*self.unconfirmed.insert((number, put));
             match register.put(self.id, *number, put.changes()).await {
-                Ok(_mark) => node.confirm_changes(put),
+                Ok(cursor) => {
+                    node.confirm_changes(put);
+                    self.pushed_cursor = Some(cursor);
+                }
                 Err(error) if error.is_callers_fault() => {
                     tracing::error!(%error, "operator changes rejected by the register, they apply to this node only");
                     node.discard_changes(put);
@@ -84,13 +91,14 @@ impl<'a> RegisterSync<'a> {
         }
     }
 
-    /// Pulls all entries up to this cursor and applies them.
+    /// Pulls all entries up to this cursor, or up to the last push if that is later, and applies them.
     pub(super) async fn pull_changes(
         &mut self,
         register: &dyn Register,
         node: &dyn LocalNode,
         cursor: RegisterCursor,
     ) -> Result<(), StoreError> {
+        let cursor = self.pushed_cursor.take().unwrap_or(cursor);
         if self.applied_cursor == Some(cursor) || self.unconfirmed.is_some() {
             return Ok(());
         }

@@ -64,6 +64,8 @@ pub struct FleetNode {
     pub age: Nanos,
     /// Whether it is this node.
     pub is_self: bool,
+    /// Whether its heartbeat is authentic. Others do not count as nodes.
+    pub is_verified: bool,
     /// How it differs from this node.
     pub mismatch: Option<Mismatch>,
 }
@@ -97,7 +99,7 @@ impl FleetState {
     ) -> FleetChanges {
         let before = self.nodes();
         let differing = Mismatch::ALL.map(|what| {
-            let nodes = members.nodes.iter();
+            let nodes = members.nodes.iter().chain(&members.unverified);
             nodes
                 .filter(|member| mismatch(&member.heartbeat, own) == Some(what))
                 .count()
@@ -162,17 +164,21 @@ impl FleetState {
             .iter()
             .find(|member| member.heartbeat.node == id);
         let own = own.map(|member| member.heartbeat.clone());
-        let nodes = members.nodes.iter().map(|member| FleetNode {
-            beat: member.heartbeat.clone(),
-            age: member.age.saturating_add(waited),
-            is_self: member.heartbeat.node == id,
-            mismatch: match &own {
-                Some(own) => mismatch(&member.heartbeat, own),
-                None => {
-                    (member.heartbeat.secret_fingerprint != fingerprint).then_some(Mismatch::Secret)
-                }
-            },
-        });
+        let verified = members.nodes.iter().map(|member| (member, true));
+        let unverified = members.unverified.iter().map(|member| (member, false));
+        let nodes = verified
+            .chain(unverified)
+            .map(|(member, is_verified)| FleetNode {
+                beat: member.heartbeat.clone(),
+                age: member.age.saturating_add(waited),
+                is_self: member.heartbeat.node == id,
+                is_verified,
+                mismatch: match &own {
+                    Some(own) => mismatch(&member.heartbeat, own),
+                    None => (member.heartbeat.secret_fingerprint != fingerprint)
+                        .then_some(Mismatch::Secret),
+                },
+            });
         let [secret, policy] = self.alarms;
         FleetView {
             nodes: nodes.collect(),

@@ -4,12 +4,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use tollgate_core::Nanos;
 use tollgate_engine::control::{Halt, OperatorState, Switch};
-use tollgate_store::register::NodeId;
+use tollgate_store::register::{Heartbeat, NodeId, NodeLoad, Register as _};
 use tollgate_testkit::register::{ModelRegister, RegisterFault};
 
 use super::{BY, TestService, service};
+use crate::Secret;
 use crate::fleet::membership::register_sync::RegisterSync;
+use crate::fleet::membership::signed_register::SignedRegister;
+use crate::fleet::membership::{Membership, MembershipSettings};
 
 /// A seeded random number generator (splitmix64).
 struct SeededRng(u64);
@@ -27,6 +31,9 @@ impl SeededRng {
 struct ManualNode<'a> {
     service: Arc<TestService>,
     sync: RegisterSync<'a>,
+    /// The register as this node sees it.
+    signed: SignedRegister,
+    id: NodeId,
 }
 
 impl ManualNode<'_> {
@@ -44,15 +51,25 @@ impl ManualNode<'_> {
         };
     }
 
-    async fn round(&mut self, register: &ModelRegister) {
-        let _pushed = self.sync.push_changes(register, &*self.service).await;
-        // Reads the cursor without a heartbeat.
-        if let Ok(snapshot) = register.entries_now(None) {
-            let _pulled = self
-                .sync
-                .pull_changes(register, &*self.service, snapshot.cursor)
-                .await;
-        }
+    async fn round(&mut self) {
+        let heartbeat = Heartbeat {
+            node: self.id,
+            secret_fingerprint: 1,
+            policy_fingerprint: 2,
+            generation: 3,
+            version: "0.0.0".into(),
+            load: NodeLoad::default(),
+            seal: None,
+        };
+        let members = self.signed.heartbeat(&heartbeat, Nanos::MINUTE).await;
+        let _pushed = self.sync.push_changes(&self.signed, &*self.service).await;
+        let Ok(members) = members else {
+            return;
+        };
+        let _pulled = self
+            .sync
+            .pull_changes(&self.signed, &*self.service, members.cursor)
+            .await;
     }
 }
 
@@ -80,7 +97,7 @@ fn state_text(service: &TestService) -> String {
 
 /// Runs random changes and rounds on a register that fails and loses its latest entries, then some rounds without failures.
 async fn random_history(seed: u64, final_rounds: u32) -> (Vec<String>, bool) {
-    let register = ModelRegister::default();
+    let register = Arc::new(ModelRegister::default());
     let mut rng = SeededRng(seed);
     let puts = [const { AtomicU64::new(0) }; 3];
     let mut nodes: Vec<ManualNode<'_>> = (1..)
@@ -88,8 +105,17 @@ async fn random_history(seed: u64, final_rounds: u32) -> (Vec<String>, bool) {
         .map(|(id, puts)| {
             let service = service();
             service.engine().control().start_sharing(Arc::new(|| {}));
-            let sync = RegisterSync::new(NodeId(id), puts);
-            ManualNode { service, sync }
+            let (id, secret) = (
+                NodeId(id),
+                Secret::from_shared_text(b"the secret of this fleet"),
+            );
+            let membership = Membership::new(secret.unwrap(), MembershipSettings::default());
+            ManualNode {
+                service,
+                sync: RegisterSync::new(id, puts),
+                signed: membership.signed(Arc::<ModelRegister>::clone(&register)),
+                id,
+            }
         })
         .collect();
     let mut has_lost = false;
@@ -97,7 +123,7 @@ async fn random_history(seed: u64, final_rounds: u32) -> (Vec<String>, bool) {
         let node = rng.below(3);
         match rng.below(10) {
             0..=3 => nodes[node].random_change(&mut rng),
-            4..=7 => nodes[node].round(&register).await,
+            4..=7 => nodes[node].round().await,
             8 => {
                 let mood = [
                     RegisterFault::Gone,
@@ -119,7 +145,7 @@ async fn random_history(seed: u64, final_rounds: u32) -> (Vec<String>, bool) {
     register.be(RegisterFault::Well);
     for _ in 0..final_rounds {
         for node in &mut nodes {
-            node.round(&register).await;
+            node.round().await;
         }
     }
     (

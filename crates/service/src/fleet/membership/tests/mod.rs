@@ -2,6 +2,7 @@
 //!
 //! Must not know: real registers.
 
+mod authentication;
 mod convergence;
 mod members;
 mod operator_changes;
@@ -62,8 +63,24 @@ impl Member {
         node: Arc<dyn LocalNode>,
         secret: &str,
     ) -> Self {
+        Self::start_with(
+            register,
+            service,
+            node,
+            secret,
+            MembershipSettings::default(),
+        )
+    }
+
+    fn start_with(
+        register: &Arc<ModelRegister>,
+        service: Arc<TestService>,
+        node: Arc<dyn LocalNode>,
+        secret: &str,
+        settings: MembershipSettings,
+    ) -> Self {
         let secret = Secret::from_shared_text(secret.as_bytes()).unwrap();
-        let membership = Membership::new(secret, MembershipSettings::default());
+        let membership = Membership::new(secret, settings);
         let (stop, stopping) = oneshot::channel::<()>();
         let register: Arc<dyn Register> = Arc::<ModelRegister>::clone(register);
         let mut task = JoinSet::new();

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tollgate_core::Nanos;
 use tollgate_engine::control::{Halt, Switch};
-use tollgate_store::register::NodeId;
+use tollgate_store::register::{NodeId, Register as _};
 use tollgate_testkit::register::{ModelRegister, RegisterFault};
 
 use super::{BY, Member, TWO_SECONDS, advance, service};
-use crate::fleet::membership::FleetSize;
+use crate::Secret;
+use crate::fleet::membership::{FleetSize, Membership, MembershipSettings};
 
 #[tokio::test(start_paused = true)]
 async fn an_operators_change_reaches_all_nodes_within_two_seconds_and_survives_their_restart() {
@@ -87,7 +88,7 @@ async fn s_08_a_push_without_a_reply_is_applied_once() {
     // The register has the change. Another node pushes a newer one before the first node gets its reply.
     register.be(RegisterFault::Well);
     let newer = ManualPusher(NodeId(99));
-    newer.push_shadow_switch(&register);
+    newer.push_shadow_switch(&register).await;
     advance(&register, Duration::from_secs(4)).await;
     for member in [&one, &two] {
         let controls = member.service.engine().control().operator_state();
@@ -99,16 +100,19 @@ async fn s_08_a_push_without_a_reply_is_applied_once() {
 struct ManualPusher(NodeId);
 
 impl ManualPusher {
-    fn push_shadow_switch(&self, register: &ModelRegister) {
+    async fn push_shadow_switch(&self, register: &Arc<ModelRegister>) {
         let service = service();
         service.engine().control().start_sharing(Arc::new(|| {}));
         let control = service.engine().control();
         control
             .switch(Some("api"), Switch::halted(Halt::Shadow), BY)
             .unwrap();
-        register
-            .put_now(self.0, 1, control.next_changes().changes())
-            .unwrap();
+        let secret = Secret::from_shared_text(b"the secret of this fleet").unwrap();
+        let membership = Membership::new(secret, MembershipSettings::default());
+        let signed = membership.signed(Arc::<ModelRegister>::clone(register));
+        signed.entries(None).await.unwrap();
+        let changes = control.next_changes();
+        signed.put(self.0, 1, changes.changes()).await.unwrap();
     }
 }
 
