@@ -16,11 +16,12 @@ mod schema;
 mod serve;
 mod settings;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use output::{Color, CommandError, print_error};
+use output::{Color, CommandError, print_error, print_last_error};
 
 /// A rate limiter: ask it whether a request may proceed.
 #[derive(Debug, Parser)]
@@ -56,7 +57,7 @@ enum Command {
 fn main() -> ExitCode {
     let Arguments { command, color } = Arguments::parse();
     let done = match command {
-        Command::Serve(options) => serve::serve(&options).map_err(CommandError::Other),
+        Command::Serve(options) => return serve_exit_code(serve::serve(&options)),
         Command::Health(options) => return exit_code(health::health(&options)),
         Command::Check(options) => return exit_code(check::check(&options, color)),
         Command::Explain(options) => return exit_code(explain::explain(&options, color)),
@@ -69,6 +70,17 @@ fn main() -> ExitCode {
         Command::Completions(options) => completions::print::<Arguments>(&options),
     };
     exit_code(done.map(|()| true))
+}
+
+/// The exit code of a server. Whoever reads its stderr does not decide when it ends.
+fn serve_exit_code(served: Result<(), Box<dyn Error>>) -> ExitCode {
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_last_error(format!("error: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// What the process ends with: 0 if all is well, 1 if not, 2 if it was called wrongly.

@@ -5,6 +5,12 @@
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long a server that could not go on waits until its error is written.
+const LAST_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a command did not come to an answer.
 #[derive(Debug)]
@@ -66,6 +72,19 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
 /// Writes to stderr. If nobody listens there is nobody left to tell.
 pub(crate) fn print_error(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
+}
+
+/// The same for a server that ends: it waits for a reader of stderr only so long.
+pub(crate) fn print_last_error(text: String) {
+    let (done, written) = mpsc::sync_channel(1);
+    let started = thread::Builder::new().spawn(move || {
+        print_error(&text);
+        done.send(()).ok();
+    });
+    if started.is_ok() {
+        // Written or not, the process ends.
+        written.recv_timeout(LAST_ERROR_TIMEOUT).ok();
+    }
 }
 
 #[cfg(test)]

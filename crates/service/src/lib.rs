@@ -23,6 +23,7 @@ mod secret;
 mod service;
 mod tickets;
 mod wait_queue_full;
+mod watchdog;
 
 pub use decision::Refusal;
 pub use demo::demo_policy;
@@ -40,3 +41,4 @@ pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
 pub use tickets::{TICKET_LIFETIME, TakenTicket};
 pub use tollgate_http::HeaderFields;
 pub use wait_queue_full::WaitQueueFull;
+pub use watchdog::STALLED_AFTER;

@@ -24,6 +24,7 @@ use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
 use crate::secret::Secret;
 use crate::tickets::TicketTable;
+use crate::watchdog::Watchdog;
 
 /// The largest random delay that can be added to `Retry-After`.
 pub const MAX_RETRY_JITTER: Nanos = Nanos::HOUR;
@@ -42,6 +43,7 @@ pub struct RateLimitService<C> {
     pub(crate) tickets: TicketTable,
     pub(crate) headers: HeaderRenderer,
     saturation: Arc<Saturation>,
+    pub(crate) watchdog: Watchdog,
     explanation: ArcSwap<PolicyExplanation>,
     /// Keys every digest of this process; every policy that replaces this one makes the same digests.
     secret: Secret,
@@ -123,6 +125,7 @@ impl<C: Clock> RateLimitService<C> {
             tickets: TicketTable::default(),
             headers: HeaderRenderer::new(secret),
             saturation: Saturation::with_max_waiting(DEFAULT_MAX_WAITING),
+            watchdog: Watchdog::default(),
             explanation: ArcSwap::from_pointee(explanation),
             secret,
             replacing: Mutex::default(),

@@ -6,6 +6,7 @@ mod bound_listeners;
 mod drain;
 mod errors;
 mod fleet;
+mod log_writer;
 mod logs;
 mod open_file_limit;
 mod service_manager;
@@ -44,12 +45,14 @@ const MAX_ADMIN_CONNECTIONS: usize = 64;
 
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    logs::start(&options.logs);
+    // Dropped last: what happens until the end is written.
+    let (dropped_lines, _flush) = logs::start(&options.logs)?;
     let (left, leaving) = ShutdownTrigger::new();
     let (runtime, aside) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
     let joined = fleet::connect(options, secret, &runtime)?;
     let app = Arc::new(build_api(options, secret)?.with_drain_signal(leaving.clone()));
+    app.metrics().expose_dropped_log_lines(dropped_lines);
     let securing = TlsSetup::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
@@ -172,6 +175,7 @@ async fn run(
     open_file_limit::raise_to_hard_limit(expected_connections(options));
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
+    measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
     print_startup_message(&app, &places);
     manager.notify(READY);
     tokio::select! {

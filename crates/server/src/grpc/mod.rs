@@ -146,7 +146,8 @@ impl<C: Clock + 'static> GrpcServer<C> {
         match method {
             GrpcMethod::ShouldRateLimit => wait = self.should_rate_limit(message, &mut out).await?,
             GrpcMethod::HealthCheck | GrpcMethod::HealthList | GrpcMethod::HealthWatch => {
-                health::respond(method, message, is_stopping, &mut out)?;
+                let is_serving = !is_stopping && self.envoy.service().stalled_for().is_none();
+                health::respond(method, message, is_serving, &mut out)?;
             }
             GrpcMethod::Reflect => reflection::respond(message, &mut out)?,
             // Streaming calls do not come here.

@@ -126,6 +126,8 @@ families! {
         "Requests that would have had to wait while as many did as may: refused, let_through (their limits want it so)";
     RUNTIME_LATE Gauge "tollgate_runtime_late_seconds" []
         "How long something that was ready waited for a thread, at worst in the last seconds";
+    DECISION_AGE Gauge "tollgate_watchdog_age_seconds" []
+        "How long ago the watchdog last decided a synthetic request; above 5 s health checks fail; not there before the first one";
     CONNECTIONS Gauge "tollgate_connections" ["listener"]
         "Connections that are open";
     CONNECTIONS_ACCEPTED Counter "tollgate_connections_accepted" ["listener"]
@@ -188,6 +190,8 @@ families! {
         "Requests to the admin listener that were turned away: token (none or a wrong one), forbidden (a read token that would operate), origin (a browser that another site sent), flood (too many wrong tokens)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
         "Denials that were not logged, to keep the log readable";
+    LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
+        "Log lines that were dropped because nobody read stderr fast enough";
     BUILD Info "tollgate_build" ["version"]
         "Which program this is";
     PROCESS_CPU Counter "process_cpu_seconds" []
