@@ -70,7 +70,7 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
         json::print_json(&check_report(is_right, &all))?;
         return Ok(is_right);
     }
-    let colour = color.is_enabled(&std::io::stderr());
+    let colour = color.is_enabled_on_stderr();
     for checked in &all {
         match &checked.result {
             Ok(contents) => {

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how anything is decided or served.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
 mod completions;

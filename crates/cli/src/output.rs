@@ -1,6 +1,10 @@
 //! Where words go: stdout for what was asked for, stderr for what is wrong, and colours only for eyes.
 //!
 //! Must not know: what is said.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "commands write here, and end if nobody reads; what a server writes waits for nobody"
+)]
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -37,14 +41,19 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether to colour what goes to this stream.
-    pub(crate) fn is_enabled(self, stream: &impl IsTerminal) -> bool {
+    /// Whether to colour what goes to stdout.
+    pub(crate) fn is_enabled_on_stdout(self) -> bool {
+        self.is_enabled(io::stdout().is_terminal())
+    }
+
+    /// Whether to colour what goes to stderr.
+    pub(crate) fn is_enabled_on_stderr(self) -> bool {
+        self.is_enabled(io::stderr().is_terminal())
+    }
+
+    fn is_enabled(self, is_terminal: bool) -> bool {
         let variable = |name| std::env::var_os(name).unwrap_or_default();
-        self.choose(
-            stream.is_terminal(),
-            &variable("NO_COLOR"),
-            &variable("TERM"),
-        )
+        self.choose(is_terminal, &variable("NO_COLOR"), &variable("TERM"))
     }
 
     /// The same by what is known of the stream and the environment. A variable that is empty says nothing.
@@ -74,7 +83,22 @@ pub(crate) fn print_error(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
 }
 
-/// The same for a server that ends: it waits for a reader of stderr only so long.
+/// Writes to stdout without waiting for a reader.
+pub(crate) fn print_in_background(text: String) {
+    let started = thread::Builder::new()
+        .name("print".to_owned())
+        .spawn(move || print(&text).is_ok());
+    if let Err(error) = started {
+        tracing::warn!(%error, "could not write to stdout");
+    }
+}
+
+/// Where a server logs.
+pub(crate) fn log_output() -> impl Write + Send {
+    io::stderr()
+}
+
+/// Like [`print_error`] for a server that ends: it waits for a reader of stderr only so long.
 pub(crate) fn print_last_error(text: String) {
     let (done, written) = mpsc::sync_channel(1);
     let started = thread::Builder::new().spawn(move || {

@@ -6,6 +6,7 @@
 //! is the operator interface, [`Engine::divergence`] compares candidates. A warm decision does not allocate.
 //!
 //! Must not know: transports, header fields, files, whether a driver waits for a store.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod candidate;
 mod carried_over;

@@ -5,6 +5,7 @@
 //! request charges, [`engine`] charges them, [`protobuf`] reads and writes messages. Must not know: gRPC, sockets, HTTP
 //! libraries.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod config;
 pub mod engine;

@@ -4,6 +4,7 @@
 //! in where every limit stands ([`Standing`], [`Answer`]) and copies header fields out of a buffer that it keeps
 //! ([`Words`]), and it hands in what the network says of a client ([`Clients`]) and gets the address to count.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;
 mod dialect;

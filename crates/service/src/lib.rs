@@ -6,6 +6,7 @@
 //! [`check`](RateLimitService::check), and writes the answer. Must not know: sockets, HTTP libraries, protocols, Redis,
 //! command lines.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod decision;
 mod demo;

@@ -3,6 +3,7 @@
 //! [`contract`] says what every store can be asked and answers, [`lending`] what a lender can; [`Clock`] says when it is;
 //! [`Key`] whose quota it is. [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many, and a
 //! [`register`] says who those are. Must not know: names of limits, HTTP, what a key means.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod clock;
 pub mod contract;

@@ -17,6 +17,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::log_writer::{FlushGuard, LogWriter};
+use crate::output::log_output;
 
 /// All of our crates begin with this.
 const OURS: &str = "tollgate";
@@ -81,7 +82,7 @@ pub(super) fn start(settings: &LogSettings) -> io::Result<(Arc<AtomicU64>, Flush
     let filter = Targets::new()
         .with_target(OURS, level)
         .with_default(level.min(LevelFilter::WARN));
-    let (writer, guard) = LogWriter::start(io::stderr())?;
+    let (writer, guard) = LogWriter::start(log_output())?;
     let dropped = Arc::clone(writer.dropped_lines());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)

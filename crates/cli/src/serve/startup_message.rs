@@ -2,13 +2,12 @@
 //!
 //! Must not know: how anything is served.
 
-use std::io::{self, Write};
-use std::thread;
-
 use tollgate_server::listen::LocalEndpoint;
 use tollgate_server::resp::RespServer;
 use tollgate_server::{HttpApi, ListenerCounters};
 use tollgate_store::SystemClock;
+
+use crate::output::print_in_background;
 
 /// Where each listener is reached, if it is there.
 #[derive(Debug, Default)]
@@ -41,20 +40,9 @@ pub(super) fn print_startup_message(app: &HttpApi<SystemClock>, places: &Listene
         let also: Vec<String> = redis.into_iter().chain(admin).collect();
         text.push_str(&app.welcome_text(api, &also));
     }
-    // On a thread of its own: a pipe that nobody reads must hold up neither listeners nor the end of the process.
-    let started = thread::Builder::new()
-        .name("startup-message".to_owned())
-        .spawn(move || {
-            let mut stdout = io::stdout().lock();
-            let written = writeln!(stdout, "{text}");
-            if let Err(error) = written.and_then(|()| stdout.flush()) {
-                // Nobody reads it; the server is no worse for that.
-                tracing::warn!(%error, "could not write to stdout");
-            }
-        });
-    if let Err(error) = started {
-        tracing::warn!(%error, "could not write to stdout");
-    }
+    text.push('\n');
+    // A pipe that nobody reads must hold up neither listeners nor the end of the process.
+    print_in_background(text);
 }
 
 fn listener_url(scheme: &str, place: &LocalEndpoint) -> String {

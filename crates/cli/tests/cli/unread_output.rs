@@ -56,16 +56,16 @@ impl QuietServer {
             .current_dir(folder.path())
             .stdout(stdout_end)
             .stderr(stderr_end);
-        let child = command.spawn().unwrap();
-        let mut word = [0; 64];
-        let len = manager.recv(&mut word).expect("ready");
-        assert_eq!(&word[..len], b"READY=1");
-        Self {
-            child,
+        let server = Self {
+            child: command.spawn().unwrap(),
             folder,
             stderr: Some(stderr),
             _stdout: stdout,
-        }
+        };
+        let mut word = [0; 64];
+        let len = manager.recv(&mut word).expect("ready");
+        assert_eq!(&word[..len], b"READY=1");
+        server
     }
 
     fn connect(&self, socket: &str) -> UnixStream {
